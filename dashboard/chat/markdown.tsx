@@ -1,10 +1,11 @@
-import { memo, type ReactNode, useMemo } from 'react';
+import { memo, type ReactNode, useMemo, useState } from 'react';
 import ReactMarkdown, { type Components } from 'react-markdown';
 import remarkGfm from 'remark-gfm';
 import remarkMath from 'remark-math';
 import remend from 'remend';
 import { t } from '../texts/index.ts';
 import { blocksOf } from './blocks.ts';
+import { chunksOf } from './chunks.ts';
 import { CodeBlock } from './code-block.tsx';
 import { Formula } from './formula.tsx';
 
@@ -82,26 +83,39 @@ const Part = memo(({ text, inline }: { text: string; inline: boolean }) => (
   </ReactMarkdown>
 ));
 
-/**
- * What a model wrote, as React elements: no markup of it reaches the page as markup. `streaming`: its last block is not whole, and what was
- * opened in it is closed for now.
- */
-export function Markdown({ text, streaming = false }: { text: string; streaming?: boolean }) {
+interface MarkdownProps {
+  text: string;
+  /** Its last block is not whole, and what was opened in it is closed for now. */
+  streaming?: boolean;
+}
+
+const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
   const blocks = useMemo(() => blocksOf(withMathFences(text)), [text]);
   const last = blocks.at(-1);
+  return blocks.map((pieces, n) => {
+    const parts = pieces.map((piece, at) => {
+      const grows = streaming && pieces === last && at === pieces.length - 1;
+      // biome-ignore lint/suspicious/noArrayIndexKey: parts are only added behind
+      return <Part key={`${n}.${at}`} text={grows ? remend(piece) : piece} inline={pieces.length > 1} />;
+    });
+    if (pieces.length === 1) return parts;
+    // A piece loses the space at its end.
+    // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only added behind
+    return <p key={n}>{parts.flatMap((part) => [part, ' '])}</p>;
+  });
+});
+
+/** What a model wrote, as React elements: no markup of it reaches the page as markup. */
+export function Markdown({ text, streaming = false }: MarkdownProps) {
+  const [known, setKnown] = useState<readonly string[]>([]);
+  const chunks = useMemo(() => chunksOf(text, known), [text, known]);
+  if (chunks.length > known.length) setKnown(chunks);
   return (
     <div className="markdown">
-      {blocks.map((pieces, n) => {
-        const parts = pieces.map((piece, at) => {
-          const grows = streaming && pieces === last && at === pieces.length - 1;
-          // biome-ignore lint/suspicious/noArrayIndexKey: parts are only added behind
-          return <Part key={`${n}.${at}`} text={grows ? remend(piece) : piece} inline={pieces.length > 1} />;
-        });
-        if (pieces.length === 1) return parts;
-        // A piece loses the space at its end.
-        // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only added behind
-        return <p key={n}>{parts.flatMap((part) => [part, ' '])}</p>;
-      })}
+      {chunks.map((chunk, n) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: chunks are only added behind
+        <Chunk key={n} text={chunk} streaming={streaming && n === chunks.length - 1} />
+      ))}
     </div>
   );
 }

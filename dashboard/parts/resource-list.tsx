@@ -61,7 +61,7 @@ export function ResourceList<T extends object>({ label, of, columns, none, words
   );
 }
 
-interface RowAction {
+export interface RowAction {
   label: string;
   act: () => void;
   danger?: boolean;

@@ -42,6 +42,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/batch.ts'],
   },
   {
+    name: 'page',
+    what: 'the dashboard’s first load, and half an hour of 200 tokens a second in its chat: memory grows by what is shown alone',
+    minutes: 33,
+    argv: ['test/browser/figures.ts', '--minutes', '30'],
+  },
+  {
     name: 'regions',
     what: 'the experiments of two-layer planning over regions, 480 slots and ten seeds: no row leaves its band',
     minutes: 20,

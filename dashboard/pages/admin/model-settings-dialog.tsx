@@ -3,9 +3,9 @@ import type { ModelSettings } from '../../api/resources.ts';
 import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
-import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { Checkbox, type Filled, Form, WIDE } from '../../ui/form.tsx';
+import { Checkbox, type Filled, WIDE } from '../../ui/form.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.routing;
 const CLASSES = ['standard', 'reasoning'] as const;
@@ -22,66 +22,56 @@ export function ModelSettingsDialog({ model, settings, saved, close }: ModelSett
   const { form } = texts;
   const submit = async (filled: Filled) => {
     await gateway.PUT('/admin/models/{id}', { params: { path: { id: model } }, body: bodyOf(filled) });
-    await saved();
   };
   return (
-    <Dialog title={texts.title(model)} close={close}>
-      <Form action={t.common.save} submit={submit} close={close}>
-        <PolicySelect name="policy" defaultValue={settings?.policy ?? null} none={t.narrowing.gatewaysPolicy} />
-        <Field label={form.class} hint={form.classHint}>
-          {(id) => (
-            <Select id={id} name="class" defaultValue={settings?.class ?? 'standard'}>
-              {CLASSES.map((one) => (
-                <option key={one} value={one}>
-                  {form.classes[one]}
-                </option>
-              ))}
-            </Select>
-          )}
-        </Field>
-        <Field label={form.aliases} hint={form.aliasesHint} className={WIDE}>
-          {(id) => <Input id={id} name="aliases" defaultValue={settings?.aliases.join(', ') ?? ''} />}
-        </Field>
-        <Field label={form.fallbacks} hint={form.fallbacksHint} className={WIDE}>
-          {(id) => <Input id={id} name="fallbacks" defaultValue={settings?.fallbacks.join(', ') ?? ''} />}
-        </Field>
-        <Field label={form.firstByte} hint={form.asGateway}>
-          {(id) => (
-            <Input
-              id={id}
-              name="first_byte"
-              type="number"
-              min="0.001"
-              step="any"
-              defaultValue={inSeconds(settings?.first_byte_ms)}
-            />
-          )}
-        </Field>
-        <Field label={form.stall} hint={form.asGateway}>
-          {(id) => (
-            <Input
-              id={id}
-              name="stall"
-              type="number"
-              min="0.001"
-              step="any"
-              defaultValue={inSeconds(settings?.stall_ms)}
-            />
-          )}
-        </Field>
-        <Field label={form.retries} hint={form.asGateway}>
-          {(id) => (
-            <Input id={id} name="retries" type="number" min="0" max="10" defaultValue={settings?.max_retries ?? ''} />
-          )}
-        </Field>
-        <Checkbox
-          name="private"
-          label={form.private}
-          hint={form.privateHint}
-          defaultChecked={settings?.private ?? false}
-        />
-      </Form>
-    </Dialog>
+    <FormDialog title={texts.title(model)} submit={submit} saved={saved} close={close}>
+      <PolicySelect name="policy" defaultValue={settings?.policy ?? null} none={t.narrowing.gatewaysPolicy} />
+      <Field label={form.class} hint={form.classHint}>
+        {(id) => (
+          <Select id={id} name="class" defaultValue={settings?.class ?? 'standard'}>
+            {CLASSES.map((one) => (
+              <option key={one} value={one}>
+                {form.classes[one]}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Field label={form.aliases} hint={form.aliasesHint} className={WIDE}>
+        {(id) => <Input id={id} name="aliases" defaultValue={settings?.aliases.join(', ') ?? ''} />}
+      </Field>
+      <Field label={form.fallbacks} hint={form.fallbacksHint} className={WIDE}>
+        {(id) => <Input id={id} name="fallbacks" defaultValue={settings?.fallbacks.join(', ') ?? ''} />}
+      </Field>
+      <Seconds name="first_byte" label={form.firstByte} value={settings?.first_byte_ms} />
+      <Seconds name="stall" label={form.stall} value={settings?.stall_ms} />
+      <Field label={form.retries} hint={form.asGateway}>
+        {(id) => (
+          <Input id={id} name="retries" type="number" min="0" max="10" defaultValue={settings?.max_retries ?? ''} />
+        )}
+      </Field>
+      <Checkbox
+        name="private"
+        label={form.private}
+        hint={form.privateHint}
+        defaultChecked={settings?.private ?? false}
+      />
+    </FormDialog>
+  );
+}
+
+interface SecondsProps {
+  name: string;
+  label: string;
+  /** Milliseconds. */
+  value: number | null | undefined;
+}
+
+function Seconds({ name, label, value }: SecondsProps) {
+  return (
+    <Field label={label} hint={texts.form.asGateway}>
+      {(id) => <Input id={id} name={name} type="number" min="0.001" step="any" defaultValue={inSeconds(value)} />}
+    </Field>
   );
 }
 

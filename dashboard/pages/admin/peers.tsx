@@ -6,9 +6,10 @@ import { dateTime } from '../../parts/format.ts';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
-import { Confirm, Dialog } from '../../ui/dialog.tsx';
+import { Confirm } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { type Filled, Form, WIDE } from '../../ui/form.tsx';
+import { type Filled, WIDE } from '../../ui/form.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Page } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 
@@ -86,21 +87,18 @@ function PeerDialog({ saved, close }: { saved: () => unknown; close: () => void 
   const submit = async (filled: Filled) => {
     const body = { name: filled.text('name'), root: filled.text('root'), url: filled.optional('url') };
     await gateway.POST('/admin/peers', { body });
-    await saved();
   };
   return (
-    <Dialog title={texts.create} close={close}>
-      <Form action={texts.create} submit={submit} close={close}>
-        <Field label={form.name} hint={form.nameHint} className={WIDE}>
-          {(id) => <Input id={id} name="name" required pattern="[a-z0-9][a-z0-9\-]{0,62}" />}
-        </Field>
-        <Field label={form.root} hint={form.rootHint} className={WIDE}>
-          {(id) => <Input id={id} name="root" required maxLength={64} spellCheck={false} autoComplete="off" />}
-        </Field>
-        <Field label={form.url} hint={form.urlHint} className={WIDE}>
-          {(id) => <Input id={id} name="url" type="url" placeholder="https://" />}
-        </Field>
-      </Form>
-    </Dialog>
+    <FormDialog title={texts.create} action={texts.create} submit={submit} saved={saved} close={close}>
+      <Field label={form.name} hint={form.nameHint} className={WIDE}>
+        {(id) => <Input id={id} name="name" required pattern="[a-z0-9][a-z0-9\-]{0,62}" />}
+      </Field>
+      <Field label={form.root} hint={form.rootHint} className={WIDE}>
+        {(id) => <Input id={id} name="root" required maxLength={64} spellCheck={false} autoComplete="off" />}
+      </Field>
+      <Field label={form.url} hint={form.urlHint} className={WIDE}>
+        {(id) => <Input id={id} name="url" type="url" placeholder="https://" />}
+      </Field>
+    </FormDialog>
   );
 }

@@ -9,9 +9,9 @@ import {
   servingFrom,
 } from '../../parts/limit-fields.tsx';
 import { t } from '../../texts/index.ts';
-import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { Checkbox, type Filled, Form, MoreFields, WIDE } from '../../ui/form.tsx';
+import { Checkbox, type Filled, MoreFields, WIDE } from '../../ui/form.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.projects;
 
@@ -35,27 +35,30 @@ export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
     };
     if (project === undefined) await gateway.POST('/admin/projects', { body });
     else await gateway.PATCH('/admin/projects/{id}', { params: { path: { id: project.id } }, body });
-    await saved();
   };
   return (
-    <Dialog title={project === undefined ? texts.create : texts.editTitle(project.name)} close={close}>
-      <Form action={project === undefined ? t.common.create : t.common.save} submit={submit} close={close}>
-        <Field label={form.name} className={WIDE}>
-          {(id) => <Input id={id} name="name" required maxLength={200} defaultValue={project?.name ?? ''} />}
-        </Field>
-        <LimitFields of={project} />
-        <NarrowingFields of={project} />
-        <ServingFields of={project} />
-        <MoreFields title={form.research}>
-          <Checkbox name="trace" label={form.trace} hint={form.traceHint} defaultChecked={project?.trace ?? false} />
-          <Checkbox
-            name="trace_prefixes"
-            label={form.prefixes}
-            hint={form.prefixesHint}
-            defaultChecked={project?.trace_prefixes ?? false}
-          />
-        </MoreFields>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={project === undefined ? texts.create : texts.editTitle(project.name)}
+      action={project === undefined ? t.common.create : t.common.save}
+      submit={submit}
+      saved={saved}
+      close={close}
+    >
+      <Field label={form.name} className={WIDE}>
+        {(id) => <Input id={id} name="name" required maxLength={200} defaultValue={project?.name ?? ''} />}
+      </Field>
+      <LimitFields of={project} />
+      <NarrowingFields of={project} />
+      <ServingFields of={project} />
+      <MoreFields title={form.research}>
+        <Checkbox name="trace" label={form.trace} hint={form.traceHint} defaultChecked={project?.trace ?? false} />
+        <Checkbox
+          name="trace_prefixes"
+          label={form.prefixes}
+          hint={form.prefixesHint}
+          defaultChecked={project?.trace_prefixes ?? false}
+        />
+      </MoreFields>
+    </FormDialog>
   );
 }

@@ -3,9 +3,9 @@ import { gateway } from '../../api/client.ts';
 import type { User } from '../../api/resources.ts';
 import { Reference } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
-import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type Filled, Form, MoreFields } from '../../ui/form.tsx';
+import { type Filled, MoreFields } from '../../ui/form.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.users;
 const ROLES = ['consumer', 'provider', 'operator'] as const;
@@ -27,61 +27,64 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
       const identity = { issuer: filled.optional('issuer'), subject: filled.optional('subject') };
       await gateway.POST('/admin/users', { body: { ...common, ...identity } });
     } else await gateway.PATCH('/admin/users/{id}', { params: { path: { id: user.id } }, body: common });
-    await saved();
   };
   return (
-    <Dialog title={user === undefined ? texts.create : texts.editTitle(user.name)} close={close}>
-      <Form action={user === undefined ? t.common.create : t.common.save} submit={submit} close={close}>
-        <Field label={form.name}>
-          {(id) => <Input id={id} name="name" required maxLength={200} defaultValue={user?.name ?? ''} />}
-        </Field>
-        <Field label={form.email}>
-          {(id) => <Input id={id} name="email" type="email" maxLength={320} defaultValue={user?.email ?? ''} />}
-        </Field>
-        <Field label={form.role} hint={form.roleHint}>
-          {(id) => (
-            <Select
-              id={id}
-              value={role}
-              onChange={({ currentTarget: { value } }) => setRole(ROLES.find((one) => one === value) ?? 'consumer')}
-            >
-              {ROLES.map((one) => (
-                <option key={one} value={one}>
-                  {texts.roles[one]}
-                </option>
-              ))}
-            </Select>
-          )}
-        </Field>
+    <FormDialog
+      title={user === undefined ? texts.create : texts.editTitle(user.name)}
+      action={user === undefined ? t.common.create : t.common.save}
+      submit={submit}
+      saved={saved}
+      close={close}
+    >
+      <Field label={form.name}>
+        {(id) => <Input id={id} name="name" required maxLength={200} defaultValue={user?.name ?? ''} />}
+      </Field>
+      <Field label={form.email}>
+        {(id) => <Input id={id} name="email" type="email" maxLength={320} defaultValue={user?.email ?? ''} />}
+      </Field>
+      <Field label={form.role} hint={form.roleHint}>
+        {(id) => (
+          <Select
+            id={id}
+            value={role}
+            onChange={({ currentTarget: { value } }) => setRole(ROLES.find((one) => one === value) ?? 'consumer')}
+          >
+            {ROLES.map((one) => (
+              <option key={one} value={one}>
+                {texts.roles[one]}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Reference
+        of="projects"
+        name="project"
+        label={form.project}
+        none={form.noProject}
+        defaultValue={user?.project_id ?? null}
+      />
+      {role === 'provider' && (
         <Reference
-          of="projects"
-          name="project"
-          label={form.project}
-          none={form.noProject}
-          defaultValue={user?.project_id ?? null}
+          of="providers"
+          name="provider"
+          label={form.provider}
+          hint={form.providerHint}
+          required
+          defaultValue={user?.provider ?? null}
         />
-        {role === 'provider' && (
-          <Reference
-            of="providers"
-            name="provider"
-            label={form.provider}
-            hint={form.providerHint}
-            required
-            defaultValue={user?.provider ?? null}
-          />
-        )}
-        {user === undefined && (
-          <MoreFields title={form.institution}>
-            <Field label={form.issuer} hint={form.issuerHint}>
-              {(id) => <Input id={id} name="issuer" type="url" placeholder="https://" />}
-            </Field>
-            <Field label={form.subject} hint={form.subjectHint}>
-              {(id) => <Input id={id} name="subject" maxLength={512} />}
-            </Field>
-          </MoreFields>
-        )}
-      </Form>
-    </Dialog>
+      )}
+      {user === undefined && (
+        <MoreFields title={form.institution}>
+          <Field label={form.issuer} hint={form.issuerHint}>
+            {(id) => <Input id={id} name="issuer" type="url" placeholder="https://" />}
+          </Field>
+          <Field label={form.subject} hint={form.subjectHint}>
+            {(id) => <Input id={id} name="subject" maxLength={512} />}
+          </Field>
+        </MoreFields>
+      )}
+    </FormDialog>
   );
 }
 

@@ -4,9 +4,9 @@ import { gateway } from '../../api/client.ts';
 import type { Weights } from '../../api/resources.ts';
 import { t } from '../../texts/index.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
-import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { Form, WIDE } from '../../ui/form.tsx';
+import { WIDE } from '../../ui/form.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.routing.weightsForm;
 const CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
@@ -41,35 +41,32 @@ export function WeightsDialog({ model, weights, saved, close }: WeightsDialogPro
   const submit = async () => {
     if (rules.length === 0) await gateway.DELETE('/admin/routing/{model}', at);
     else await gateway.PUT('/admin/routing/{model}', { ...at, body: { weights: rules.map(ruleOf) } });
-    await saved();
   };
   const change = (key: number, name: keyof Rule, value: string) =>
     setRules(rules.map((rule) => (rule.key === key ? { ...rule, [name]: value } : rule)));
   return (
-    <Dialog title={texts.title(model)} close={close} size="large">
-      <Form action={t.common.save} submit={submit} close={close}>
-        <p className={`text-muted text-sm ${WIDE}`}>{texts.about}</p>
-        {rules.map((rule, n) => (
-          <RuleFields
-            key={rule.key}
-            n={n + 1}
-            rule={rule}
-            change={(name, value) => change(rule.key, name, value)}
-            remove={() => setRules(rules.filter((one) => one !== rule))}
-          />
-        ))}
-        <div className={WIDE}>
-          <Button
-            size="small"
-            disabled={rules.length >= RULES_MAX}
-            onClick={() => setRules([...rules, emptyRule(next.current++)])}
-          >
-            <Plus className="size-3.5" aria-hidden />
-            {texts.add}
-          </Button>
-        </div>
-      </Form>
-    </Dialog>
+    <FormDialog title={texts.title(model)} submit={submit} saved={saved} close={close} size="large">
+      <p className={`text-muted text-sm ${WIDE}`}>{texts.about}</p>
+      {rules.map((rule, n) => (
+        <RuleFields
+          key={rule.key}
+          n={n + 1}
+          rule={rule}
+          change={(name, value) => change(rule.key, name, value)}
+          remove={() => setRules(rules.filter((one) => one !== rule))}
+        />
+      ))}
+      <div className={WIDE}>
+        <Button
+          size="small"
+          disabled={rules.length >= RULES_MAX}
+          onClick={() => setRules([...rules, emptyRule(next.current++)])}
+        >
+          <Plus className="size-3.5" aria-hidden />
+          {texts.add}
+        </Button>
+      </div>
+    </FormDialog>
   );
 }
 

@@ -20,7 +20,7 @@ export function BatchFacts({ batch }: { batch: Batch }) {
       {ours.owner !== undefined && <Fact name={facts.owner}>{ownerName(ours.owner)}</Fact>}
       {batch.model != null && <Fact name={facts.model}>{batch.model}</Fact>}
       <Fact name={facts.endpoint}>{endpoint === undefined ? batch.endpoint : form.endpoints[endpoint]}</Fact>
-      {batch.status === 'in_progress' && <Now batch={batch} />}
+      {!isOver(batch) && <Now batch={batch} />}
       {usage.input_tokens + usage.output_tokens > 0 && (
         <Fact name={facts.tokens}>{texts.tokens(count(usage.input_tokens), count(usage.output_tokens))}</Fact>
       )}
@@ -42,6 +42,7 @@ function Now({ batch: { x_otela: ours } }: { batch: Batch }) {
   const { facts } = texts;
   return (
     <>
+      {ours.waiting_for !== null && <Fact name={facts.waits}>{ours.waiting_for}</Fact>}
       <Fact name={facts.rate}>
         {ours.lines_per_s > 0 ? texts.rate(count(ours.lines_per_s), count(ours.tokens_per_s)) : texts.noRate}
       </Fact>

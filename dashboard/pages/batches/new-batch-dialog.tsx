@@ -5,9 +5,9 @@ import { createBatch, type Endpoint, type StoredFile } from '../../api/batches.t
 import { uploadFile } from '../../api/upload.ts';
 import { bytes } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
-import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type Filled, Form, WIDE } from '../../ui/form.tsx';
+import { type Filled, WIDE } from '../../ui/form.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Meter } from '../../ui/meter.tsx';
 import { ENDPOINTS, firstLineOf } from './first-line.ts';
 
@@ -59,37 +59,33 @@ export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
     if (!signal.aborted) navigate(`/batches/${batch.id}`);
   };
   return (
-    <Dialog title={texts.title} close={close}>
-      <Form action={texts.start} submit={submit} close={close}>
-        <Field label={texts.file} className={WIDE}>
-          {(id) => <Input id={id} readOnly value={`${name}, ${bytes(size)}`} />}
-        </Field>
-        <Field label={texts.name} hint={texts.nameHint}>
-          {(id) => <Input id={id} name="name" maxLength={200} defaultValue={name.replace(/\.\w+$/, '')} />}
-        </Field>
-        <Field label={texts.endpoint}>
-          {(id) => (
-            <Select
-              id={id}
-              value={endpoint}
-              onChange={({ currentTarget: { value } }) =>
-                setEndpoint(ENDPOINTS.find((one) => one === value) ?? endpoint)
-              }
-            >
-              {ENDPOINTS.map((one) => (
-                <option key={one} value={one}>
-                  {texts.endpoints[one]}
-                </option>
-              ))}
-            </Select>
-          )}
-        </Field>
-        {sent !== undefined && (
-          <div className={WIDE} role="status">
-            <Meter label={texts.sending} value={sent} max={size} text={texts.sent(bytes(sent), bytes(size))} plain />
-          </div>
+    <FormDialog title={texts.title} action={texts.start} submit={submit} close={close}>
+      <Field label={texts.file} className={WIDE}>
+        {(id) => <Input id={id} readOnly value={`${name}, ${bytes(size)}`} />}
+      </Field>
+      <Field label={texts.name} hint={texts.nameHint}>
+        {(id) => <Input id={id} name="name" maxLength={200} defaultValue={name.replace(/\.\w+$/, '')} />}
+      </Field>
+      <Field label={texts.endpoint}>
+        {(id) => (
+          <Select
+            id={id}
+            value={endpoint}
+            onChange={({ currentTarget: { value } }) => setEndpoint(ENDPOINTS.find((one) => one === value) ?? endpoint)}
+          >
+            {ENDPOINTS.map((one) => (
+              <option key={one} value={one}>
+                {texts.endpoints[one]}
+              </option>
+            ))}
+          </Select>
         )}
-      </Form>
-    </Dialog>
+      </Field>
+      {sent !== undefined && (
+        <div className={WIDE} role="status">
+          <Meter label={texts.sending} value={sent} max={size} text={texts.sent(bytes(sent), bytes(size))} plain />
+        </div>
+      )}
+    </FormDialog>
   );
 }

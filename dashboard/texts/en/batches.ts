@@ -71,6 +71,7 @@ export const batches = {
       id: 'Id',
       model: 'Model',
       endpoint: 'Asks for',
+      waits: 'Why it waits',
       rate: 'Speed now',
       nodes: 'At work',
       end: 'Ends about',

@@ -1,0 +1,98 @@
+import { type ReactNode, useMemo, useState } from 'react';
+import type { Resources } from '../api/resources.ts';
+import { t } from '../texts/index.ts';
+import { Button } from '../ui/button.tsx';
+import { Confirm } from '../ui/dialog.tsx';
+import { Tag } from '../ui/feedback.tsx';
+import { Page } from '../ui/page.tsx';
+import type { Column } from '../ui/table.tsx';
+import { ResourceList, type RowAction, RowMenu } from './resource-list.tsx';
+
+interface Managed {
+  id: string;
+  name: string;
+  /** Null: it works. */
+  disabled_at: string | null;
+}
+
+interface ManagedListProps<T extends Managed> {
+  title: string;
+  texts: {
+    about: string;
+    create: string;
+    none: string;
+    disableTitle: (name: string) => string;
+    disableFollows: string;
+    columns: { state: string };
+  };
+  of: Resources<T>;
+  /** But for the last two, which are the state and what may be done. */
+  columns: readonly Column<T>[];
+  /** The words of a row that are searched. */
+  words: (row: T) => string;
+  setDisabled: (row: T, disabled: boolean) => Promise<unknown>;
+  /** A form for one, or for a new one. */
+  dialog: (row: T | undefined, saved: () => unknown, close: () => void) => ReactNode;
+  /** What may be done beside editing and disabling. Keep it while it is the same. */
+  more: (row: T) => { before?: RowAction | false; after?: RowAction | false };
+}
+
+type Asked<T> = { kind: 'create' } | { kind: 'edit' | 'disable'; row: T };
+
+/** A page of what operators make, edit, disable and enable: users, projects. */
+export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
+  const { title, texts, of, words, setDisabled, dialog, more } = props;
+  const [asked, setAsked] = useState<Asked<T>>();
+  const close = () => setAsked(undefined);
+  const again = () => of.refetch();
+  const columns = useMemo((): Column<T>[] => {
+    const enable = (row: T) => void setDisabled(row, false).then(of.refetch);
+    const actions = (row: T) => {
+      const { before = false, after = false } = more(row);
+      const edit = { label: t.admin.edit, act: () => setAsked({ kind: 'edit', row }) };
+      const disable = { label: t.admin.disable, act: () => setAsked({ kind: 'disable', row }), danger: true };
+      return row.disabled_at === null
+        ? [edit, before, disable, after]
+        : [edit, { label: t.admin.enable, act: () => enable(row) }, after];
+    };
+    return [
+      ...props.columns,
+      {
+        id: 'state',
+        header: texts.columns.state,
+        cell: ({ disabled_at }) =>
+          disabled_at === null ? <Tag kind="good">{t.admin.active}</Tag> : <Tag kind="plain">{t.admin.disabled}</Tag>,
+      },
+      {
+        id: 'actions',
+        header: t.admin.columns.actions,
+        cell: (row) => <RowMenu name={row.name} actions={actions(row)} />,
+      },
+    ];
+  }, [props.columns, texts, setDisabled, more, of.refetch]);
+  return (
+    <Page
+      title={title}
+      about={texts.about}
+      actions={
+        <Button kind="primary" onClick={() => setAsked({ kind: 'create' })}>
+          {texts.create}
+        </Button>
+      }
+    >
+      <ResourceList label={title} of={of} columns={columns} none={texts.none} words={words} rowId={({ id }) => id} />
+      {asked?.kind === 'create' && dialog(undefined, again, close)}
+      {asked?.kind === 'edit' && dialog(asked.row, again, close)}
+      {asked?.kind === 'disable' && (
+        <Confirm
+          title={texts.disableTitle(asked.row.name)}
+          action={t.admin.disable}
+          act={() => setDisabled(asked.row, true).then(again)}
+          close={close}
+        >
+          {texts.disableFollows}
+        </Confirm>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,62 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { chunksOf } from '../../dashboard/chat/chunks.ts';
+
+const paragraph = (n: number) => `Paragraph ${n}. ${'word '.repeat(60)}\n\n`;
+const long = (from: number) => Array.from({ length: 20 }, (_, n) => paragraph(from + n)).join('');
+
+it('a short text is one part, a long one is cut between paragraphs', () => {
+  expect(chunksOf('Short.\n\nText.')).toEqual(['Short.\n\nText.']);
+  const chunks = chunksOf(long(0));
+  expect(chunks.length).toBeGreaterThan(1);
+  for (const chunk of chunks) expect(chunk).toMatch(/^Paragraph \d+\. /);
+});
+
+it.each([
+  ['code', '```\n', '```\n\n'],
+  ['a formula', '$$\n', '$$\n\n'],
+  ['a formula in brackets', '\\[\n', '\\]\n\n'],
+])('%s with empty lines is not cut', (_, open, close) => {
+  const inside = long(0);
+  const chunks = chunksOf(`${open}${inside}${close}${long(20)}`);
+  expect(chunks[0]).toContain(inside);
+  expect(chunks[1]).toMatch(/^Paragraph 2\d/);
+});
+
+it.each([
+  ['a list', '- item\n\n'],
+  ['a numbered list', '1. item\n\n'],
+  ['a quotation', '> said\n\n'],
+  ['a list with stars', '* item\n\n'],
+])('%s is not cut', (_, item) => {
+  expect(chunksOf(item.repeat(2_000))).toHaveLength(1);
+});
+
+it('a text that grows gives what the whole text gives, and keeps its first parts', () => {
+  const words = fc.array(
+    fc.constantFrom(paragraph(1), '# Head\n\n', '- a\n\n', '```\n', '$$\n', 'Go on, ', '\n\n', '\\[', '\\]\n'),
+    {
+      minLength: 1,
+      maxLength: 80,
+    },
+  );
+  fc.assert(
+    fc.property(words, (pieces) => {
+      let [text, known]: [string, string[]] = ['', []];
+      for (const piece of pieces) {
+        text += piece;
+        const next = chunksOf(text, known);
+        expect(next.slice(0, known.length - 1)).toEqual(known.slice(0, -1));
+        known = next;
+      }
+      expect(known).toEqual(chunksOf(text));
+      expect(known.join('')).toBe(text);
+    }),
+  );
+});
+
+it('an edited text is cut anew', () => {
+  const known = chunksOf(long(0));
+  const other = long(50);
+  expect(chunksOf(other, known)).toEqual(chunksOf(other));
+});
