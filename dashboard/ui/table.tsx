@@ -145,6 +145,11 @@ function Head<Row extends object>({
   );
 }
 
+/** A cell that would be tall and narrow on a phone: the table scrolls instead. */
+export function Nowrap({ children }: { children: ReactNode }) {
+  return <span className="whitespace-nowrap">{children}</span>;
+}
+
 /** Below a list that is longer. */
 export function More({ onClick }: { onClick: () => void }) {
   return (

@@ -71,6 +71,7 @@ const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   ),
   'admin/peers': (page) => page.getByText('No peer is listed').waitFor(),
   'admin/settings': (page) => page.getByLabel('Public address').waitFor(),
+  batches: (page) => page.getByText('running', { exact: true }).waitFor(),
   nodes: (page) => page.locator('figure canvas').waitFor(),
   providers: (page) => page.getByRole('table').first().waitFor(),
 };
@@ -116,8 +117,9 @@ async function main(): Promise<void> {
   });
   await counted.text();
   const stop = await keepBusy(house);
+  const running = await makeBatches(house);
   const browser = await openBrowser();
-  for (const look of LOOKS) await takeAll(browser, house, look);
+  for (const look of LOOKS) await takeAll(browser, house, look, running);
   await stop();
 }
 
@@ -177,7 +179,40 @@ async function keepBusy(house: House): Promise<() => Promise<void>> {
   };
 }
 
-async function takeAll(browser: Browser, { gateway }: House, { name, ...options }: Look): Promise<void> {
+/** One that is done, one that was refused, and one that goes on for as long as this takes. @returns its id */
+async function makeBatches(house: House): Promise<string> {
+  const body = (n: number) => ({
+    model: MODEL,
+    messages: [{ role: 'user', content: `Claim ${n}: true?` }],
+    stand_in: { tokens: 30, tokensPerSecond: 40 },
+  });
+  const line = (n: number, url: string) =>
+    JSON.stringify({ custom_id: `claim-${n}`, method: 'POST', url, body: body(n) });
+  const begin = async (name: string, lines: number, url = '/v1/chat/completions') => {
+    const form = new FormData();
+    form.append('purpose', 'batch');
+    const text = Array.from({ length: lines }, (_, n) => line(n, n % 3 === 1 ? url : '/v1/chat/completions')).join(
+      '\n',
+    );
+    form.append('file', new Blob([text]), `${name}.jsonl`);
+    const headers = { authorization: `Bearer ${house.gateway.adminKey}` };
+    const sent = await fetch(`${house.base}/files`, { method: 'POST', headers, body: form });
+    const file = z.object({ id: z.string() }).parse(await sent.json());
+    const asked = { input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h' };
+    const made = await house.ask('/v1/batches', { ...asked, metadata: { name } }, { headers });
+    return z.object({ id: z.string() }).parse(await made.json()).id;
+  };
+  await begin('pilot', 12);
+  await begin('typos', 9, '/v1/embeddings');
+  return begin('claims of 2026', 5_000);
+}
+
+async function takeAll(
+  browser: Browser,
+  { gateway }: House,
+  { name, ...options }: Look,
+  running: string,
+): Promise<void> {
   const { page } = await openPage(browser, options);
   const take = async (what: string) => void (await page.screenshot({ path: join(OUT, `${what}-${name}.png`) }));
   await page.goto(gateway.url);
@@ -191,6 +226,9 @@ async function takeAll(browser: Browser, { gateway }: House, { name, ...options 
     await ready(page);
     await take(what.replace('/', '-'));
   }
+  await page.goto(`${gateway.url}/#/batches/${running}`);
+  await page.getByText(/lines\/s/).waitFor();
+  await take('batch');
   await page.goto(`${gateway.url}/#/nodes`);
   await page.getByRole('heading', { name: 'Joins and losses' }).scrollIntoViewIfNeeded();
   await take('history');
@@ -199,6 +237,12 @@ async function takeAll(browser: Browser, { gateway }: House, { name, ...options 
   // Two samples make a line.
   await page.waitForTimeout(5_000);
   await take('node');
+  const [busy] = (await gateway.nodes()).filter(({ models, state }) => state === 'SERVING' && models[0]?.id === SECOND);
+  await page.goto(`${gateway.url}/#/nodes/${busy?.session}`);
+  await page.getByText(/ago$/).waitFor();
+  await page.waitForTimeout(5_000);
+  await page.getByRole('heading', { name: 'Load', exact: true }).scrollIntoViewIfNeeded();
+  await take('node-busy');
   await page.goto(`${gateway.url}/docs#post_admin_projects`);
   await page.locator('#post_admin_projects').getByLabel('Body').waitFor();
   await take('api-reference');

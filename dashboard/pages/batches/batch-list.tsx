@@ -7,7 +7,7 @@ import { ResourceList } from '../../parts/resource-list.tsx';
 import { t } from '../../texts/index.ts';
 import { Section } from '../../ui/page.tsx';
 import { Segments } from '../../ui/segments.tsx';
-import type { Column } from '../../ui/table.tsx';
+import { type Column, Nowrap } from '../../ui/table.tsx';
 import { answeredOf, answeredWords, BatchState, nameOf, overSince } from './batch-state.tsx';
 import { useOwnerName } from './owner.ts';
 
@@ -68,7 +68,13 @@ function columnsOf(ownerName: ((owner: string | undefined) => string) | undefine
     },
     ...(ownerName === undefined
       ? []
-      : [{ id: 'owner', header: columns.owner, cell: ({ x_otela }: Batch) => ownerName(x_otela.owner) }]),
+      : [
+          {
+            id: 'owner',
+            header: columns.owner,
+            cell: ({ x_otela }: Batch) => <Nowrap>{ownerName(x_otela.owner)}</Nowrap>,
+          },
+        ]),
     { id: 'state', header: columns.state, value: ({ status }) => status, cell: (batch) => <BatchState of={batch} /> },
     { id: 'done', header: columns.done, value: answeredOf, cell: answeredWords, numeric: true },
     {
@@ -81,13 +87,13 @@ function columnsOf(ownerName: ((owner: string | undefined) => string) | undefine
       id: 'created',
       header: columns.created,
       value: ({ created_at }) => created_at,
-      cell: ({ created_at }) => dateTimeOf(created_at),
+      cell: ({ created_at }) => <Nowrap>{dateTimeOf(created_at)}</Nowrap>,
     },
     {
       id: 'end',
       header: columns.end,
       value: (batch) => overSince(batch) ?? batch.x_otela.estimated_end ?? Number.MAX_SAFE_INTEGER,
-      cell: (batch) => dateTimeOf(overSince(batch) ?? batch.x_otela.estimated_end),
+      cell: (batch) => <Nowrap>{dateTimeOf(overSince(batch) ?? batch.x_otela.estimated_end)}</Nowrap>,
     },
   ];
 }

@@ -7,7 +7,7 @@ import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { t } from '../../texts/index.ts';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Section } from '../../ui/page.tsx';
-import type { Column } from '../../ui/table.tsx';
+import { type Column, Nowrap } from '../../ui/table.tsx';
 
 const texts = t.batches.files;
 
@@ -70,13 +70,13 @@ function columnsOf(use: (file: StoredFile) => void, remove: (file: StoredFile) =
       id: 'made',
       header: columns.made,
       value: ({ created_at }) => created_at,
-      cell: ({ created_at }) => dateTimeOf(created_at),
+      cell: ({ created_at }) => <Nowrap>{dateTimeOf(created_at)}</Nowrap>,
     },
     {
       id: 'expires',
       header: columns.expires,
       value: ({ expires_at }) => expires_at ?? Number.MAX_SAFE_INTEGER,
-      cell: ({ expires_at }) => (expires_at == null ? texts.never : dateTimeOf(expires_at)),
+      cell: ({ expires_at }) => <Nowrap>{expires_at == null ? texts.never : dateTimeOf(expires_at)}</Nowrap>,
     },
     {
       id: 'actions',

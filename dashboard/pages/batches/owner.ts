@@ -9,6 +9,7 @@ export function useOwnerName(enabled: boolean): (owner: string | undefined) => s
     (owner) => {
       if (owner === undefined) return t.common.none;
       const [kind, id = ''] = owner.split(/:(.*)/s);
+      if (owner === 'key:bootstrap') return t.batches.operatorsKey;
       if (kind === 'project') return projectName(id);
       return kind === 'user' ? userName(id) : `${t.shell.key} ${id}`;
     },

@@ -5,6 +5,7 @@ export const batches = {
   whose: 'Whose batches',
   mine: 'Mine',
   everybody: 'Everybody',
+  operatorsKey: 'the operator’s key',
   list: 'Batches',
   none: 'There is no batch yet. Drop a file above to begin one.',
   noneOfAll: 'Nobody has begun a batch yet.',
