@@ -51,7 +51,7 @@ export interface Env extends IssuerEnvironment {
   /** The dashboard's files; without it there is no page. */
   ASSETS?: Fetcher;
   /** The Node host: streamed answers leave by its own sockets. */
-  LOCAL_OFFLOADS?: { of(): ResponseOffload };
+  LOCAL_OFFLOADS?: { of(session: string): ResponseOffload };
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */

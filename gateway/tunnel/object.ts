@@ -115,7 +115,14 @@ export class TunnelObject extends GatewayObject {
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
         this.#registry.live({ breaker: hangs.keep(suspicion, steadyNow(), Date.now()) }),
     };
-    this.#attempts = new Attempts(this.#session, ids, env.LOCAL_OFFLOADS?.of(), proofs, events, hangs.suspicion);
+    this.#attempts = new Attempts(
+      this.#session,
+      ids,
+      env.LOCAL_OFFLOADS?.of(this.#session),
+      proofs,
+      events,
+      hangs.suspicion,
+    );
     this.#registry = new RegistryNotifier({
       session: this.#session,
       env,

@@ -22,11 +22,21 @@ interface Offered {
 /** All answers that are offered, or on their way out; at most as many as there are attempts. */
 export class LocalOffloads {
   readonly #offered = new TransientMap<number, Offered>();
+  /** By session; of those with answers on their way out. */
+  readonly #active = new TransientMap<string, LocalOffload>();
   #last = 0;
 
-  /** The offload of one session's object. */
-  of(): ResponseOffload {
-    return new LocalOffload(this);
+  /**
+   * The offload of one session's object, at the start of its life. What an earlier life of it left on its way out ends: that one was reset, and
+   * nothing of it will write to those clients again, or hear that they left.
+   */
+  of(session: string): ResponseOffload {
+    this.#active.get(session)?.lose();
+    const offload = new LocalOffload(this, (active) => {
+      if (active) this.#active.set(session, offload);
+      else if (this.#active.get(session) === offload) this.#active.delete(session);
+    });
+    return offload;
   }
 
   add(stream: OffloadedStream): number {
@@ -54,10 +64,13 @@ export class LocalOffloads {
 
 class LocalOffload implements ResponseOffload {
   readonly #offloads: LocalOffloads;
-  readonly #names = new TransientMap<string, OffloadedStream>();
+  readonly #names = new TransientMap<string, { stream: OffloadedStream; number: number }>();
+  readonly #active: (active: boolean) => void;
 
-  constructor(offloads: LocalOffloads) {
+  /** `active` hears whether it has answers on their way out. */
+  constructor(offloads: LocalOffloads, active: (active: boolean) => void) {
     this.#offloads = offloads;
+    this.#active = active;
   }
 
   offer(held: Held, tell: (offer: Offer) => void): void {
@@ -68,11 +81,13 @@ class LocalOffload implements ResponseOffload {
     const over = () => {
       offloads.remove(number);
       this.#names.delete(name);
+      if (this.#names.size === 0) this.#active(false);
     };
     const stream: OffloadedStream = new OffloadedStream(held, {
       first: (bytes) => {
         number = offloads.add(stream);
-        this.#names.set(name, stream);
+        this.#names.set(name, { stream, number });
+        this.#active(true);
         stream.completion = expectCompletion(name);
         tell({ kind: 'offloaded', number, first: owned(bytes) });
       },
@@ -99,10 +114,21 @@ class LocalOffload implements ResponseOffload {
   }
 
   leave(name: string): void {
-    this.#names.get(name)?.leave();
+    this.#names.get(name)?.stream.leave();
   }
 
   takeBack(name: string): Held | undefined {
-    return this.#names.get(name)?.withdraw();
+    return this.#names.get(name)?.stream.withdraw();
+  }
+
+  /** The object is gone: its clients are told by an end that is none. */
+  lose(): void {
+    for (const { stream, number } of [...this.#names.values()]) {
+      this.#offloads.get(number)?.sink?.destroy();
+      this.#offloads.remove(number);
+      stream.completion?.ended.resolve('lost');
+    }
+    this.#names.clear();
+    this.#active(false);
   }
 }
