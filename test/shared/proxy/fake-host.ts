@@ -1,6 +1,8 @@
 /** A host whose clock, nodes and engines are the test's. */
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
+import { Timing } from '../../../shared/openai/timing.ts';
 import { BodyMemory } from '../../../shared/proxy/body-memory.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type {
@@ -13,7 +15,10 @@ import type {
   Route,
 } from '../../../shared/proxy/host.ts';
 import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/message.ts';
+import { readBody } from '../../../shared/proxy/read-body.ts';
+import type { RequestContext } from '../../../shared/proxy/request-context.ts';
 import { routedRequest } from '../../../shared/proxy/routed-request.ts';
+import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import type { PlaceAnswer } from '../../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../../shared/routing/breaker.ts';
 import { BusyNodes } from '../../../shared/routing/busy.ts';
@@ -25,7 +30,8 @@ import { decideTrust } from '../../../shared/routing/trust.ts';
 import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
 import { ByteBudget } from '../../../shared/upstream/byte-budget.ts';
-import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
+import { InBand } from '../../../shared/upstream/in-band.ts';
+import { isRepeatable, type ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
 
 /** What a node does with an attempt: pieces of a stream, which may end with a failure, or only that failure. */
@@ -216,6 +222,50 @@ export function requestOf({
   const bytes = whole === undefined ? undefined : new TextEncoder().encode(whole);
   const client = new ClientDisconnect();
   return { method, path, header: (name) => all[name], body: { whole: bytes, reader }, client };
+}
+
+export interface ContextOptions extends RequestOptions {
+  /** Over what the host resolves. */
+  route?: Partial<Route>;
+}
+
+/** A request after all its checks, for a test of one step: `whole` is its body, by default a stream's. */
+export async function contextOf(host: FakeHost, options: ContextOptions = {}): Promise<RequestContext<string>> {
+  const body = options.pieces === undefined ? { whole: JSON.stringify({ model: 'm', stream: true }) } : {};
+  const request = requestOf({ ...body, ...options });
+  const endpoint = findEndpoint(request.method, request.path);
+  if (endpoint === undefined || 'methodNotAllowed' in endpoint) throw new Error('there is no such endpoint');
+  const parsed = await readBody(request, endpoint, host);
+  const route = { ...host.resolve(request, 'key', parsed), ...options.route };
+  const info = { requestId: 'req', name: 'req', startedAt: host.clock.now() };
+  return {
+    host,
+    request,
+    caller: 'key',
+    info,
+    record: host.record(),
+    route,
+    entry: new QueueEntry({
+      busyNodes: host.memory.busy,
+      queues: route.waitMs > 0,
+      hopes: () => true,
+      repeatable: () => isRepeatable(parsed),
+      retriesMax: route.retriesMax,
+    }),
+    reservation: host.reservation,
+    priority: 'interactive',
+    continues: false,
+    admittedAt: host.clock.steadyNow(),
+    waitMs: route.waitMs,
+    timing: new Timing(host.clock.now()),
+    name: 'req',
+    endpoint,
+    inBand: new InBand(endpoint, false),
+    parsed,
+    headers: [],
+    receipt: 'receipt',
+    timeouts: undefined,
+  };
 }
 
 /** The body as the client gets it; `!` at its end: it was broken off. */
