@@ -1,7 +1,8 @@
 /**
  * The engine of the benchmarks: a bare TCP server with canned HTTP answers and no model. It does as little as it can, so that on a small
  * machine it takes the processor from nobody. A request says in its prompt, which every gateway passes on, what it wants: `[bench unary]`,
- * `[bench stream TOKENS RATE]` (rate 0: unpaced) or `[bench bytes N]`. Each token carries the time it was written at (CLOCK_MONOTONIC in µs, one clock for all processes).
+ * `[bench stream TOKENS RATE]` (rate 0: unpaced), `[bench paced SLOTS MS]` (at most SLOTS at once, each takes MS; the others wait in the order of
+ * coming) or `[bench bytes N]`. `GET /asked` tells how many requests came. Each token carries the time it was written at (CLOCK_MONOTONIC in µs, one clock for all processes).
  */
 import { createServer, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
@@ -99,6 +100,23 @@ function startStream(socket: Socket, tokens: number, rate: number, usage: boolea
   }
 }
 
+/** Paced requests at work, and those that wait for a slot. */
+let working = 0;
+const waiting: (() => void)[] = [];
+
+function pace(socket: Socket, slots: number, ms: number): void {
+  const work = () => {
+    working++;
+    setTimeout(() => {
+      working--;
+      if (!socket.destroyed) socket.write(UNARY);
+      waiting.shift()?.();
+    }, ms);
+  };
+  if (working < slots) work();
+  else waiting.push(work);
+}
+
 async function sendBytes(socket: Socket, size: number): Promise<void> {
   socket.write(`HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: ${size}\r\n\r\n`);
   for (let left = size; left > 0 && !socket.destroyed; left -= BLOCK.length) {
@@ -111,11 +129,16 @@ async function sendBytes(socket: Socket, size: number): Promise<void> {
   }
 }
 
+let asked = 0;
+
 function answer(socket: Socket, path: string, body: string): void {
   if (path.startsWith('/v1/models')) return void socket.write(MODELS);
+  if (path === '/asked') return void socket.write(json(asked));
+  asked++;
   const [kind = 'unary', first = '', second = ''] = (/\[bench ([^\]]*)\]/.exec(body)?.[1] ?? 'unary').split(' ');
   if (kind === 'stream')
     return startStream(socket, Number(first), Number(second), body.includes('"include_usage":true'));
+  if (kind === 'paced') return pace(socket, Number(first), Number(second));
   if (kind === 'bytes') return void sendBytes(socket, Number(first));
   socket.write(UNARY);
 }

@@ -248,3 +248,64 @@ describe('interactive requests beside a batch', () => {
     LONG_MS,
   );
 });
+
+describe('rights that change midway', () => {
+  it(
+    'a join token that is revoked takes its node out of a batch: the others answer each line',
+    async () => {
+      const house = await openHouse({ nodes: 1 });
+      const client = clientOf(house);
+      const made = (await house.gateway.admin('POST', 'join-tokens', { provider: 'other' })) as {
+        id: string;
+        token: string;
+      };
+      const engine = await startEngine({ models: [MODEL] });
+      atEnd(() => engine.close());
+      await startAgent({ gateways: [house.gateway.url], token: made.token, engineUrl: engine.url });
+      await house.gateway.serving(2);
+      const ids = named(800);
+      const id = await begin(
+        client,
+        ids.map((one) => line(one, { delayMs: 60 })),
+      );
+      const asked = () => engine.requests.filter(({ url }) => url === ENDPOINT).length;
+      await until('the second node has lines', LONG_MS, async () => (asked() > 10 ? true : undefined));
+      await house.gateway.admin('DELETE', `join-tokens/${made.id}`);
+      const batch = await ended(client, id);
+      expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 800, completed: 800, failed: 0 } });
+      expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
+      expect(asked()).toBeLessThan(800);
+    },
+    LONG_MS * 2,
+  );
+
+  it(
+    'a key that trusts its node no longer leases it no more lines, and goes on when it does again',
+    async () => {
+      const house = await openHouse();
+      const client = clientOf(house);
+      const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
+      const mine = keys.data.find(({ prefix }) => house.key.startsWith(prefix))?.id;
+      const id = await begin(
+        client,
+        named(2_000).map((one) => line(one, { delayMs: 60 })),
+      );
+      await done(client, id, 20);
+      await house.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: ['elsewhere'] });
+      const asked = () => house.engine.requests.filter(({ url }) => url === ENDPOINT).length;
+      let seen = -1;
+      await until('no line runs any more', LONG_MS, async () => {
+        const before = seen;
+        seen = asked();
+        await new Promise((resolve) => setTimeout(resolve, 2_000));
+        return before === seen ? true : undefined;
+      });
+      expect(seen).toBeLessThan(2_000);
+      expect((await client.batches.retrieve(id)).status).toBe('in_progress');
+      await house.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: null });
+      await until('lines run again', LONG_MS, async () => (asked() > seen ? true : undefined));
+      await client.batches.cancel(id);
+    },
+    LONG_MS * 2,
+  );
+});

@@ -1,0 +1,42 @@
+import { median } from '../stats.ts';
+import type { Options, Row } from './main.ts';
+import { direct, linesOf, memoryDuring, openBatchHouse, through, upload } from './setup.ts';
+
+const AGENTS = 4;
+/** Requests in flight at each engine when it is asked directly: the window that agents may reach. */
+const IN_FLIGHT = 64;
+
+/** Engines that answer at once: what the gateway and the agents cost. */
+export async function instant({ lines, rounds }: Options): Promise<Row[]> {
+  const house = await openBatchHouse(AGENTS);
+  const file = await upload(house.client, linesOf(lines, 'unary'));
+  const rates: { direct: number[]; batch: number[] } = { direct: [], batch: [] };
+  const { before, most } = await memoryDuring(house.gateway, async () => {
+    for (let round = 0; round < rounds; round++) {
+      rates.direct.push(await direct(house.urls, lines, { bench: 'unary', inFlight: IN_FLIGHT }));
+      rates.batch.push(await through(house.client, file, lines));
+    }
+  });
+  const [straight, batch] = [median(rates.direct), median(rates.batch)];
+  return [
+    { what: `${lines} lines straight at ${AGENTS} engines`, value: `${straight.toFixed(0)} lines/s` },
+    {
+      what: 'as a batch, input check and files included',
+      value: `${batch.toFixed(0)} lines/s`,
+      required: '≥ 1,000 lines/s',
+      holds: batch >= 1_000,
+    },
+    {
+      what: 'of direct',
+      value: (batch / straight).toFixed(2),
+      required: '≥ 0.35',
+      holds: batch / straight >= 0.35,
+    },
+    {
+      what: 'memory of the gateway',
+      value: `${before.toFixed(0)} MiB before, ${most.toFixed(0)} at most`,
+      required: '≤ +150 MiB',
+      holds: most - before <= 150,
+    },
+  ];
+}

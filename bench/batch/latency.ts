@@ -1,0 +1,66 @@
+import { Pool } from 'undici';
+import { chat, PATH } from '../house.ts';
+import { arrivals, quantile } from '../stats.ts';
+import type { Options, Row } from './main.ts';
+import { type BatchHouse, begin, linesOf, openBatchHouse, upload, watch } from './setup.ts';
+
+const SLOTS = 16;
+const BENCH = `paced ${SLOTS} 50`;
+/** A tenth of what the engine can: requests beside a batch that would take all of it. */
+const PER_SECOND = 30;
+const REQUESTS = 300;
+
+/** Requests at an engine that a batch keeps full: their time to the first byte beside that without a batch. */
+export async function latency({ lines, rounds }: Options): Promise<Row[]> {
+  const house = await openBatchHouse(1, ['--max-running', String(SLOTS)]);
+  const file = await upload(house.client, linesOf(lines, BENCH));
+  const [calm, beside]: [number[], number[]] = [[], []];
+  let refused = 0;
+  for (let round = 0; round < rounds; round++) {
+    const alone = await measured(house);
+    const id = await begin(house.client, file);
+    await watch(house.client, id, (batch) => (batch.request_counts?.completed ?? 0) >= 500);
+    const busy = await measured(house);
+    await house.client.batches.cancel(id);
+    await watch(house.client, id, ({ status }) => status === 'cancelled');
+    calm.push(...alone.times);
+    beside.push(...busy.times);
+    refused += busy.refused;
+  }
+  const [without, during] = [quantile(calm, 0.95), quantile(beside, 0.95)];
+  return [
+    {
+      what: `${PER_SECOND} requests/s at an engine of ${SLOTS} slots that a batch keeps full: p95 to the first byte`,
+      value: `${during.toFixed(0)} ms, ${without.toFixed(0)} ms without: ${(during / without).toFixed(2)}`,
+      required: '≤ 1.2',
+      holds: during / without <= 1.2 && refused === 0,
+    },
+    { what: 'requests that were not answered', value: String(refused) },
+  ];
+}
+
+async function measured({ gateway, key }: BatchHouse): Promise<{ times: number[]; refused: number }> {
+  const pool = new Pool(gateway.url, { connections: 64, pipelining: 1 });
+  const body = JSON.stringify(chat(BENCH));
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };
+  const times: number[] = [];
+  let refused = 0;
+  let seed = 1;
+  const random = () => {
+    seed = (seed * 48_271) % 2_147_483_647;
+    return seed / 2_147_483_647;
+  };
+  const startedAt = performance.now();
+  await Promise.all(
+    arrivals(random, PER_SECOND, REQUESTS).map(async (at) => {
+      await new Promise((resolve) => setTimeout(resolve, at - (performance.now() - startedAt)));
+      const sentAt = performance.now();
+      const answer = await pool.request({ method: 'POST', path: PATH, headers, body });
+      times.push(performance.now() - sentAt);
+      if (answer.statusCode !== 200) refused += 1;
+      await answer.body.dump();
+    }),
+  );
+  await pool.destroy();
+  return { times, refused };
+}

@@ -1,0 +1,21 @@
+import { median } from '../stats.ts';
+import type { Options, Row } from './main.ts';
+import { direct, linesOf, openBatchHouse, through, upload } from './setup.ts';
+
+const AGENTS = 4;
+const SLOTS = 16;
+const BENCH = `paced ${SLOTS} 50`;
+
+/** Engines of 16 slots and 50 ms a line: whether their slots are kept full. */
+export async function paced({ lines, rounds }: Options): Promise<Row[]> {
+  const house = await openBatchHouse(AGENTS, ['--max-running', String(SLOTS)]);
+  const file = await upload(house.client, linesOf(lines, BENCH));
+  const shares: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const straight = await direct(house.urls, lines, { bench: BENCH, inFlight: SLOTS });
+    shares.push((await through(house.client, file, lines)) / straight);
+  }
+  const share = median(shares);
+  const what = `${lines} lines at ${AGENTS} engines of ${SLOTS} slots and 50 ms, of direct`;
+  return [{ what, value: share.toFixed(2), required: '≥ 0.9', holds: share >= 0.9 }];
+}

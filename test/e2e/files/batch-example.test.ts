@@ -1,0 +1,73 @@
+/** examples/batches/claims.py against a gateway, agents and stand-in engines that answer by a rule which the test knows. */
+import { execFile } from 'node:child_process';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, expect, it } from 'vitest';
+import { pythonWith } from '../../support/abilities.ts';
+import { startAgent } from '../../support/agent.ts';
+import { Gateway } from '../../support/gateway.ts';
+import { atEnd, endAll } from '../../support/processes.ts';
+import { ROOT } from '../../support/where.ts';
+
+const PYTHON = pythonWith(ROOT, 'openai');
+if (PYTHON === undefined)
+  console.log('skipped: no Python with openai: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
+const TRUE_ONES = /Rhine|Water boils|Light needs|leap year|speed of sound|Antarctica/;
+
+afterAll(endAll);
+
+/** A stand-in. `answers`: what it says to a prompt. */
+async function engine(model: string, answers: (prompt: string) => string): Promise<string> {
+  const server = createServer(async (asked, answer) => {
+    let text = '';
+    for await (const piece of asked) text += piece;
+    const json = (body: unknown) => answer.setHeader('content-type', 'application/json').end(JSON.stringify(body));
+    if (asked.url === '/v1/models') return json({ object: 'list', data: [{ id: model, object: 'model' }] });
+    if (asked.method !== 'POST') return answer.writeHead(404).end();
+    const { messages } = JSON.parse(text) as { messages: { content: string }[] };
+    const content = answers(messages[0]?.content ?? '');
+    json({
+      id: 'x',
+      object: 'chat.completion',
+      created: 0,
+      model,
+      choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+it.skipIf(PYTHON === undefined)(
+  'models × prompt templates over labelled claims: accuracy as a table',
+  async () => {
+    const gateway = await Gateway.start();
+    const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+    const truth = (prompt: string) => (TRUE_ONES.test(prompt) ? 'TRUE' : 'FALSE');
+    // One always says TRUE; the other knows, but says nothing of use where it is to reason.
+    const engines = [
+      await engine('lab/credulous', () => 'TRUE'),
+      await engine('lab/careful', (prompt) => (prompt.startsWith('Think') ? 'I am not sure.' : truth(prompt))),
+    ];
+    for (const engineUrl of engines) await startAgent({ gateways: [gateway.url], token, engineUrl });
+    await gateway.serving(2);
+    const example = join(ROOT, 'examples/batches');
+    const args = ['claims.py', '--models', 'lab/careful,lab/credulous', '--every', '0.2', 'claims.csv'];
+    const env = { ...process.env, OPENAI_BASE_URL: `${gateway.url}/v1`, OPENAI_API_KEY: key };
+    const { stdout } = await promisify(execFile)(PYTHON ?? '', args, { cwd: example, env });
+    expect(stdout.trimEnd().split('\n')).toEqual([
+      '| model | plain | fact-checker | reason |',
+      '| --- | --- | --- | --- |',
+      '| lab/careful | 100% | 100% | 0% |',
+      '| lab/credulous | 50% | 50% | 50% |',
+    ]);
+  },
+  120_000,
+);
