@@ -1,5 +1,6 @@
 /** A line of a JSONL file, without its end. */
 export interface SplitLine {
+  /** Good until the callback returns: most lines are a part of the piece that they came in, and are not copied. */
   bytes: Uint8Array;
   /** Where it begins in the file, in bytes. */
   offset: number;
@@ -41,6 +42,9 @@ export class LineSplitter {
       from = end + 1;
     }
     this.#keep(piece.subarray(from));
+    // A copy: the caller may use its buffer again.
+    const last = this.#kept.pop();
+    if (last !== undefined) this.#kept.push(last.slice());
     this.#at += piece.length;
   }
 
@@ -58,8 +62,7 @@ export class LineSplitter {
       this.#tooLong(this.#number);
       return;
     }
-    // A copy: the caller may use its buffer again.
-    this.#kept.push(part.slice());
+    this.#kept.push(part);
     this.#keptBytes += part.length;
   }
 
