@@ -1,0 +1,66 @@
+/** The queue of batches on Cloudflare's runtime: what crosses its calls, and who hears of lines first. */
+import { env } from 'cloudflare:workers';
+import { describe, expect, test } from 'vitest';
+import type { HeldContexts } from '../../../shared/batch/function.ts';
+import type { Contender } from '../../../shared/batch/share.ts';
+
+const held = (more: Partial<HeldContexts> = {}): HeldContexts => ({
+  ready: [],
+  loading: [],
+  stored: [],
+  broken: [],
+  ...more,
+});
+const batch = (id: string, more: Partial<Contender> = {}): Contender => ({
+  id,
+  project: `project:${id}`,
+  expiresMs: Date.now() + 86_400_000,
+  waiting: 100,
+  leased: 0,
+  linesPerS: 0,
+  ...more,
+});
+const soon = () => Date.now() + 60_000;
+
+describe('the queue of functions', () => {
+  test('gives a node a batch of an owner that it allows, of the context that it has ready, and none that failed there', async () => {
+    const queue = env.BATCH_QUEUE.getByName('function:a');
+    await queue.offer(batch('cold', { context: 'x' }), soon());
+    await queue.offer(batch('warm', { context: 'y' }), soon());
+    const ready = held({ ready: ['y'] });
+    expect(await queue.nextFunction([], { owners: undefined, held: ready })).toBe('warm');
+    expect(await queue.nextFunction([], { owners: ['project:cold'], held: ready })).toBe('cold');
+    expect(await queue.nextFunction(['warm'], { owners: undefined, held: ready })).toBe('cold');
+    expect(await queue.nextFunction([], { owners: undefined, held: held({ broken: ['y'] }) })).toBe('cold');
+    expect(await queue.nextFunction([], { owners: ['project:other'], held: ready })).toBeNull();
+  });
+
+  test('tells the node that has the context before the others, and volatile nodes before stable ones', async () => {
+    const queue = env.BATCH_QUEUE.getByName('function:b');
+    const heard: string[] = [];
+    const waits = [
+      ['cold', 'volatile', held()],
+      ['stable', 'stable', held({ ready: ['x'] })],
+      ['stored', 'volatile', held({ stored: ['x'] })],
+      ['ready', 'volatile', held({ ready: ['x'] })],
+    ] as const;
+    const all = waits.map(([name, tier, has]) => queue.wait(20_000, tier, has).then(() => heard.push(name)));
+    await queue.offer(batch('one', { context: 'x' }), soon());
+    await Promise.all(all);
+    expect(heard).toEqual(['ready', 'stable', 'stored', 'cold']);
+  });
+});
+
+describe('the queue of a model', () => {
+  test('tells volatile nodes first, and waiting nodes also of a chunk that is late elsewhere', async () => {
+    const queue = env.BATCH_QUEUE.getByName('model');
+    const heard: string[] = [];
+    const all = (['stable', 'volatile'] as const).map((tier) =>
+      queue.wait(20_000, tier, null).then(() => heard.push(tier)),
+    );
+    await queue.offer(batch('late', { waiting: 0, leased: 10, late: true }), soon());
+    await Promise.all(all);
+    expect(heard).toEqual(['volatile', 'stable']);
+    expect(await queue.next([])).toBe('late');
+  });
+});
