@@ -98,6 +98,7 @@ async function buildCommands(): Promise<void> {
     'otela-gateway.js': 'gateway/cli/main.ts',
     'otela-agent.js': 'agent/cli/main.ts',
     'otela-plan.js': 'scheduler/cli/main.ts',
+    'otela.js': 'clients/otela/main.ts',
   };
   for (const [name, entry] of Object.entries(commands)) {
     // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
@@ -106,6 +107,18 @@ async function buildCommands(): Promise<void> {
     const flags = name === 'otela-gateway.js' ? `-S node ${YOUNG_GENERATION_FLAG}` : 'node';
     await replace(join(DIST, name), `#!/usr/bin/env ${flags}\n${text}`, 0o755);
   }
+  // For browsers, workerd and Node alike; HPKE stays a dependency, for its package to be audited by itself.
+  await mkdir(join(DIST, 'otela-seal'), { recursive: true });
+  const library: BuildOptions & { write: false } = {
+    ...COMMON,
+    platform: 'neutral',
+    target: 'es2022',
+    external: ['hpke'],
+  };
+  await replace(join(DIST, 'otela-seal/index.js'), await bundle(library, 'clients/seal/index.ts'));
+  await cp(join(ROOT, 'clients/seal/package.json'), join(DIST, 'otela-seal/package.json'));
+  await cp(join(ROOT, 'clients/seal/README.md'), join(DIST, 'otela-seal/README.md'));
+  await cp(join(ROOT, 'clients/seal/public.d.ts'), join(DIST, 'otela-seal/index.d.ts'));
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
   // Its tables stay files, for people to read and edit.
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });

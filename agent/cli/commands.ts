@@ -12,6 +12,7 @@ import { MODELS } from './models.ts';
 import { SBATCH } from './sbatch.ts';
 import { START } from './start.ts';
 import { STATUS } from './status.ts';
+import { VOUCH } from './vouch.ts';
 
 export const PROGRAM: Program<Context> = {
   name: 'otela-agent',
@@ -32,5 +33,6 @@ Every command but start takes --json.`,
     doctor: DOCTOR,
     sbatch: SBATCH,
     config: CONFIG,
+    vouch: VOUCH,
   },
 };

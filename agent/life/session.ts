@@ -204,6 +204,10 @@ export class Session {
   /** The engine's last words, for whoever looks for the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;
+    if (this.#options.seals?.opener.used === true) {
+      this.#options.log('the engine’s last output stays here: this node opened sealed requests, and it may quote them');
+      return Promise.resolve();
+    }
     return this.#options.leaveLogTail({ gateways: this.#gateways.connected, ticket, key, tail, signal });
   }
 

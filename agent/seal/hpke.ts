@@ -8,7 +8,7 @@ import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, KEY_BYTES, SUITE, TAG_BYTES } from '.
 const NOTHING = Buffer.alloc(0);
 const VERSION = Buffer.from('HPKE-v1');
 const KEM_ID = Buffer.concat([Buffer.from('KEM'), SUITE.subarray(0, 2)]);
-const SUITE_ID = Buffer.concat([Buffer.from('HPKE'), SUITE]);
+const HPKE = Buffer.from('HPKE');
 /** What stands before a raw X25519 key in its DER form (RFC 8410 §4). */
 const PUBLIC_DER = Buffer.from('302a300506032b656e032100', 'hex');
 const MODE_BASE = Buffer.from([0]);
@@ -18,6 +18,12 @@ export interface ReceiverKey {
   privateKey: KeyObject;
   /** Raw. */
   publicKey: Uint8Array;
+}
+
+/** Another AEAD's numbers, for vectors that have none of ours. */
+interface Suite {
+  suite?: Uint8Array;
+  keyBytes?: number;
 }
 
 export interface ReceiverContext {
@@ -50,7 +56,13 @@ function labeledExpand(suite: Uint8Array, prk: Uint8Array, label: string, info: 
 }
 
 /** @throws where `enc` is no key that X25519 takes */
-export function setUpReceiver(key: ReceiverKey, enc: Uint8Array, info: Uint8Array): ReceiverContext {
+export function setUpReceiver(
+  key: ReceiverKey,
+  enc: Uint8Array,
+  info: Uint8Array,
+  { suite = SUITE, keyBytes = AEAD_KEY_BYTES }: Suite = {},
+): ReceiverContext {
+  const suiteId = Buffer.concat([HPKE, suite]);
   const ephemeral = createPublicKey({ key: Buffer.concat([PUBLIC_DER, enc]), format: 'der', type: 'spki' });
   const dh = diffieHellman({ privateKey: key.privateKey, publicKey: ephemeral });
   const eaePrk = labeledExtract(KEM_ID, NOTHING, 'eae_prk', dh);
@@ -58,22 +70,24 @@ export function setUpReceiver(key: ReceiverKey, enc: Uint8Array, info: Uint8Arra
   const shared = labeledExpand(KEM_ID, eaePrk, 'shared_secret', kemContext, NSECRET_BYTES);
   const context = Buffer.concat([
     MODE_BASE,
-    labeledExtract(SUITE_ID, NOTHING, 'psk_id_hash', NOTHING),
-    labeledExtract(SUITE_ID, NOTHING, 'info_hash', info),
+    labeledExtract(suiteId, NOTHING, 'psk_id_hash', NOTHING),
+    labeledExtract(suiteId, NOTHING, 'info_hash', info),
   ]);
-  const secret = labeledExtract(SUITE_ID, shared, 'secret', NOTHING);
-  const exporter = labeledExpand(SUITE_ID, secret, 'exp', context, KEY_BYTES);
+  const secret = labeledExtract(suiteId, shared, 'secret', NOTHING);
+  const exporter = labeledExpand(suiteId, secret, 'exp', context, KEY_BYTES);
   return {
-    key: labeledExpand(SUITE_ID, secret, 'key', context, AEAD_KEY_BYTES),
-    baseNonce: labeledExpand(SUITE_ID, secret, 'base_nonce', context, AEAD_NONCE_BYTES),
-    export: (label, length) => labeledExpand(SUITE_ID, exporter, 'sec', label, length),
+    key: labeledExpand(suiteId, secret, 'key', context, keyBytes),
+    baseNonce: labeledExpand(suiteId, secret, 'base_nonce', context, AEAD_NONCE_BYTES),
+    export: (label, length) => labeledExpand(suiteId, exporter, 'sec', label, length),
   };
 }
 
-/** AES-256-GCM. @throws where the tag does not fit */
+/** AES-GCM, of the key's size. @throws where the tag does not fit */
 export function openChunk(key: Uint8Array, nonce: Uint8Array, aad: Uint8Array, sealed: Uint8Array): Buffer {
   const end = sealed.length - TAG_BYTES;
-  const cipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES });
+  const cipher = createDecipheriv(key.length === AEAD_KEY_BYTES ? 'aes-256-gcm' : 'aes-128-gcm', key, nonce, {
+    authTagLength: TAG_BYTES,
+  });
   cipher.setAAD(aad).setAuthTag(sealed.subarray(end));
   return Buffer.concat([cipher.update(sealed.subarray(0, end)), cipher.final()]);
 }

@@ -54,6 +54,8 @@ export class SealOpener {
   readonly #replay: ReplayMemory;
   readonly #now: () => number;
   #held = 0;
+  /** Something sealed was opened here: the engine's output may quote it. */
+  used = false;
 
   constructor(ring: KeyRing, now: () => number, replay = new ReplayMemory(now)) {
     this.#ring = ring;
@@ -100,6 +102,7 @@ export class SealOpener {
     // Last: what cannot be opened takes no room here.
     const name = toBase64url(stamp.nonce);
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
+    this.used = true;
     return {
       model,
       headers: opened.headers,

@@ -19,7 +19,7 @@ export interface SealOptions {
   /** Nodes that each request is sealed to, 1 to 16: the gateway can try so many without asking again. Default 3. */
   candidates?: number;
   /** What carries the bytes. Default: the runtime's. */
-  fetch?: typeof globalThis.fetch;
+  fetch?: typeof globalThis.fetch | undefined;
   /** Called once for each answer, with the node that sealed it. */
   onAnswer?(node: SealNode): void;
   /** Milliseconds since the epoch. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { ROOT } from '../support/where.ts';
 
-it.each(['otela-agent', 'otela-gateway', 'otela-plan'])('npm ci puts %s into node_modules/.bin', (name) => {
+it.each(['otela', 'otela-agent', 'otela-gateway', 'otela-plan'])('npm ci puts %s into node_modules/.bin', (name) => {
   // A PATH without Node: the command has to find the one that npm ci installed, from any directory.
   const run = spawnSync(join(ROOT, 'node_modules/.bin', name), ['--version'], {
     cwd: tmpdir(),

@@ -1,0 +1,105 @@
+/** `otela-agent vouch`: a provider's root key, kept offline, and the delegates that its agents vouch for their encryption keys with. */
+import { randomBytes } from 'node:crypto';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+} from '../../shared/command-line/index.ts';
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { KEY_BYTES } from '../../shared/lattice/crypto.ts';
+import { ID_PATTERN } from '../../shared/lattice/node.ts';
+import { DELEGATE_LIFE_MAX_S } from '../../shared/seal/vouch.ts';
+import { nodeSigner } from '../host/crypto.ts';
+import { DelegateKey } from '../seal/delegate-key.ts';
+import type { Context } from './context.ts';
+import type { Io } from './io.ts';
+
+const FLAGS = {
+  provider: { value: 'NAME', help: 'its name, as the gateway has it' },
+  'new-root': { value: 'FILE', takes: 'file', help: 'makes the root key; keep it off every cluster' },
+  root: { value: 'FILE', takes: 'file', help: 'the root key that signs a delegate' },
+  out: { value: 'FILE', takes: 'file', help: "the delegate's file, for --delegate-file" },
+  days: { value: 'N', help: 'how long it is good, 90 at most' },
+  ...JSON_FLAG,
+} as const satisfies Flags;
+
+export const VOUCH: Command<Context> = {
+  summary: 'keys by which clients know your nodes',
+  examples: `--provider NAME --new-root FILE | --provider NAME --root FILE --out FILE [--days 90] [--json]
+
+Clients that seal their prompts pin your root key; keep its file offline. It signs delegates, and with a delegate your agents vouch
+for their own encryption keys. No gateway has either key.
+  otela-agent vouch --provider eth --new-root eth.root                    # once, on a machine of yours
+  otela-agent vouch --provider eth --root eth.root --out delegate.key     # every 90 days at the latest`,
+  flags: FLAGS,
+  run: (args, { io }) => vouchCommand(args, io),
+};
+
+const DAY_S = 86_400;
+const DAYS_MAX = DELEGATE_LIFE_MAX_S / DAY_S;
+
+/** @throws UsageError */
+function vouchCommand(argv: readonly string[], io: Io): number {
+  const { values } = parseLine(argv, FLAGS);
+  const one = (name: Exclude<keyof typeof FLAGS, 'json'>) => values[name]?.trim();
+  const provider = one('provider') ?? '';
+  if (!ID_PATTERN.test(provider)) throw new UsageError('whose key? say --provider NAME, as the gateway calls it');
+  const [made, root, out] = [one('new-root'), one('root'), one('out')];
+  if ((made === undefined) === (root === undefined))
+    throw new UsageError('say --new-root FILE to make a root key, or --root FILE --out FILE to make a delegate');
+  if (made !== undefined) return tell({ pin: newRoot(made), provider, file: made }, values.json === true, io);
+  if (out === undefined) throw new UsageError('where to? say --out FILE');
+  const signer = nodeSigner(readRoot(root ?? ''));
+  const life = daysOf(one('days')) * DAY_S;
+  const now = Math.floor(Date.now() / 1000);
+  write(out, DelegateKey.make(provider, signer, randomBytes(KEY_BYTES), { now, life }));
+  const until = new Date((now + life) * 1000).toISOString();
+  return tell({ pin: toBase64url(signer.publicKey), provider, file: out, until }, values.json === true, io);
+}
+
+function tell(made: { pin: string; provider: string; file: string; until?: string }, json: boolean, io: Io): number {
+  const { pin, provider, file, until } = made;
+  if (json) io.out(JSON.stringify(made));
+  else {
+    io.out(`${file}: ${until === undefined ? 'the root key; move it offline' : `a delegate, good until ${until}`}`);
+    io.out(`clients pin: ${provider}=${pin}`);
+  }
+  return EXIT_DONE;
+}
+
+function newRoot(file: string): string {
+  const seed = randomBytes(KEY_BYTES);
+  write(file, `${toBase64url(seed)}\n`);
+  return toBase64url(nodeSigner(seed).publicKey);
+}
+
+/** Never over another key: what was signed by it would be lost. */
+function write(file: string, text: string): void {
+  try {
+    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    throw new UsageError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function readRoot(file: string): Uint8Array {
+  try {
+    if ((statSync(file).mode & 0o077) !== 0) throw new Error(`it can be read by others: chmod 600 ${file}`);
+    const seed = fromBase64url(readFileSync(file, 'utf8').trim(), KEY_BYTES);
+    if (seed?.length === KEY_BYTES) return seed;
+  } catch (error) {
+    throw new UsageError(`--root: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  throw new UsageError(`--root: ${file} is no key of otela-agent vouch --new-root`);
+}
+
+function daysOf(text = String(DAYS_MAX)): number {
+  const days = Number(text);
+  if (!Number.isInteger(days) || days < 1 || days > DAYS_MAX)
+    throw new UsageError(`--days: a whole number from 1 to ${DAYS_MAX}`);
+  return days;
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env node
+/** `otela`: for people who call models. `otela seal` is an OpenAI endpoint on this machine that seals what it is given. */
+import {
+  type Command,
+  complaint,
+  EXIT_DONE,
+  EXIT_USAGE,
+  type Flags,
+  type Program,
+  parseLine,
+  readCommand,
+  UsageError,
+} from '../../shared/command-line/index.ts';
+import { sealCommand } from './seal-command.ts';
+
+const VERSION = '0.1.0';
+const PORT_DEFAULT = '8199';
+
+export interface Out {
+  print(line: string): void;
+  complain(line: string): void;
+}
+
+const FLAGS = {
+  gateway: { value: 'URL', help: 'the gateway that requests go through' },
+  pin: { value: 'PROVIDER=KEY', repeat: true, help: "a provider's root key, as otela-agent vouch prints it" },
+  port: { value: 'PORT', default: PORT_DEFAULT, help: 'where it listens on 127.0.0.1' },
+} as const satisfies Flags;
+
+const SEAL: Command<Out> = {
+  summary: 'an OpenAI endpoint on this machine that seals what it gets',
+  examples: `--gateway URL [--pin PROVIDER=KEY]… [--port 8199]
+
+For curl and for tools that take no fetch of yours. What it gets it seals to nodes of the pinned providers, sends to the gateway, and
+opens what comes back. Without a pin the gateway's word for the nodes' keys is believed: that stops a gateway that only looks, and
+none that lies. Your key for the gateway travels as it does without this.
+  otela seal --gateway https://gw.example.org --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
+  flags: FLAGS,
+  run: async (args, out) => {
+    const { values } = parseLine(args, FLAGS);
+    if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
+    const pins = pinsOf(values.pin ?? []);
+    await sealCommand({ gateway: gatewayOf(values.gateway), pins, port: portOf(values.port) }, out);
+    return EXIT_DONE;
+  },
+};
+
+const PROGRAM: Program<Out> = {
+  name: 'otela',
+  version: VERSION,
+  about: 'otela is for people who call models through OpenTela gateways.',
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong use.`,
+  commands: { seal: SEAL },
+};
+
+/** `argv` begins after the program's name. Resolves with the exit code; what it serves keeps the process alive. */
+export async function main(argv: readonly string[], out: Out): Promise<number> {
+  try {
+    const asked = readCommand(PROGRAM, argv);
+    if (asked.kind === 'run') return await asked.command.run(asked.args, out);
+    out.print(asked.text);
+    return EXIT_DONE;
+  } catch (error) {
+    out.complain(complaint(PROGRAM, argv, error));
+    return EXIT_USAGE;
+  }
+}
+
+function gatewayOf(text: string): string {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`--gateway: "${text}" is no http URL`);
+  return url.href.replace(/\/(?:v1\/?)?$/, '');
+}
+
+function pinsOf(given: readonly string[]): Record<string, string> | undefined {
+  if (given.length === 0) return undefined;
+  return Object.fromEntries(
+    given.map((text) => {
+      const [, provider, key] = /^([a-z0-9][a-z0-9@-]{0,126})=([A-Za-z0-9_-]{43})$/.exec(text) ?? [];
+      if (provider === undefined || key === undefined)
+        throw new UsageError(`--pin: "${text}" is not PROVIDER=KEY, as otela-agent vouch prints it`);
+      return [provider, key];
+    }),
+  );
+}
+
+function portOf(text: string): number {
+  const port = Number(text);
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError(`--port: "${text}" is no port`);
+  return port;
+}
+
+async function run(): Promise<void> {
+  process.exitCode = await main(process.argv.slice(2), { print: console.log, complain: console.error });
+}
+
+if (import.meta.main) void run();

@@ -1,0 +1,115 @@
+/** The endpoint of `otela seal`: requests in clear on loopback, sealed from here on. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
+import type { Out } from './main.ts';
+
+export interface SealCommandOptions {
+  /** Up to `/v1`. */
+  gateway: string;
+  pins: Pins | undefined;
+  port: number;
+}
+
+/** As gateways take them. */
+const BODY_MAX_BYTES = 33 * 1024 * 1024;
+const CONNECTIONS_MAX = 256;
+/** Nodes that were told of; the oldest is told of again. */
+const TOLD_MAX = 1024;
+/** Of this connection alone. */
+const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-alive|expect|te|upgrade)$/;
+
+/** Resolves when it listens; serves until the process ends. */
+export async function sealCommand(
+  { gateway, pins, port }: SealCommandOptions,
+  out: Out,
+): Promise<{ port: number; close(): void }> {
+  const told = new Set<string>();
+  const onAnswer = ({ session, provider, mode, kid }: SealNode) => {
+    const line = `sealed to ${session} of ${provider}, key ${kid}: ${HOW[mode]}`;
+    if (told.has(line)) return;
+    if (told.size >= TOLD_MAX) told.clear();
+    told.add(line);
+    out.print(line);
+  };
+  const fetch = sealedFetch({ pins, onAnswer });
+  const server = createServer((request, response) => void serve(request, response, gateway, fetch));
+  server.maxConnections = CONNECTIONS_MAX;
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    // Loopback alone: what comes here is in clear.
+    server.listen(port, '127.0.0.1', resolve);
+  });
+  const address = server.address();
+  const listens = typeof address === 'object' && address !== null ? address.port : port;
+  if (pins === undefined)
+    out.complain('warning: no --pin: the gateway says which keys are the nodes’, and one that lies is believed');
+  out.print(`otela seal ready http://127.0.0.1:${listens}/v1`);
+  return { port: listens, close: () => server.close() };
+}
+
+const HOW = {
+  pinned: 'its provider’s root, which you pinned, vouches for it',
+  registry: 'by the gateway’s word alone',
+} as const;
+
+async function serve(
+  request: IncomingMessage,
+  response: ServerResponse,
+  gateway: string,
+  fetch: typeof globalThis.fetch,
+) {
+  const left = new AbortController();
+  response.on('close', () => left.abort());
+  try {
+    // A page of another site in the user's browser is not to use this endpoint.
+    if (request.headers.origin !== undefined || !isLoopback(request.headers.host))
+      return refuse(response, 403, 'not for pages of other sites');
+    const body = await bodyOf(request);
+    if (body === undefined) return refuse(response, 413, `a body of more than ${BODY_MAX_BYTES} bytes`);
+    const answer = await fetch(gateway + (request.url ?? '/'), {
+      method: request.method ?? 'GET',
+      headers: headersOf(request),
+      signal: left.signal,
+      ...(body.length > 0 && { body }),
+    });
+    response.writeHead(
+      answer.status,
+      Object.fromEntries([...answer.headers].filter(([name]) => !HOP_BY_HOP.test(name) && name !== 'content-encoding')),
+    );
+    if (answer.body === null) response.end();
+    else await pipeline(Readable.from(answer.body), response);
+  } catch (error) {
+    if (response.headersSent || left.signal.aborted) return void response.destroy();
+    const refused = error instanceof SealClientError && error.code !== 'cut' && error.code !== 'not_opened';
+    refuse(response, refused ? 400 : 502, error instanceof Error ? error.message : String(error));
+  }
+}
+
+function isLoopback(host: string | undefined): boolean {
+  return /^(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?$/.test(host ?? '');
+}
+
+function headersOf({ headers }: IncomingMessage): [string, string][] {
+  return Object.entries(headers).flatMap(([name, value]): [string, string][] =>
+    typeof value === 'string' && !HOP_BY_HOP.test(name) ? [[name, value]] : [],
+  );
+}
+
+async function bodyOf(request: IncomingMessage): Promise<Buffer<ArrayBuffer> | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request) {
+    if (!Buffer.isBuffer(chunk)) continue;
+    bytes += chunk.length;
+    if (bytes > BODY_MAX_BYTES) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function refuse(response: ServerResponse, status: number, message: string): void {
+  const error = { message: `otela seal: ${message}`, type: 'invalid_request_error', param: null, code: 'seal_refused' };
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
+}

@@ -1,0 +1,9 @@
+"""httpx transports that seal prompts to the node that answers: the OpenTela gateway between cannot read them.
+
+    client = OpenAI(base_url=..., http_client=httpx2.Client(transport=SealedTransport(pins={"eth": "ROOT KEY"})))
+"""
+
+from .errors import SealClientError
+from .transport import AsyncSealedTransport, SealedTransport
+
+__all__ = ["AsyncSealedTransport", "SealClientError", "SealedTransport"]

@@ -1,0 +1,32 @@
+/** `pinned`: the provider's own root vouches for the key. `registry`: the gateway's word alone. */
+export type SealMode = 'pinned' | 'registry';
+/** Root keys by provider, base64url. */
+export type Pins = Readonly<Record<string, string>>;
+export interface SealNode {
+  session: string;
+  provider: string;
+  mode: SealMode;
+  kid: string;
+  key: Uint8Array<ArrayBuffer>;
+  until: number;
+}
+export interface SealOptions {
+  pins?: Pins | undefined;
+  candidates?: number;
+  fetch?: typeof globalThis.fetch | undefined;
+  onAnswer?(node: SealNode): void;
+  now?(): number;
+}
+export type SealClientErrorCode =
+  | 'not_sealable'
+  | 'no_candidate'
+  | 'no_discovery'
+  | 'plain_answer'
+  | 'not_opened'
+  | 'cut'
+  | 'gateway';
+export declare class SealClientError extends Error {
+  readonly code: SealClientErrorCode;
+}
+export declare const UNAUTHENTICATED_HEADER: 'x-otela-unauthenticated';
+export declare function sealedFetch(options?: SealOptions): typeof globalThis.fetch;
