@@ -94,7 +94,8 @@ async function wrap(node: SealNode, info: Uint8Array, inside: Uint8Array) {
   return { envelope: writeEnvelope({ kid, enc, sealed }), secret: { node, enc, secret } };
 }
 
-async function sealBody(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array, content: Uint8Array) {
+/** Exported for vectors: `cek` and `salt` are random. */
+export async function sealBody(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array, content: Uint8Array) {
   const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits', 'deriveKey']);
   const hkdf = (info: Uint8Array<ArrayBuffer>) => ({ name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(salt), info });
   const gcm = { name: 'AES-GCM', length: 256 };

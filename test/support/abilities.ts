@@ -53,7 +53,10 @@ export function cannotRun(project: string): string | undefined {
 }
 
 /** A Python that has this package: the one in `.ci/venv`, that of OTELA_TEST_PYTHON, or the machine's. */
-export function pythonWith(root: string, name: 'openai' | 'prometheus_client' | 'schemathesis'): string | undefined {
+export function pythonWith(
+  root: string,
+  name: 'openai' | 'prometheus_client' | 'pyhpke' | 'schemathesis',
+): string | undefined {
   const candidates = [process.env.OTELA_TEST_PYTHON, join(root, '.ci/venv/bin/python'), which('python3')];
   return candidates.find(
     (python) => python !== undefined && existsSync(python) && spawnSync(python, ['-c', `import ${name}`]).status === 0,

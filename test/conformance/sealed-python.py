@@ -1,0 +1,56 @@
+"""Drives the Python openai SDK through sealing transports. Arguments: base URL, key, model, provider, root key. Prints one JSON object."""
+import asyncio
+import json
+import sys
+
+import openai
+from otela_seal import AsyncSealedTransport, SealClientError, SealedTransport
+from otela_seal._httpx import httpx
+
+base, key, model, provider, pin = sys.argv[1:]
+pins = {provider: pin}
+user = [{"role": "user", "content": "python-canary-41c7"}]
+
+
+def client(pinned=pins):
+    transport = SealedTransport(pins=pinned)
+    return openai.OpenAI(base_url=base, api_key=key, max_retries=0, http_client=httpx.Client(transport=transport))
+
+
+def error(call):
+    try:
+        call()
+    except SealClientError as caught:
+        return caught.code
+    except openai.APIError as caught:
+        cause = caught.__cause__
+        return cause.code if isinstance(cause, SealClientError) else getattr(caught, "code", None)
+    return None
+
+
+out = {}
+sync = client()
+whole = sync.chat.completions.with_raw_response.create(messages=user, model=model, max_tokens=5)
+out["chat"] = [whole.parse().choices[0].message.content, whole.headers["x-otela-sealed"]]
+chunks = list(sync.chat.completions.create(messages=user, model=model, max_tokens=5, stream=True))
+out["stream"] = "".join(c.choices[0].delta.content or "" for c in chunks)
+out["embeddings"] = [len(e.embedding) for e in sync.embeddings.create(model=model, input=["a" * 40_000, "b"]).data]
+out["models"] = [m.id for m in sync.models.list()]
+out["bad request"] = error(lambda: sync.chat.completions.create(messages=user, model=model, extra_body={"stand_in": {"status": 400}}))
+out["not found"] = error(lambda: sync.chat.completions.create(messages=user, model="nobody/serves-this"))
+out["other root"] = error(lambda: client({provider: "A" * 43}).chat.completions.create(messages=user, model=model))
+out["files"] = error(lambda: sync.files.create(file=b"{}", purpose="batch"))
+out["cut"] = error(
+    lambda: list(sync.chat.completions.create(messages=user, model=model, stream=True, extra_body={"stand_in": {"fault": "reset", "afterTokens": 3, "tokensPerSecond": 20}}))
+)
+
+
+async def later():
+    http = httpx.AsyncClient(transport=AsyncSealedTransport(pins=pins))
+    async with openai.AsyncOpenAI(base_url=base, api_key=key, max_retries=0, http_client=http) as client:
+        stream = await client.chat.completions.create(messages=user, model=model, max_tokens=5, stream=True)
+        return "".join([c.choices[0].delta.content or "" async for c in stream])
+
+
+out["async"] = asyncio.run(later())
+print(json.dumps(out))

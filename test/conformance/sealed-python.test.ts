@@ -1,0 +1,49 @@
+/** The unmodified Python openai SDK over the sealing transports of clients/python. */
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { pythonWith } from '../support/abilities.ts';
+import { MODEL, openHouse } from '../support/house.ts';
+import { endAll, Managed } from '../support/processes.ts';
+import { providerRoot } from '../support/provider-root.ts';
+import { ROOT } from '../support/where.ts';
+
+const python = pythonWith(ROOT, 'pyhpke');
+afterAll(endAll);
+
+it('reads the vectors that all implementations share', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  const script = join(ROOT, 'test/conformance/sealed-vectors.py');
+  const run = new Managed([python, script, join(ROOT, 'test/fixtures/seal.json')], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(20_000);
+  expect([code, run.output.trim()]).toEqual([0, 'ok']);
+});
+
+it('seals chats, streams and the rest, sync and async, and refuses what it cannot seal', async ({ skip }) => {
+  if (python === undefined)
+    return skip('no Python with the pyhpke package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
+  const root = await providerRoot('lab');
+  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  const script = join(ROOT, 'test/conformance/sealed-python.py');
+  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(50_000);
+  expect(code, run.output).toBe(0);
+  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    chat: ['This is a stand-in engine', 'pinned'],
+    stream: 'This is a stand-in engine',
+    embeddings: [16, 16],
+    models: [MODEL],
+    'bad request': expect.anything(),
+    'not found': 'model_not_found',
+    'other root': 'no_candidate',
+    files: 'not_sealable',
+    cut: 'gateway',
+    async: 'This is a stand-in engine',
+  });
+  expect(house.gateway.process.output).not.toContain('python-canary-41c7');
+});
