@@ -9,14 +9,14 @@
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
 import { WORKER_FILES } from './conformance/worker-files.ts';
 import { cannotRun } from './support/abilities.ts';
 import { testsOf } from './support/changed.ts';
 import { addToLedger } from './support/flaky-ledger.ts';
-import { command, type Outcome, vitestRun } from './support/vitest-run.ts';
+import { command, type FileTime, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { ROOT } from './support/where.ts';
 
 /** Checks that are one command each, before any test. */
@@ -54,12 +54,14 @@ const ELSEWHERE: Record<string, { project: string; args: string[]; env: NodeJS.P
   },
 };
 /** Its files are divided among so many runs. */
-const SHARDS: Record<string, number> = { e2e: 3, conformance: 3 };
+const SHARDS: Record<string, number> = { e2e: 4, conformance: 4 };
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
 const LANES = Math.min(2, availableParallelism());
 /** They wait for Slurm's turns and for lines that are cut: one after the other in a lane of their own. */
 const WAITING: ReadonlySet<string> = new Set(['netns', 'slurm']);
+/** Files that are named with their time at the end. */
+const SLOWEST = 20;
 /** More files than these do not fail by chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
 
@@ -130,6 +132,8 @@ class Tally {
   skipped = 0;
   /** `file > test` of what passed at the second try only. */
   readonly flaky: string[] = [];
+  /** Of every file, where it ran first. */
+  readonly times: FileTime[] = [];
 
   /** All of one project, and what its second try gave, if there was one. */
   add(first: Outcome, second: Outcome | undefined): void {
@@ -139,6 +143,13 @@ class Tally {
     this.passed += first.passed + first.failed - failed;
     this.failed += failed;
     this.skipped += first.skipped;
+    this.times.push(...first.times);
+  }
+
+  /** Where a run's time goes: what to look at when it becomes too long. */
+  slowest(count: number): string {
+    const slow = this.times.toSorted((a, b) => b.seconds - a.seconds).slice(0, count);
+    return slow.map(({ file, seconds }) => `  ${seconds.toFixed(0).padStart(4)} s  ${file}`).join('\n');
   }
 }
 
@@ -149,6 +160,7 @@ function sum(outcomes: readonly Outcome[]): Outcome {
     skipped: outcomes.reduce((total, { skipped }) => total + skipped, 0),
     failedFiles: outcomes.flatMap(({ failedFiles }) => failedFiles),
     failures: outcomes.flatMap(({ failures }) => failures),
+    times: outcomes.flatMap(({ times }) => times),
   };
 }
 
@@ -187,6 +199,22 @@ async function secondTry(project: string, first: Outcome, directory: string): Pr
   return runPart(project, files, { id: `${run}-${project}-again`, directory });
 }
 
+/** Two at a time: each is one thread for most of its life. */
+async function runChecks(directory: string, tally: Tally): Promise<void> {
+  const left = Object.entries(CHECKS);
+  const lane = async () => {
+    for (let check = left.shift(); check !== undefined; check = left.shift()) {
+      const [name, argv] = check;
+      const log = join(directory, `check-${name.replaceAll(/\W+/g, '-')}.log`);
+      const code = await command(argv, env, log);
+      process.stdout.write(`\n== ${name}\n${readFileSync(log, 'utf8')}`);
+      if (code === 0) tally.passed++;
+      else tally.failed++;
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+}
+
 async function main(only: string[]): Promise<number> {
   const unknown = only.find((name) => name !== 'checks' && !PROJECTS.includes(name));
   if (unknown !== undefined) {
@@ -197,15 +225,12 @@ async function main(only: string[]): Promise<number> {
   const tally = new Tally();
   const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
   try {
-    for (const [name, argv] of wanted('checks') ? Object.entries(CHECKS) : []) {
-      console.log(`\n== ${name}`);
-      if ((await command(argv, env)) === 0) tally.passed++;
-      else tally.failed++;
-    }
+    if (wanted('checks')) await runChecks(directory, tally);
     await runProjects(PROJECTS.filter(wanted), directory, tally);
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }
+  if (tally.times.length > SLOWEST) console.log(`\nThe slowest files:\n${tally.slowest(SLOWEST)}\n`);
   for (const test of tally.flaky) console.log(`flaky, passed at the second try: ${test}`);
   addToLedger(tally.flaky, new Date());
   const { passed, failed, skipped } = tally;

@@ -18,6 +18,8 @@ const reportSchema = z.object({
     z.object({
       name: z.string(),
       status: z.string(),
+      startTime: z.number(),
+      endTime: z.number(),
       assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
     }),
   ),
@@ -31,6 +33,14 @@ export interface Outcome {
   failedFiles: string[];
   /** `file > test` of what failed. */
   failures: string[];
+  /** How long each file took, its imports left out. */
+  times: FileTime[];
+}
+
+export interface FileTime {
+  /** From the root. */
+  file: string;
+  seconds: number;
 }
 
 /** `logTo`: its words go into that file; without it they are seen as they come. Resolves with the exit code. */
@@ -68,10 +78,14 @@ async function readReport(path: string, status: number): Promise<Outcome> {
         const tests = assertionResults.filter((one) => one.status === 'failed').map(({ fullName }) => fullName);
         return (tests.length > 0 ? tests : ['(the file itself)']).map((test) => `${relative(ROOT, name)} > ${test}`);
       }),
+      times: report.testResults.map(({ name, startTime, endTime }) => ({
+        file: relative(ROOT, name),
+        seconds: (endTime - startTime) / 1_000,
+      })),
     };
   } catch (error) {
     console.error(`no report: ${error instanceof Error ? error.message : String(error)}`);
-    return { passed: 0, failed: 1, skipped: 0, failedFiles: [], failures: [] };
+    return { passed: 0, failed: 1, skipped: 0, failedFiles: [], failures: [], times: [] };
   }
 }
 
