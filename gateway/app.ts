@@ -2,7 +2,7 @@
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
 import { quoted } from '../shared/openai/quoted.ts';
-import { loginRoutes } from './accounts/login-routes.ts';
+import { loginRoutes } from './accounts/login/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
 import { batchAgentRoutes } from './batch/agent-routes.ts';
@@ -20,8 +20,8 @@ import { discardRequest, handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
-import { agentLogRoutes } from './registry/agent-logs.ts';
-import { connectGossip } from './registry/door.ts';
+import { connectGossip } from './registry/gossip/door.ts';
+import { agentLogRoutes } from './registry/views/agent-logs.ts';
 import { requestIdOf } from './request-id.ts';
 import { connectAgent } from './tunnel/connect.ts';
 

@@ -1,5 +1,5 @@
 /** Bindings and settings of the Worker. D1 and all objects but the relay are always there; what has a `?` may be missing. */
-import type { LimitsObject } from './accounts/limits-object.ts';
+import type { LimitsObject } from './accounts/limits/limits-object.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/queue-object.ts';
 import type { FactoryObject } from './factory/object.ts';
@@ -9,10 +9,10 @@ import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObjectNamespace } from './object-context.ts';
 import type { ObserveObject } from './observe/object.ts';
 import type { QueueObject } from './queue/object.ts';
+import type { RegistryRelay } from './registry/gossip/relay.ts';
 import type { RegistryObject } from './registry/object.ts';
-import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
-import type { ResponseOffload } from './tunnel/response-offload.ts';
+import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
 import type { UsageObject } from './usage/object.ts';
 
 /** A service that is asked as if it were a server. */

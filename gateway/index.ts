@@ -1,5 +1,5 @@
 /** The Worker: the app's front on Cloudflare, and the Durable Objects that its bindings name. */
-import { LimitsObject as Limits } from './accounts/limits-object.ts';
+import { LimitsObject as Limits } from './accounts/limits/limits-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
 import { BatchQueueObject as BatchQueue } from './batch/queue-object.ts';
@@ -13,8 +13,8 @@ import { responseOf } from './http.ts';
 import { ObserveObject as Observe } from './observe/object.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { QueueObject as Queue } from './queue/object.ts';
+import { RegistryRelay as Relay } from './registry/gossip/relay.ts';
 import { RegistryObject as Registry } from './registry/object.ts';
-import { RegistryRelay as Relay } from './registry/relay.ts';
 import { TunnelObject as Tunnel } from './tunnel/object.ts';
 import { UsageObject as Usage } from './usage/object.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
-import { breakerFor } from '../../shared/routing/hang-suspicion.ts';
+import { breakerFor } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';

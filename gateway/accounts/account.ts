@@ -4,7 +4,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { DataPolicy } from '../../shared/routing/trust.ts';
 import type { HttpRequest } from '../http.ts';
-import type { Limits } from './limits.ts';
+import type { Limits } from './limits/limits.ts';
 import type { OwnRouting } from './routing-settings.ts';
 import { ROLES, type Role } from './schema.ts';
 

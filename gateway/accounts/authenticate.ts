@@ -6,10 +6,10 @@ import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
 import { type Account, BOOTSTRAP, CACHED_MS, unauthorized } from './account.ts';
 import { keyOfSession } from './key-session.ts';
+import type { OidcIssuer } from './login/oidc-config.ts';
+import { hasSession, sessionAccount } from './login/session.ts';
 import { findKey, type Refusal } from './look-up.ts';
-import type { OidcIssuer } from './oidc-config.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
-import { hasSession, sessionAccount } from './session.ts';
 import { isStale, readSettings, type Settings } from './settings.ts';
 import { isToken, tokenAccount } from './token.ts';
 

@@ -4,7 +4,7 @@ import type { Env } from '../env.ts';
 import { type Account, lowerRole, type Restrictions } from './account.ts';
 import { asked, database } from './database.ts';
 import { installationSecret } from './installation.ts';
-import type { Limits } from './limits.ts';
+import type { Limits } from './limits/limits.ts';
 import { sealIdentity } from './receipt.ts';
 import { apiKeys, auditLog, projects, users } from './schema.ts';
 

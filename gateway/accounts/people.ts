@@ -5,8 +5,8 @@ import type { Env } from '../env.ts';
 import { tellRegistry } from '../tell-registry.ts';
 import type { Account } from './account.ts';
 import { asked, database } from './database.ts';
+import { type Claims, type OidcIssuer, type Standing, shownName, standingOf } from './login/oidc-config.ts';
 import { findUser } from './look-up.ts';
-import { type Claims, type OidcIssuer, type Standing, shownName, standingOf } from './oidc-config.ts';
 import { auditLog, users } from './schema.ts';
 import { newId } from './secrets.ts';
 

@@ -6,7 +6,7 @@ import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
 import type { WeightRule } from '../../shared/routing/policies/weights.ts';
 import type { Scope } from './account.ts';
-import type { Limits } from './limits.ts';
+import type { Limits } from './limits/limits.ts';
 import { MODEL_CLASSES } from './model-classes.ts';
 import type { OwnRouting } from './routing-settings.ts';
 

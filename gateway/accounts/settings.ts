@@ -4,7 +4,7 @@ import * as z from 'zod';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
-import { issuersSchema, type OidcIssuer } from './oidc-config.ts';
+import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
 import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-settings.ts';
 import { CLASS_TIMEOUTS, type ModelSettings, type RoutingSettings, routingSchema } from './routing-settings.ts';

@@ -8,7 +8,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
 import { endpointName } from '../accounts/account.ts';
 import { asked, database } from '../accounts/database.ts';
-import { type Limits, limitsSchema } from '../accounts/limits.ts';
+import { type Limits, limitsSchema } from '../accounts/limits/limits.ts';
 import { type OwnRouting, ownRoutingSchema, startWaitSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
 import { POLICY_NAMES } from '../routing/policy-names.ts';

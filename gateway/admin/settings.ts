@@ -3,7 +3,7 @@ import { eq } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
 import { database } from '../accounts/database.ts';
-import { issuersSchema } from '../accounts/oidc-config.ts';
+import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { queueSchema } from '../accounts/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.ts';
 import { routingSchema } from '../accounts/routing-settings.ts';

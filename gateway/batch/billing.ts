@@ -1,4 +1,4 @@
-import type { Settlement } from '../accounts/limits-object.ts';
+import type { Settlement } from '../accounts/limits/limits-object.ts';
 import type { Env } from '../env.ts';
 import type { ObjectStorage } from '../object-context.ts';
 import { shardOf, type UsageRow } from '../usage/row.ts';

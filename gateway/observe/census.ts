@@ -1,5 +1,5 @@
 import type { Book } from '../../shared/metrics/book.ts';
-import type { Census } from '../registry/census.ts';
+import type { Census } from '../registry/views/census.ts';
 import {
   BREAKERS,
   CERTIFICATE_END,

@@ -28,7 +28,7 @@ import type { ResponseStream } from '../../shared/upstream/response.ts';
 import { type Account, optsOut, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { touch } from '../accounts/last-used.ts';
-import { forecastOf, type LimitReservation, reserve } from '../accounts/limit-reservation.ts';
+import { forecastOf, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
 import { isCounted } from '../accounts/reasoning.ts';
 import type { Settings } from '../accounts/settings.ts';
 import { after } from '../after.ts';

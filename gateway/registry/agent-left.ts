@@ -6,8 +6,8 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
-import { issuersView } from './issuers-view.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
+import { issuersView } from './views/issuers-view.ts';
 
 /**
  * `POST /agent/left`: the record, signed by its session, that it has LEFT. Sent for an agent that was killed and so could not say it on its

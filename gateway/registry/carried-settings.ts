@@ -1,7 +1,7 @@
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Authority } from './authority.ts';
-import { readPeers } from './peers.ts';
+import { readPeers } from './gossip/peers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 
 /** Settings and peers, read from where they are stored into what travels with the snapshot. */

@@ -9,9 +9,9 @@ import { AdmissionQuota, type QuotaAsked, type QuotaRefusal } from './admission-
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
-import type { History } from './history.ts';
 import type { ListedIssuer } from './issuers.ts';
 import { SessionTable } from './session-table.ts';
+import type { History } from './views/history.ts';
 
 /** What an agent that asks to join is given. */
 export interface AdmittedNode {

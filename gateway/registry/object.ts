@@ -13,21 +13,21 @@ import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { Authority } from './authority.ts';
 import { CarriedSettings } from './carried-settings.ts';
-import { type Census, takeCensus } from './census.ts';
 import type { RegistryCounters } from './counters.ts';
-import { AUDIENCE_HEADER } from './door-headers.ts';
-import { GossipDriver } from './gossip-driver.ts';
-import { StoredGossip } from './gossip-memory.ts';
-import { GossipSockets } from './gossip-sockets.ts';
-import { History, type HistoryAsked, type HistoryEvent } from './history.ts';
-import { type LogTail, LogTails } from './log-tails.ts';
+import { AUDIENCE_HEADER } from './gossip/door-headers.ts';
+import { GossipDriver } from './gossip/gossip-driver.ts';
+import { StoredGossip } from './gossip/gossip-memory.ts';
+import { GossipSockets } from './gossip/gossip-sockets.ts';
 import { Membership, type NewNode, type Published } from './membership.ts';
 import { Meta } from './meta.ts';
-import { type Look, type LookedFor, look } from './node-page.ts';
 import { type OrderReply, orderFor } from './orders.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { Standing } from './standing.ts';
 import { TICKET_HEADER } from './tickets.ts';
+import { type Census, takeCensus } from './views/census.ts';
+import { History, type HistoryAsked, type HistoryEvent } from './views/history.ts';
+import { type LogTail, LogTails } from './views/log-tails.ts';
+import { type Look, type LookedFor, look } from './views/node-page.ts';
 
 /**
  * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by

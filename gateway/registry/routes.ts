@@ -13,7 +13,7 @@ import {
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import type { Env } from '../env.ts';
 import { type ReadContext, readView } from './access.ts';
-import { watchRegistry } from './stream.ts';
+import { watchRegistry } from './views/stream.ts';
 
 export const registryRoutes = new Hono<{ Bindings: Env }>();
 

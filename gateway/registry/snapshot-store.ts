@@ -3,7 +3,7 @@ import type { LiveState } from '../../shared/routing/load.ts';
 import type { Settings } from '../accounts/settings.ts';
 import { ChangeLog } from './change-log.ts';
 import type { ListedIssuer } from './issuers.ts';
-import { LiveStates } from './live.ts';
+import { LiveStates } from './views/live.ts';
 
 /** What the holder of one tag needs to have the state of another. */
 export interface SnapshotDelta {

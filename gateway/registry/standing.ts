@@ -1,4 +1,4 @@
-import type { GossipDriver } from './gossip-driver.ts';
+import type { GossipDriver } from './gossip/gossip-driver.ts';
 import type { Membership } from './membership.ts';
 
 /**

@@ -16,7 +16,7 @@ import {
   unpack,
 } from './attempt.ts';
 import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
-import { OffloadedResponse } from './offloaded-response.ts';
+import { OffloadedResponse } from './offload/offloaded-response.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;

@@ -1,7 +1,7 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
-import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
+import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
+import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { AbandonedAttempts } from '../../shared/upstream/abandoned.ts';
 import { HangWatch } from '../../shared/upstream/hang-watch.ts';
@@ -25,10 +25,10 @@ import {
 import { BrokenAnswers } from './broken-answers.ts';
 import { type AttemptName, Calls } from './calls.ts';
 import { CompletionCounter } from './completion-counter.ts';
+import type { ResponseOffload } from './offload/response-offload.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
 import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './replies.ts';
-import type { ResponseOffload } from './response-offload.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */

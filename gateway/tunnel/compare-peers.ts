@@ -1,6 +1,6 @@
 /** What other nodes of the same models see, for the judgement of one whose engine answers nobody. Asked only then. */
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
+import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 

@@ -2,10 +2,10 @@ import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
-import { audienceOf, checkUpgrade } from '../registry/door.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
-import { issuersView } from '../registry/issuers-view.ts';
+import { audienceOf, checkUpgrade } from '../registry/gossip/door.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/gossip/door-headers.ts';
 import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';
+import { issuersView } from '../registry/views/issuers-view.ts';
 
 /**
  * `GET /agent/connect`: hands an agent's socket to the object of its session. The session is named by a ticket, anybody's ticket;

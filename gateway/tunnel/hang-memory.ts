@@ -1,4 +1,4 @@
-import { breakerFor, type HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
+import { breakerFor, type HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { BreakerState } from '../../shared/routing/load.ts';
 import type { KeyValue } from '../object-context.ts';
 

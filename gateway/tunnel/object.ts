@@ -1,5 +1,5 @@
-import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
-import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
+import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
+import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { Watchdog } from '../../shared/upstream/watchdog.ts';

@@ -10,8 +10,8 @@ import {
   NO_BODY,
   NUMBER_HEADER,
 } from './attempt.ts';
-import type { Held } from './offloaded-stream.ts';
-import type { Offer } from './response-offload.ts';
+import type { Held } from './offload/offloaded-stream.ts';
+import type { Offer } from './offload/response-offload.ts';
 
 export function failureResponse(code: AttemptFailure, message: string): Response {
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });

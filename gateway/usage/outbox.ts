@@ -1,5 +1,5 @@
 import { installationSecret } from '../accounts/installation.ts';
-import type { Settlement } from '../accounts/limits-object.ts';
+import type { Settlement } from '../accounts/limits/limits-object.ts';
 import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../object-context.ts';

@@ -1,15 +1,15 @@
 /**
  * Watches one node for a hanging engine and acts on it: what waits for its first byte there is moved to other nodes, and until the engine
- * answers again one request at a time is let try it. `shared/routing/hang-detector.ts` tells what evidence is enough.
+ * answers again one request at a time is let try it. `shared/routing/hang/hang-detector.ts` tells what evidence is enough.
  *
  *     trusted → (hangs) → left alone → (until) → probed → (a first byte) trusted
  *                                            └→ (none in time) left alone, longer
  */
 import { endpointById } from '../openai/endpoints.ts';
-import { FirstByteLog } from '../routing/first-byte-log.ts';
-import type { RequestShape } from '../routing/first-byte-times.ts';
-import { isHanging, type PeerEvidence, probeMs } from '../routing/hang-detector.ts';
-import { afterProbe, type HangSuspicion, suspectedAt } from '../routing/hang-suspicion.ts';
+import { FirstByteLog } from '../routing/hang/first-byte-log.ts';
+import type { RequestShape } from '../routing/hang/first-byte-times.ts';
+import { isHanging, type PeerEvidence, probeMs } from '../routing/hang/hang-detector.ts';
+import { afterProbe, type HangSuspicion, suspectedAt } from '../routing/hang/hang-suspicion.ts';
 import type { AttemptFailure, AttemptRequest } from './attempt.ts';
 import type { UpstreamStream } from './upstream-stream.ts';
 

@@ -3,7 +3,7 @@
  * other objects would say is a stand-in: nobody has joined, and use is remembered.
  */
 import { join } from 'node:path';
-import type { Settlement } from '../../gateway/accounts/limits-object.ts';
+import type { Settlement } from '../../gateway/accounts/limits/limits-object.ts';
 import { BatchObject } from '../../gateway/batch/batch-object.ts';
 import type { BatchSpec } from '../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../gateway/env.ts';

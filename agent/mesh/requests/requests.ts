@@ -1,4 +1,4 @@
-import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
+import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import type { AttemptBody, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { Rounds } from '../../../shared/upstream/rounds.ts';

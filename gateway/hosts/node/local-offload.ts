@@ -2,9 +2,9 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { owned } from '../../../shared/wire/owned.ts';
 import { nameOf } from '../../tunnel/attempt.ts';
-import { expectCompletion, forgetCompletion } from '../../tunnel/offloaded-response.ts';
-import { type Held, OffloadedStream } from '../../tunnel/offloaded-stream.ts';
-import type { Offer, ResponseOffload } from '../../tunnel/response-offload.ts';
+import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offloaded-response.ts';
+import { type Held, OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
+import type { Offer, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
 
 /** What an answer is written to. */
 export interface Sink {

@@ -1,6 +1,6 @@
 /** A gateway in this process: its objects, its accounts, its public socket. */
 import { join } from 'node:path';
-import { LimitsObject } from '../../accounts/limits-object.ts';
+import { LimitsObject } from '../../accounts/limits/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/queue-object.ts';
 import type { Env } from '../../env.ts';

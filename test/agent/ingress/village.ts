@@ -6,7 +6,7 @@ import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.t
 import { Requests } from '../../../agent/mesh/requests/requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { breakerFor } from '../../../shared/routing/hang-suspicion.ts';
+import { breakerFor } from '../../../shared/routing/hang/hang-suspicion.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';

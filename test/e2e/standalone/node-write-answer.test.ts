@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { LocalOffloads, type Sink } from '../../../gateway/hosts/node/local-offload.ts';
 import { NodeRequest } from '../../../gateway/hosts/node/node-request.ts';
 import { writeAnswer } from '../../../gateway/hosts/node/write-answer.ts';
-import type { OffloadedStream } from '../../../gateway/tunnel/offloaded-stream.ts';
+import type { OffloadedStream } from '../../../gateway/tunnel/offload/offloaded-stream.ts';
 import { eventually } from '../../support/processes.ts';
 
 const PIECE_BYTES = 64 * 1024;

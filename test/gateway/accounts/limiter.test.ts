@@ -1,10 +1,10 @@
 /** The limiter against a reference that keeps every request in a list and counts anew each time. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limiter.ts';
-import type { Limits } from '../../../gateway/accounts/limits.ts';
-import type { Moment } from '../../../gateway/accounts/meter.ts';
-import { TokenEstimator } from '../../../gateway/accounts/token-estimator.ts';
+import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limits/limiter.ts';
+import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
+import type { Moment } from '../../../gateway/accounts/limits/meter.ts';
+import { TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
 
 /** One slot of the windows: at its multiples they are exact. */
 const TICK_MS = 250;

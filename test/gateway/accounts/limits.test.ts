@@ -1,9 +1,9 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
-import { forecastOf } from '../../../gateway/accounts/limit-reservation.ts';
-import type { Reservation, Verdict } from '../../../gateway/accounts/limiter.ts';
-import type { Limits } from '../../../gateway/accounts/limits.ts';
-import type { LimitsObject } from '../../../gateway/accounts/limits-object.ts';
+import { forecastOf } from '../../../gateway/accounts/limits/limit-reservation.ts';
+import type { Reservation, Verdict } from '../../../gateway/accounts/limits/limiter.ts';
+import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
+import type { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
 import type { ObjectStub } from '../../../gateway/object-context.ts';
 
 afterEach(() => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { MinuteWindow } from '../../../gateway/accounts/minute-window.ts';
+import { MinuteWindow } from '../../../gateway/accounts/limits/minute-window.ts';
 
 /** A Friday, well inside a month. */
 const START = Date.parse('2026-11-20T10:00:00Z');

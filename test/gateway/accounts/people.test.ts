@@ -2,7 +2,7 @@ import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
-import { issuersSchema } from '../../../gateway/accounts/oidc-config.ts';
+import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
 import { arrive } from '../../../gateway/accounts/people.ts';
 import { users } from '../../../gateway/accounts/schema.ts';
 

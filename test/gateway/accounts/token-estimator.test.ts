@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Forecast, TokenEstimator } from '../../../gateway/accounts/token-estimator.ts';
+import { type Forecast, TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
 
 const ask = (more: Partial<Forecast> = {}): Forecast => ({
   bodyBytes: 400,

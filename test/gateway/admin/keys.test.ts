@@ -3,9 +3,9 @@ import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
+import { openSession } from '../../../gateway/accounts/login/session.ts';
 import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
-import { openSession } from '../../../gateway/accounts/session.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 

@@ -4,7 +4,7 @@ import { beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
-import { nodeSchema, oneNodeSchema } from '../../../gateway/admin/node-views.ts';
+import { nodeSchema, oneNodeSchema } from '../../../gateway/admin/nodes/node-views.ts';
 import { REGISTRY_NAME } from '../../../gateway/registry-name.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
-import { History } from '../../../gateway/registry/history.ts';
+import { History } from '../../../gateway/registry/views/history.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from '../admin/support.ts';

@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { RELAY_FRESH_MS } from '../../../gateway/registry/relay.ts';
+import { RELAY_FRESH_MS } from '../../../gateway/registry/gossip/relay.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 /** Questions that reached the registry object. */

@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
-import { watchRegistry } from '../../../gateway/registry/stream.ts';
+import { watchRegistry } from '../../../gateway/registry/views/stream.ts';
 
 test('a stream ends with the key of its reader', async () => {
   const account = { ...BOOTSTRAP, expiresAt: Date.now() + 600 };

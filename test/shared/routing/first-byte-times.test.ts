@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FirstByteTimes, quantileMs, type RequestShape } from '../../../shared/routing/first-byte-times.ts';
+import { FirstByteTimes, quantileMs, type RequestShape } from '../../../shared/routing/hang/first-byte-times.ts';
 
 const CHAT: RequestShape = { endpoint: 1, streaming: true, bytes: 500 };
 

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FirstByteTimes, type RequestShape } from '../../../shared/routing/first-byte-times.ts';
+import { FirstByteTimes, type RequestShape } from '../../../shared/routing/hang/first-byte-times.ts';
 import {
   isHanging,
   type NodeEvidence,
   type PeerEvidence,
   probeMs,
   type UnansweredRequest,
-} from '../../../shared/routing/hang-detector.ts';
+} from '../../../shared/routing/hang/hang-detector.ts';
 
 const CHAT: RequestShape = { endpoint: 1, streaming: true, bytes: 500 };
 const UNARY: RequestShape = { ...CHAT, streaming: false };

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
-import type { HangSuspicion } from '../../../shared/routing/hang-suspicion.ts';
+import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
+import type { HangSuspicion } from '../../../shared/routing/hang/hang-suspicion.ts';
 import type { AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { HangWatch } from '../../../shared/upstream/hang-watch.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';

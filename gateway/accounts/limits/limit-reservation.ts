@@ -1,0 +1,145 @@
+/** A request's share of its limits: reserved before a node is asked, given back when its answer is over. */
+
+import type { Endpoint } from '../../../shared/openai/endpoints.ts';
+import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
+import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
+import type { LimitReservation as Reservation } from '../../../shared/proxy/host.ts';
+import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
+import type { Env } from '../../env.ts';
+import type { HttpRequest } from '../../http.ts';
+import type { AccountLimits } from '../account.ts';
+import type { Refusal, Verdict } from './limiter.ts';
+import type { Forecast } from './token-estimator.ts';
+
+/** Of a body that is not looked into: how many tokens its answer may have. */
+const MAX_TOKENS_HEADER = 'x-otela-max-tokens';
+const MAX_TOKENS_DIGITS = 9;
+
+/** What is known of a request's tokens before it runs. @throws ApiError 400 where the header is no number */
+export function forecastOf(
+  request: Pick<HttpRequest, 'headers'>,
+  { usage, generates }: Pick<Endpoint, 'usage' | 'generates'>,
+  { body, unseen, sampling }: Pick<ParsedRequest, 'body' | 'unseen' | 'sampling'>,
+): Forecast {
+  const announced = Number(request.headers.get('content-length') ?? Number.NaN);
+  const length = unseen ? announced : body.kind === 'kept' ? body.bytes.length : Number.NaN;
+  const said = unseen ? readHeader(request) : sampling?.max_tokens;
+  const choices = Math.max(1, Math.floor(sampling?.n ?? 1));
+  return {
+    bodyBytes: Number.isNaN(length) ? undefined : length,
+    maxTokens: said === undefined || said < 0 ? undefined : said * choices,
+    counts: usage === 'none' ? 'nothing' : generates ? 'answer' : 'prompt',
+  };
+}
+
+function readHeader({ headers }: Pick<HttpRequest, 'headers'>): number | undefined {
+  const given = headers.get(MAX_TOKENS_HEADER);
+  if (given === null) return undefined;
+  if (/^\d+$/.test(given) && given.length <= MAX_TOKENS_DIGITS) return Number(given);
+  throw new ApiError('invalid_request', `${MAX_TOKENS_HEADER} is a number of tokens.`, { param: MAX_TOKENS_HEADER });
+}
+
+interface LimitedAccount {
+  keyId: string;
+  limits: AccountLimits;
+}
+
+interface Context {
+  env: Env;
+  ctx: { waitUntil(work: Promise<unknown>): void };
+}
+
+interface LimitedRequest {
+  forecast: Forecast;
+  /** Of the streams and records of use, too. */
+  name: string;
+  client: ClientDisconnect;
+  /** An engine was asked, so that its node will say what the request used. */
+  begun(): boolean;
+}
+
+/** @throws ApiError 429; 503 where nothing can count: unknown is not unlimited */
+export async function reserve(
+  context: Context,
+  { limits, keyId }: LimitedAccount,
+  { forecast, name, client, begun }: LimitedRequest,
+): Promise<LimitReservation> {
+  const { key, project, subject } = limits;
+  const verdict = context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, key, project });
+  const reservation = new LimitReservation(context, limits, name, verdict);
+  // A client that leaves ends its request where it stands: no `finally` runs then, this does.
+  client.on(() => reservation.release(begun()));
+  await reservation.granted();
+  return reservation;
+}
+
+export class LimitReservation implements Reservation {
+  readonly #context: Context;
+  readonly #subject: string;
+  readonly #name: string;
+  readonly #verdict: Promise<Verdict>;
+  /** Other requests wait for its place. */
+  readonly concurrent: boolean;
+  /** What is left of the limits. */
+  headers: Readonly<Record<string, string>> = {};
+  #over = false;
+
+  constructor(context: Context, { subject, key, project }: AccountLimits, name: string, verdict: Promise<Verdict>) {
+    this.#context = context;
+    this.#subject = subject;
+    this.#name = name;
+    this.#verdict = verdict;
+    this.concurrent = [key, project].some((one) => one?.concurrent_requests !== undefined);
+  }
+
+  /** @throws ApiError 429, 503 */
+  async granted(): Promise<void> {
+    const verdict = await this.#verdict.catch((cause: unknown) => {
+      const message = 'The limits of this key cannot be asked. Try again shortly.';
+      throw new ApiError('server_is_overloaded', message, { cause });
+    });
+    if (!verdict.granted) {
+      this.#over = true;
+      throw refusal(verdict);
+    }
+    this.headers = verdict.headers;
+  }
+
+  /** The answer is over, or there will be none. `used`: an engine was asked, and its node will say what for. Idempotent. */
+  release(used: boolean): void {
+    if (this.#over) return;
+    if (used && !this.concurrent) return; // nobody waits for its place, and its settlement ends it
+    this.#over = true;
+    const released = this.#verdict.then(() =>
+      this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, used),
+    );
+    this.#context.ctx.waitUntil(released.catch(() => {})); // its settlement or its lease frees the place too
+  }
+}
+
+function refusal({ scope, shortage, waitMs, headers }: Refusal): ApiError {
+  const whose = scope === 'key' ? 'this key' : "this key's project";
+  const later = { headers: { ...headers, ...retryAfter(Math.max(waitMs, 1_000)) } };
+  switch (shortage.kind) {
+    case 'month':
+      if (!shortage.running)
+        return new ApiError('insufficient_quota', `The tokens of ${whose} for this month are used up.`, { headers });
+      return new ApiError(
+        'rate_limit_exceeded',
+        `Running requests may use up the tokens of ${whose} for this month.`,
+        later,
+      );
+    case 'answer': {
+      const message = `The answer may have ${shortage.maxTokens} tokens, and ${whose} has ${shortage.limit} per minute: lower max_tokens.`;
+      const never = { ...headers, 'x-should-retry': 'false' };
+      return new ApiError('rate_limit_exceeded', message, { param: 'max_tokens', headers: never });
+    }
+    case 'concurrent':
+      return new ApiError('rate_limit_exceeded', `${shortage.limit} requests of ${whose} are running already.`, later);
+    case 'requests':
+    case 'tokens': {
+      const message = `The limit of ${shortage.limit} ${shortage.kind} per minute of ${whose} is reached.`;
+      return new ApiError('rate_limit_exceeded', message, later);
+    }
+  }
+}

@@ -1,0 +1,171 @@
+import { MonotonicClock } from '../../../shared/collections/monotonic-clock.ts';
+import type { Env } from '../../env.ts';
+import { GatewayObject } from '../../gateway-object.ts';
+import type { ObjectContext, Sql } from '../../object-context.ts';
+import { storageHealth } from '../../storage/health.ts';
+import { Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
+import type { Moment } from './meter.ts';
+import type { Used } from './token-estimator.ts';
+
+/** What one attempt at a request used, as its node's object settles it. */
+export interface Settlement extends Used {
+  /** Of the request. */
+  name: string;
+  keyId: string;
+  /** Only another count of what is in already. */
+  repeated: boolean;
+}
+
+/** A client that begins its next request at the last byte of the one before is faster than that one's release. */
+const SLOT_WAIT_MS = 250;
+/** What running requests reserve too much is known soon after their end: answers of a second or less are waited for. */
+const TOKENS_WAIT_MS = 2_000;
+const WAITING_MAX = 1_000;
+/** Counts of the running minute are written so long after they changed: writing holds answers back. */
+const SAVE_MS = 1_000;
+/** Nodes whose last settlement is remembered, so that none counts twice. */
+const SOURCE_KEPT_MS = 7 * 24 * 60 * 60_000;
+
+interface Waiting {
+  again(): void;
+}
+
+/**
+ * All limits of one project and its keys, or of one key without a project: whoever asks here is counted exactly, because one
+ * thread counts. Survives eviction: what was used in the month, at once; the running minute and the estimates, but for the last second.
+ */
+export class LimitsObject extends GatewayObject {
+  readonly #limiter: Limiter;
+  /** Windows and leases follow it: with the machine's clock they would stand still after that was set back. */
+  readonly #clock = new MonotonicClock(() => Date.now());
+  readonly #waiting = new Set<Waiting>();
+  #saving: (() => void) | undefined;
+
+  constructor(ctx: ObjectContext, env: Env) {
+    super(ctx, env);
+    const { sql } = ctx.storage;
+    sql.exec(`CREATE TABLE IF NOT EXISTS minutes (id TEXT PRIMARY KEY, state TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS estimators (id TEXT PRIMARY KEY, state TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS months (id TEXT NOT NULL, month TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (id, month));
+      CREATE TABLE IF NOT EXISTS sources (id TEXT PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL)`);
+    this.#limiter = new Limiter({
+      minute: (id) => savedState(sql, 'minutes', id),
+      estimator: (id) => savedState(sql, 'estimators', id),
+      ledger: (id) => ({
+        used: (month) => {
+          const query = 'SELECT used FROM months WHERE id = ? AND month = ?';
+          return sql.exec<{ used: number }>(query, id, month).toArray()[0]?.used ?? 0;
+        },
+        write: (month, used) => {
+          sql.exec('INSERT OR REPLACE INTO months (id, month, used) VALUES (?, ?, ?)', id, month, used);
+        },
+      }),
+    });
+  }
+
+  /** Counts a request in, or says why not. */
+  async reserve(asked: Reservation): Promise<Verdict> {
+    const from = this.#clock.now();
+    for (;;) {
+      const verdict = this.#limiter.reserve(asked, this.#now());
+      if (verdict.granted) {
+        this.#save();
+        return verdict;
+      }
+      const until = from + (verdict.shortage.kind === 'concurrent' ? SLOT_WAIT_MS : TOKENS_WAIT_MS);
+      if (!this.#waits(verdict, until)) return verdict;
+      await this.#change(until);
+    }
+  }
+
+  #waits({ soon }: Refusal, until: number): boolean {
+    return soon && this.#clock.now() < until && this.#waiting.size < WAITING_MAX;
+  }
+
+  /** The request is over; what it used comes by itself. Without `used` it never began, and nothing will come. */
+  release(name: string, used: boolean): void {
+    this.#limiter.release(name, used, this.#now());
+    this.#changed();
+  }
+
+  /** What requests turned out to use. Their settlement follows: lost, this is made good by that. */
+  correct(items: readonly Omit<Settlement, 'repeated'>[]): void {
+    const now = this.#now();
+    for (const { name, prompt, completion } of items) this.#limiter.correct(name, { prompt, completion }, now);
+    this.#changed();
+    this.#save();
+  }
+
+  /** From a node's object, which says it again until it hears back: `position` counts its words. Durable when it returns. */
+  settle(source: string, items: readonly { position: number; settlement: Settlement }[]): void {
+    const { sql } = this.ctx.storage;
+    const now = this.#now();
+    const known = sql.exec<{ position: number }>('SELECT position FROM sources WHERE id = ?', source).toArray()[0];
+    let last = known?.position ?? 0;
+    for (const { position, settlement } of items) {
+      if (position <= last) continue;
+      last = position;
+      const { name, keyId, prompt, completion, repeated } = settlement;
+      if (!repeated) this.#limiter.settle(name, keyId, { prompt, completion }, now);
+    }
+    sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
+    sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_KEPT_MS);
+    this.#changed();
+    this.#save();
+  }
+
+  /** What of each limit is used now. */
+  uses(asked: Pick<Reservation, 'keyId' | 'key' | 'project'>): ReturnType<Limiter['uses']> {
+    return this.#limiter.uses(asked, this.#now());
+  }
+
+  /** What each key, or with an empty id the project, used in a month, `2026-11`. */
+  used(month: string): { id: string; used: number }[] {
+    const query = 'SELECT id, used FROM months WHERE month = ?';
+    return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();
+  }
+
+  #now(): Moment {
+    return { ms: this.#clock.now(), month: new Date().toISOString().slice(0, 7) };
+  }
+
+  /** There may be room for who waits: in the order of coming. */
+  #changed(): void {
+    for (const waiting of this.#waiting) waiting.again();
+  }
+
+  /** Resolves when something changed, or at `until`. */
+  #change(until: number): Promise<void> {
+    return new Promise((resolve) => {
+      const waiting: Waiting = {
+        again: () => {
+          cancel();
+          this.#waiting.delete(waiting);
+          resolve();
+        },
+      };
+      const cancel = this.ctx.clock.after(until - this.#clock.now(), () => waiting.again());
+      this.#waiting.add(waiting);
+    });
+  }
+
+  #save(): void {
+    this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
+      this.#saving = undefined;
+      const { sql } = this.ctx.storage;
+      // Limits go on in memory: states() says again what could not be written.
+      if (storageHealth.failure !== undefined) return this.#save();
+      for (const { id, minute, estimator } of this.#limiter.states(this.#now())) {
+        const insert = 'INSERT OR REPLACE INTO estimators (id, state) VALUES (?, ?)';
+        sql.exec(insert, id, JSON.stringify(estimator));
+        if (minute === undefined) sql.exec('DELETE FROM minutes WHERE id = ?', id);
+        else sql.exec('INSERT OR REPLACE INTO minutes (id, state) VALUES (?, ?)', id, JSON.stringify(minute));
+      }
+    });
+  }
+}
+
+function savedState(sql: Sql, table: 'minutes' | 'estimators', id: string): unknown {
+  const row = sql.exec<{ state: string }>(`SELECT state FROM ${table} WHERE id = ?`, id).toArray()[0];
+  return row && JSON.parse(row.state);
+}

@@ -1,0 +1,210 @@
+/** `/login` and `/logout`: authorization code with PKCE (RFC 7636) at one of the configured identity providers. */
+import { type Context, Hono } from 'hono';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { Env } from '../../env.ts';
+import { errorResponse } from '../../error-response.ts';
+import { readBody } from '../../json-body.ts';
+import { requestIdOf } from '../../request-id.ts';
+import { unauthorized } from '../account.ts';
+import { keyAccount } from '../authenticate.ts';
+import { installationSecret } from '../installation.ts';
+import { sealKey } from '../key-session.ts';
+import { arrive } from '../people.ts';
+import { seal, unseal } from '../seal.ts';
+import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from '../secrets.ts';
+import { readSettings } from '../settings.ts';
+import { discover, exchangeCode, verifyToken } from './oidc.ts';
+import type { OidcIssuer } from './oidc-config.ts';
+import {
+  closeSession,
+  cookieOf,
+  cookieText,
+  openSession,
+  requireSameOrigin,
+  SESSION_COOKIE,
+  SESSION_MS,
+} from './session.ts';
+
+type LoginContext = Context<{ Bindings: Env }>;
+
+const LOGIN_COOKIE = 'otela-login';
+const LOGIN_MS = 10 * 60_000;
+/** Longer paths to go back to are nobody's. */
+const RETURN_MAX = 512;
+
+const loginSchema = z.object({
+  state: z.string(),
+  issuer: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  returnTo: z.string(),
+  redirectUri: z.string(),
+  until: z.number(),
+});
+type Login = z.infer<typeof loginSchema>;
+
+const keySchema = z.strictObject({ key: z.string().min(1).max(256) });
+
+export const loginRoutes = new Hono<{ Bindings: Env }>();
+
+loginRoutes.get('/login', begin);
+loginRoutes.get('/login/callback', end);
+loginRoutes.get('/login/callback/:issuer', end);
+/** Which institutions a browser may log in with, for its login page: public, as the choice at `/login` is. */
+loginRoutes.get('/login/providers', async (c) => {
+  const { oidc } = await readSettings(c.env, Date.now());
+  const data = oidc.map(({ issuer, name }) => ({ issuer, name }));
+  return c.json({ object: 'list', data }, 200, { 'cache-control': 'no-store' });
+});
+loginRoutes.post('/login/key', async (c) => {
+  requireSameOrigin(c.req.raw);
+  const { key } = await readBody(c.req.raw, keySchema);
+  await keyAccount(c.env, key, Date.now());
+  const sealed = await sealKey(c.env, key, Date.now());
+  const cookie = cookieText(SESSION_COOKIE, sealed, SESSION_MS, await isSecure(c));
+  return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
+});
+loginRoutes.post('/logout', async (c) => {
+  requireSameOrigin(c.req.raw);
+  await closeSession(c.env, c.req.raw);
+  const cookie = cookieText(SESSION_COOKIE, '', 0, await isSecure(c));
+  return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
+});
+
+/** `GET /login?issuer=…&return_to=/…` */
+async function begin(c: LoginContext): Promise<Response> {
+  const now = Date.now();
+  const { oidc, publicUrl } = await readSettings(c.env, now);
+  const named = c.req.query('issuer');
+  if (oidc.length === 0) throw new ApiError('not_found', 'This gateway has no identity provider configured.');
+  if (named === undefined && oidc.length > 1) return choice(c, oidc);
+  const config = named === undefined ? oidc[0] : oidc.find(({ issuer }) => issuer === named);
+  if (config === undefined) throw new ApiError('invalid_request', 'issuer: is none of the configured ones.');
+  const metadata = await discover(config, now);
+  // RFC 9700 §4.4.2: of several providers one could pass another's code off as its own, so each answer has to say whose it is:
+  // by its `iss`, or by the address that it comes back to.
+  const answersNameIssuer = oidc.length === 1 || metadata.authorization_response_iss_parameter_supported;
+  const redirectUri = callbackUri(c, publicUrl, answersNameIssuer ? undefined : config);
+  const [state, nonce, verifier] = [newRandom(), newRandom(), newRandom()];
+  const returnTo = localPath(c.req.query('return_to'));
+  const until = now + LOGIN_MS;
+  const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, redirectUri, until };
+  const sealed = await seal(await installationSecret(c.env), 'login', JSON.stringify(login));
+  const url = new URL(metadata.authorization_endpoint);
+  const parameters = {
+    response_type: 'code',
+    client_id: config.client_id,
+    redirect_uri: redirectUri,
+    scope: config.scope,
+    state,
+    nonce,
+    code_challenge: sha256Base64url(verifier),
+    code_challenge_method: 'S256',
+  };
+  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+  const cookie = cookieText(LOGIN_COOKIE, sealed, LOGIN_MS, await isSecure(c));
+  return redirect(url.href, [cookie]);
+}
+
+/** Back from the provider. Whatever comes of it, the login that was begun is over. */
+async function end(c: LoginContext): Promise<Response> {
+  const cookie = cookieText(LOGIN_COOKIE, '', 0, await isSecure(c));
+  try {
+    return await finish(c, cookie);
+  } catch (error) {
+    const response = errorResponse(error, requestIdOf(c.req.raw));
+    response.headers.append('set-cookie', cookie);
+    return response;
+  }
+}
+
+async function finish(c: LoginContext, cookie: string): Promise<Response> {
+  const now = Date.now();
+  const { state, code, iss, error } = c.req.query();
+  const login = await begun(c, now);
+  if (login === undefined || state !== login.state) {
+    throw unauthorized('This login was not begun in this browser, has ended, or took too long. Begin at /login.');
+  }
+  if (error !== undefined) throw unauthorized('The identity provider refused this login.');
+  const { oidc } = await readSettings(c.env, now);
+  const config = oidc.find(({ issuer }) => issuer === login.issuer);
+  if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
+  const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
+  // RFC 9207 §2.4: an answer of another provider than the one that was asked, or one without the name that it should have.
+  if (iss === undefined ? namesIssuer : iss !== login.issuer) throw foreign();
+  const secret = clientSecret(c.env, config);
+  const exchange = { code, verifier: login.verifier, redirectUri: login.redirectUri, secret };
+  const token = await exchangeCode(config, exchange, now);
+  const claims = await verifyToken(config, token, config.client_id, now);
+  // OpenID Connect Core §3.1.3.7: a token that was made for another client of this provider.
+  if (claims.azp !== undefined && claims.azp !== config.client_id) throw foreign();
+  if (claims.nonce !== login.nonce) throw foreign();
+  const { user } = await arrive(c.env, config, claims, now);
+  const secure = await isSecure(c);
+  const session = await openSession(c.env, user.id, now);
+  return redirect(login.returnTo, [cookieText(SESSION_COOKIE, session, SESSION_MS, secure), cookie]);
+}
+
+function foreign(): ApiError {
+  return unauthorized('The identity provider’s answer does not belong to this login.');
+}
+
+/** What this browser began. Kept by itself, sealed: whoever floods /login fills no store of ours. */
+async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
+  const sealed = cookieOf(c.req.raw, LOGIN_COOKIE);
+  const text = sealed && (await unseal(await installationSecret(c.env), 'login', sealed));
+  const login = text ? loginSchema.safeParse(JSON.parse(text)).data : undefined;
+  return login === undefined || login.until <= now ? undefined : login;
+}
+
+function redirect(location: string, cookies: string[]): Response {
+  const headers = new Headers({ location, 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
+  for (const cookie of cookies) headers.append('set-cookie', cookie);
+  return new Response(null, { status: 302, headers });
+}
+
+/** Which of several; plain links, no script. */
+function choice(c: LoginContext, issuers: readonly OidcIssuer[]): Response {
+  const returnTo = encodeURIComponent(localPath(c.req.query('return_to')));
+  const links = issuers.map(({ issuer, name }) => {
+    const href = `/login?issuer=${encodeURIComponent(issuer)}&return_to=${returnTo}`;
+    return `<li><a href="${href}">${escaped(name)}</a></li>`;
+  });
+  const page = `<!doctype html><meta charset="utf-8"><title>Log in</title><h1>Log in with</h1><ul>${links.join('')}</ul>`;
+  const policy = "default-src 'none'; frame-ancestors 'none'";
+  return c.html(page, 200, { 'content-security-policy': policy, 'cache-control': 'no-store' });
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+}
+
+/** Somewhere on this site: never another one, however browsers read slashes and backslashes. */
+function localPath(text: string | undefined): string {
+  if (text === undefined || text.length > RETURN_MAX || !/^\/(?![/\\])[\x21-\x7e]*$/.test(text)) return '/';
+  return text;
+}
+
+/** Where a provider sends the browser back to; with `own` an address that no other provider has. */
+function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIssuer | undefined): string {
+  const origin = (publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '');
+  return `${origin}/login/callback${own === undefined ? '' : `/${sha256Hex(own.issuer).slice(0, 16)}`}`;
+}
+
+async function isSecure(c: LoginContext): Promise<boolean> {
+  const { publicUrl } = await readSettings(c.env);
+  return (publicUrl ?? c.req.url).startsWith('https:');
+}
+
+/** Of confidential clients, in the environment: `{"https://issuer": "secret"}`. */
+function clientSecret(env: Pick<Env, 'OIDC_CLIENT_SECRETS'>, { issuer }: OidcIssuer): string | undefined {
+  if (env.OIDC_CLIENT_SECRETS === undefined) return undefined;
+  try {
+    const secrets: unknown = JSON.parse(env.OIDC_CLIENT_SECRETS);
+    const [, secret] = Object.entries(secrets ?? {}).find(([name]) => name === issuer) ?? [];
+    return typeof secret === 'string' ? secret : undefined;
+  } catch {
+    throw new ApiError('internal_error', 'OIDC_CLIENT_SECRETS is not JSON.');
+  }
+}

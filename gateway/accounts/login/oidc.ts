@@ -1,0 +1,182 @@
+/** OpenID Connect, as far as a relying party needs it: discovery, keys, codes and tokens. */
+import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { unauthorized } from '../account.ts';
+import type { OidcIssuer } from './oidc-config.ts';
+
+/** Asymmetric ones alone: neither `none` nor a signature by something that clients know. */
+const ALGORITHMS = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+];
+const CLOCK_SKEW_S = 60;
+const FETCH_MS = 5_000;
+const ANSWER_MAX_BYTES = 512 * 1024;
+const DISCOVERY_KEPT_MS = 60 * 60_000;
+const KEYS_KEPT_MS = 10 * 60_000;
+/** A token with an unknown key makes them be asked for again, this often at most. */
+const KEYS_COOLDOWN_MS = 10_000;
+
+const endpoint = z.url({ protocol: /^https?$/ });
+const discoverySchema = z.looseObject({
+  issuer: z.string(),
+  authorization_endpoint: endpoint,
+  token_endpoint: endpoint,
+  jwks_uri: endpoint,
+  /** RFC 9207 §3: every authorization response of it names it. */
+  authorization_response_iss_parameter_supported: z.boolean().default(false),
+});
+type Discovery = z.infer<typeof discoverySchema>;
+const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).max(100) });
+const tokensSchema = z.looseObject({ id_token: z.string().max(32_768) });
+
+interface Kept<T> {
+  value: T;
+  at: number;
+}
+
+/** Answers, never promises: a promise belongs to one request's I/O. One each per issuer, of which there are eight at most. */
+const discoveries = new Map<string, Kept<Discovery>>();
+const keySets = new Map<string, Kept<JSONWebKeySet>>();
+
+/** @throws ApiError 503 when the provider does not answer as it must */
+export async function discover({ issuer }: OidcIssuer, now: number): Promise<Discovery> {
+  const known = discoveries.get(issuer);
+  if (known !== undefined && now - known.at < DISCOVERY_KEPT_MS) return known.value;
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
+  const value = await fetchJson(url, {}, discoverySchema);
+  // OpenID Connect Discovery 1.0 §4.3: else one provider could speak for another.
+  if (value.issuer !== issuer) throw unavailable(`it calls itself ${value.issuer.slice(0, 200)}`);
+  for (const target of [value.authorization_endpoint, value.token_endpoint, value.jwks_uri]) {
+    if (issuer.startsWith('https:') && !target.startsWith('https:')) throw unavailable('it has endpoints without TLS');
+  }
+  keep(discoveries, issuer, value, now);
+  return value;
+}
+
+async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promise<JSONWebKeySet> {
+  const known = keySets.get(config.issuer);
+  if (known !== undefined && now - known.at < maxAgeMs) return known.value;
+  const { jwks_uri } = await discover(config, now);
+  const value = (await fetchJson(jwks_uri, {}, keysSchema)) as JSONWebKeySet;
+  keep(keySets, config.issuer, value, now);
+  return value;
+}
+
+function keep<T>(map: Map<string, Kept<T>>, name: string, value: T, at: number): void {
+  if (map.size >= 16 && !map.has(name)) map.clear();
+  map.set(name, { value, at });
+}
+
+/**
+ * The claims of a token that `config`'s issuer made for `audience`. Clocks may differ by a minute.
+ * @throws ApiError 401 with the reason; 503 when its keys cannot be had
+ */
+export async function verifyToken(
+  config: OidcIssuer,
+  token: string,
+  audience: string,
+  now: number,
+): Promise<JWTPayload & { sub: string }> {
+  const options = {
+    issuer: config.issuer,
+    audience,
+    algorithms: ALGORITHMS,
+    clockTolerance: CLOCK_SKEW_S,
+    currentDate: new Date(now),
+    requiredClaims: ['exp', 'sub'],
+  };
+  const verify = async (maxAgeMs: number) =>
+    jwtVerify(token, createLocalJWKSet(await keysOf(config, now, maxAgeMs)), options);
+  try {
+    const { payload } = await verify(KEYS_KEPT_MS).catch((error: unknown) => {
+      // It may have a new key.
+      if (error instanceof errors.JWKSNoMatchingKey) return verify(KEYS_COOLDOWN_MS);
+      throw error;
+    });
+    if (typeof payload.sub !== 'string' || payload.sub === '') throw unauthorized('This token names nobody.');
+    return { ...payload, sub: payload.sub };
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw unauthorized(reasonOf(error));
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof errors.JWTExpired) return 'This token has expired.';
+  if (error instanceof errors.JWTClaimValidationFailed) return `This token is not for this gateway: "${error.claim}".`;
+  return 'This token is not signed by its issuer.';
+}
+
+interface CodeExchange {
+  code: string;
+  verifier: string;
+  redirectUri: string;
+  /** Of a confidential client. */
+  secret: string | undefined;
+}
+
+/** The id token for a code (RFC 6749 §4.1.3, RFC 7636 §4.5). @throws ApiError 401, 503 */
+export async function exchangeCode(config: OidcIssuer, exchange: CodeExchange, now: number): Promise<string> {
+  const { token_endpoint } = await discover(config, now);
+  const body = new URLSearchParams({
+    grant_type: 'authorization_code',
+    code: exchange.code,
+    redirect_uri: exchange.redirectUri,
+    code_verifier: exchange.verifier,
+    client_id: config.client_id,
+  });
+  const headers: Record<string, string> = { 'content-type': 'application/x-www-form-urlencoded' };
+  if (exchange.secret !== undefined) {
+    const pair = [config.client_id, exchange.secret].map(encodeURIComponent).join(':');
+    headers.authorization = `Basic ${btoa(pair)}`;
+  }
+  return (await fetchJson(token_endpoint, { method: 'POST', headers, body }, tokensSchema)).id_token;
+}
+
+async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>): Promise<T> {
+  let response: Response;
+  let text: string | undefined;
+  try {
+    response = await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(FETCH_MS) });
+    text = await boundedText(response);
+  } catch (cause) {
+    throw unavailable('it does not answer', cause);
+  }
+  if (response.status === 400 || response.status === 401)
+    throw unauthorized('The identity provider refused this login.');
+  if (!response.ok) throw unavailable(`it answered ${response.status}`);
+  if (text === undefined) throw unavailable(`its answer has more than ${ANSWER_MAX_BYTES} bytes`);
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw unavailable('its answer is not what OpenID Connect says', cause);
+  }
+}
+
+/** The body; undefined above ANSWER_MAX_BYTES, of which no more is read. */
+async function boundedText(response: Response): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = '';
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > ANSWER_MAX_BYTES) return undefined;
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+function unavailable(why: string, cause?: unknown): ApiError {
+  return new ApiError('server_is_overloaded', `The identity provider cannot be asked: ${why}.`, { cause });
+}

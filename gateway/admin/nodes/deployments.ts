@@ -1,0 +1,155 @@
+/** Deployments on nodes that wait for one: what a node would run, and orders to begin and to end, signed by this gateway's key. */
+import * as z from 'zod';
+import { type Deployment, type Described, deploymentSchema, offerSchema } from '../../../shared/deployment/answer.ts';
+import type { RefusalCode } from '../../../shared/deployment/error.ts';
+import { deploymentIdSchema, type Wish } from '../../../shared/deployment/order.ts';
+import { parametersSchema, templateNameSchema } from '../../../shared/deployment/parameters.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { OrderReply } from '../../registry/orders.ts';
+import { writeDown } from '../change.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { SESSION_PARAM, sessionOf } from '../session.ts';
+import { type Agreed, notUnderstood, orderFrom, sendOrder, type Unsigned } from './orders.ts';
+
+const PATH = '/nodes/:session/deployment';
+
+/** Requests that run are waited for so long, unless the order says otherwise. */
+const DRAIN_MS = 60_000;
+
+const putSchema = z.strictObject({
+  /** Chosen by whoever orders, to find the session that follows; made here where absent. */
+  id: deploymentIdSchema.optional(),
+  template: templateNameSchema,
+  parameters: parametersSchema.default({}),
+});
+const deleteSchema = z.strictObject({ drain_ms: z.coerce.number().int().min(0).max(86_400_000).default(DRAIN_MS) });
+
+const answered = z.object({
+  object: z.literal('deployment'),
+  session: z.string(),
+  /** What is deployed there, is about to be, or failed last. */
+  deployment: deploymentSchema.nullable(),
+});
+
+export const deploymentRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: PATH,
+    params: SESSION_PARAM,
+    summary: 'What is deployed on a node, and which of its operator’s templates it starts while nothing is.',
+    answer: answered.extend({ offers: z.array(offerSchema) }),
+    run: readDeployment,
+  }),
+  route({
+    role: 'operator',
+    method: 'put',
+    path: PATH,
+    params: SESSION_PARAM,
+    status: 202,
+    summary:
+      'Have an idle node start one of its templates. 202: its agent agreed; its session ends, and the one that follows carries the label otela.deployment.',
+    body: putSchema,
+    answer: answered,
+    run: putDeployment,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: PATH,
+    params: SESSION_PARAM,
+    status: 202,
+    summary:
+      'End the deployment that a node is: it drains, its session ends, and its agent joins idle. 202: its agent agreed.',
+    query: deleteSchema,
+    answer: answered,
+    run: deleteDeployment,
+  }),
+];
+
+async function readDeployment(call: Call): Promise<object> {
+  const session = sessionOf(call);
+  const { account } = call;
+  const reply = await orderFrom(call, session);
+  const provider = 'provider' in reply ? reply.provider : undefined;
+  // Others' nodes are not there, rather than forbidden.
+  if (account.role !== 'operator' && account.provider !== provider) throw unknown(session);
+  const { deployment = null, offers } = describedIn(await send(call, session, reply));
+  return { object: 'deployment', session, deployment, offers };
+}
+
+async function putDeployment(call: Call<z.infer<typeof putSchema>>): Promise<Response> {
+  const session = sessionOf(call);
+  const { template, parameters, id = `dep-${crypto.randomUUID().slice(0, 18)}` } = call.body;
+  const wish: Wish = { action: 'start', id, template, parameters };
+  return obey(call, session, wish, {
+    action: 'deployment.start',
+    object: session,
+    after: { id, template, parameters },
+  });
+}
+
+async function deleteDeployment(call: Call<unknown, z.infer<typeof deleteSchema>>): Promise<Response> {
+  const session = sessionOf(call);
+  const reply = await orderFrom(call, session);
+  const { deployment } = describedIn(await send(call, session, reply));
+  if (deployment === undefined || deployment.state === 'failed')
+    throw new ApiError('not_found', `Nothing is deployed on session ${session}.`);
+  const { id } = deployment;
+  const wish: Wish = { action: 'stop', id, drain_ms: call.query.drain_ms };
+  return obey(call, session, wish, { action: 'deployment.stop', object: session, before: deployment });
+}
+
+/** Written down first: what then fails was at least tried by somebody. */
+async function obey(
+  call: Call<unknown, unknown>,
+  session: string,
+  wish: Wish,
+  what: Parameters<typeof writeDown>[1],
+): Promise<Response> {
+  const reply = await orderFrom(call, session, wish);
+  if (reply.kind === 'signed') await writeDown(call, what);
+  const answer = await send(call, session, reply);
+  if (answer.kind !== 'accepted') throw notUnderstood();
+  const deployment: Deployment = answer.deployment;
+  return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
+}
+
+/** @throws ApiError for everything but an answer that agrees */
+async function send(call: Call<unknown, unknown>, session: string, reply: OrderReply): Promise<Agreed> {
+  if (reply.kind !== 'signed') throw unsigned(session, reply);
+  return sendOrder(call, session, reply.order, codeOf);
+}
+
+function describedIn(answer: Agreed): Described {
+  if (answer.kind === 'described') return answer;
+  throw notUnderstood();
+}
+
+function codeOf(code: RefusalCode): 'unprocessable_content' | 'deployment_refused' {
+  return code === 'bad_parameters' || code === 'unknown_template' ? 'unprocessable_content' : 'deployment_refused';
+}
+
+function unknown(session: string): ApiError {
+  return new ApiError('not_found', `There is no session ${session}.`);
+}
+
+function unsigned(session: string, reply: Unsigned): ApiError {
+  switch (reply.kind) {
+    case 'unknown':
+      return unknown(session);
+    case 'over':
+      return new ApiError('session_over', `Session ${session} has ended.`);
+    case 'foreign':
+      return new ApiError(
+        'deployment_refused',
+        `Session ${session} was admitted by another institution, which alone deploys there.`,
+      );
+    case 'unreachable':
+      return new ApiError('no_capacity', `The tunnel of session ${session} is not open at this gateway now.`);
+    case 'deaf':
+      return new ApiError('deployment_refused', `The agent of session ${session} takes no deployments now.`);
+    case 'powerless':
+      return new ApiError('internal_error', reply.reason);
+  }
+}

@@ -1,0 +1,46 @@
+/** Joins and losses of nodes, as the registry's object wrote them down. */
+import * as z from 'zod';
+import { NODE_EVENTS } from '../../registry/views/history.ts';
+import { listOf } from '../fields.ts';
+import { list, rfc3339 } from '../list.ts';
+import { type AdminRoute, route } from '../route.ts';
+import { asking } from '../session.ts';
+
+const querySchema = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  /** Id of the last entry of the page before. */
+  after: z.coerce.number().int().positive().optional(),
+  session: z.string().max(64).optional(),
+  event: z.enum(NODE_EVENTS).optional(),
+});
+
+const eventSchema = z.object({
+  object: z.literal('node_event'),
+  id: z.number(),
+  at: z.iso.datetime(),
+  session: z.string(),
+  node: z.string().nullable(),
+  provider: z.string(),
+  cluster: z.string(),
+  event: z.enum(NODE_EVENTS),
+  reason: z.string().nullable(),
+});
+
+/** Stands before `/nodes/:session`, which would take its path. */
+export const nodeHistoryRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/history',
+    summary:
+      'Joins and losses, newest first: the last 20,000 of 30 days. All for operators, of their own nodes for providers.',
+    query: querySchema,
+    answer: listOf(eventSchema),
+    run: async ({ env, query, account }) => {
+      const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
+      const found = await asking(env, (registry) => registry.history({ ...query, provider }));
+      const events = found.map(({ at, ...event }) => ({ object: 'node_event', ...event, at: rfc3339(at) }));
+      return list(events, query);
+    },
+  }),
+];

@@ -1,0 +1,133 @@
+/** Sessions as operators and their providers see them: the registry's entry, and beside it what is true for seconds only. */
+import * as z from 'zod';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
+import type { TunnelStanding } from '../../tunnel/object.ts';
+import { rfc3339 } from '../list.ts';
+import type { Call } from '../route.ts';
+import { asking, sessionOf } from '../session.ts';
+import { DRAINS_FROM } from './drain.ts';
+
+const count = z.number().int().min(0);
+
+export const nodeSchema = z.looseObject({
+  object: z.literal('node'),
+  session: z.string(),
+  state: z.string(),
+  suspected: z.boolean(),
+  connected: z.boolean(),
+  provider: z.string(),
+  cluster: z.string(),
+  /** Requests of this gateway that run there; null where nothing was heard within 5 s, as of nodes that do nothing. */
+  in_flight: count.nullable(),
+  /** What its engine last said; null where that is older than 5 s. */
+  load: z
+    .object({
+      running: count,
+      waiting: count,
+      kv_use: z.number().nullable(),
+      /** Written by its engine, whoever asked; null where it does not tell. */
+      tokens_per_second: z.number().nullable(),
+      age_ms: count,
+    })
+    .nullable(),
+  breaker: z.object({
+    state: z.enum(['closed', 'open', 'half-open']),
+    since: z.iso.datetime().nullable(),
+    /** Its engine took requests and answered nobody. */
+    hangs: z.boolean(),
+  }),
+});
+export const oneNodeSchema = nodeSchema.extend({
+  /** Null where its tunnel is not open here, or its object cannot be asked. */
+  tunnel: z
+    .object({
+      connected_at: z.iso.datetime(),
+      /** The last frame or heartbeat; agents send one every 15 s. */
+      heard_at: z.iso.datetime(),
+      /** Its agent obeys `POST /admin/nodes/{session}/drain`. */
+      drains: z.boolean(),
+      /** Records of use that wait to be handed on. */
+      outbox: count,
+    })
+    .nullable(),
+  /** The newest first, 20 at most, since its object woke. */
+  last_errors: z.array(
+    z.object({ at: z.iso.datetime(), code: z.string(), status: z.number(), request_id: z.string() }),
+  ),
+});
+
+export const querySchema = z.strictObject({
+  state: z.enum(['JOIN', 'SERVING', 'DOWN', 'LEFT']).optional(),
+  model: z.string().min(1).max(256).optional(),
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  /** Session of the last entry of the page before. */
+  after: z.string().max(64).optional(),
+});
+
+/** All of them for operators, their own for a provider's people, ordered by session. */
+export async function listNodes(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
+  const { env, now, query, account } = call;
+  const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
+  const { nodes, more } = await asking(env, (registry) => registry.look({ ...query, provider }));
+  return { object: 'list', data: nodes.map(({ entry, live }) => view(entry, live, now)), has_more: more };
+}
+
+export async function readNode(call: Call): Promise<object> {
+  const { env, now, account } = call;
+  const session = sessionOf(call);
+  const { nodes } = await asking(env, (registry) => registry.look({ session, limit: 1 }));
+  const [found] = nodes;
+  // Others' nodes are not there, rather than forbidden.
+  if (found === undefined || (account.role !== 'operator' && found.entry.provider !== account.provider))
+    throw new ApiError('not_found', `Session ${session} is not known here.`);
+  const shown = view(found.entry, found.live, now);
+  // An object is first touched by its own agent, and any name makes one: only one whose agent is here is asked.
+  const standing = found.entry.connected ? await standingOf(env, session) : undefined;
+  return {
+    ...shown,
+    in_flight: standing?.open ?? shown.in_flight,
+    tunnel: standing && {
+      connected_at: rfc3339(standing.connectedAt),
+      heard_at: rfc3339(standing.heardAt),
+      drains: standing.reads >= DRAINS_FROM,
+      outbox: standing.outbox,
+    },
+    ...(standing === undefined ? { tunnel: null } : {}),
+    last_errors: (standing?.errors ?? []).map(({ at, code, status, request }) => {
+      return { at: rfc3339(at), code, status, request_id: request };
+    }),
+  };
+}
+
+async function standingOf(env: Call['env'], session: string): Promise<TunnelStanding | undefined> {
+  try {
+    return (await env.TUNNEL.getByName(session).standing()) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function view(entry: RegistryEntry, { load: said, breaker }: LiveState, now: number): z.infer<typeof nodeSchema> {
+  const known = said !== undefined && now - said.at <= LOAD_KNOWN_MS ? said : undefined;
+  const { running = 0, waiting = 0, kvUse, tokensPerSecond, at = now } = known ?? {};
+  const load = {
+    running,
+    waiting,
+    kv_use: kvUse ?? null,
+    tokens_per_second: tokensPerSecond ?? null,
+    age_ms: Math.max(0, now - at),
+  };
+  return {
+    object: 'node',
+    ...entry,
+    in_flight: known?.open ?? null,
+    load: known === undefined ? null : load,
+    breaker: {
+      state: breakerAt(breaker, now),
+      since: breaker === undefined ? null : rfc3339(breaker.since),
+      hangs: breaker?.hangs === true,
+    },
+  };
+}

@@ -1,0 +1,75 @@
+/** Sessions of nodes: what a failed one said last, and ending one. */
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { LOCAL_ISSUER } from '../../../shared/routing/trust.ts';
+import { writeDown } from '../change.ts';
+import { listOf } from '../fields.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { asking, SESSION_PARAM, sessionOf } from '../session.ts';
+import { listNodes, nodeSchema, oneNodeSchema, querySchema, readNode } from './node-views.ts';
+
+export const nodeRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes',
+    summary: 'Sessions with their load, breaker and requests in flight; all for operators, their own for providers.',
+    query: querySchema,
+    answer: listOf(nodeSchema),
+    run: listNodes,
+  }),
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/:session',
+    params: SESSION_PARAM,
+    summary: 'One session: also its tunnel, and what went wrong there last.',
+    answer: oneNodeSchema,
+    run: readNode,
+  }),
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/:session/logs',
+    params: SESSION_PARAM,
+    summary: 'What the engine of a node that failed said last: text, 256 KiB at most, kept 7 days.',
+    run: readLogs,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: '/nodes/:session',
+    params: SESSION_PARAM,
+    summary:
+      "End a session of this gateway's own issuer. Its agent comes back as a new one while its join token is good.",
+    answer: z.object({ object: z.literal('node'), session: z.string(), deleted: z.boolean() }),
+    run: endSession,
+  }),
+];
+
+async function readLogs(call: Call): Promise<Response> {
+  const session = sessionOf(call);
+  const tail = await asking(call.env, (registry) => registry.log(session));
+  const { role, provider } = call.account;
+  // Others' logs are not there, rather than forbidden: who is told that something is there knows more than before.
+  if (tail === null || (role !== 'operator' && tail.provider !== provider))
+    throw new ApiError('not_found', `No log of session ${session} is kept.`);
+  return call.c.body(tail.text, 200, {
+    'cache-control': 'no-store',
+    'last-modified': new Date(tail.at).toUTCString(),
+    // Whatever an engine printed: never to be taken for a page.
+    'content-type': 'text/plain; charset=utf-8',
+    'x-content-type-options': 'nosniff',
+    'x-otela-provider': tail.provider,
+  });
+}
+
+async function endSession(call: Call): Promise<object> {
+  const session = sessionOf(call);
+  const { nodes } = await asking(call.env, (registry) => registry.look({ session, limit: 1 }));
+  const { issuer, provider } = nodes[0]?.entry ?? {};
+  if (issuer === LOCAL_ISSUER) await writeDown(call, { action: 'node.end', object: session, before: { provider } });
+  const evicted = await asking(call.env, (registry) => registry.evict(session));
+  if (!evicted) throw new ApiError('not_found', `Session ${session} is not one of this gateway's issuer.`);
+  return { object: 'node', session, deleted: true };
+}

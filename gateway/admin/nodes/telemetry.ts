@@ -1,0 +1,41 @@
+/** What a node's engine prints and how busy its GPUs are, asked of its agent at this moment. */
+import * as z from 'zod';
+import { inspectedSchema } from '../../../shared/deployment/answer.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { SESSION_PARAM, sessionOf } from '../session.ts';
+import { orderRefusal, takesOrders } from './drain.ts';
+import { notUnderstood, orderFrom, sendOrder } from './orders.ts';
+
+const telemetrySchema = inspectedSchema.omit({ kind: true }).extend({
+  object: z.literal('node_telemetry'),
+  session: z.string(),
+});
+
+export const telemetryRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/:session/telemetry',
+    params: SESSION_PARAM,
+    summary:
+      "The engine's last output (32 KiB) and the use of each GPU, asked of the agent now. Providers see their own nodes'.",
+    answer: telemetrySchema,
+    run: readTelemetry,
+  }),
+];
+
+async function readTelemetry(call: Call): Promise<object> {
+  const session = sessionOf(call);
+  const { account } = call;
+  const reply = await orderFrom(call, session, { action: 'inspect' });
+  // A node of another provider is answered as if it did not exist.
+  if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
+    throw orderRefusal(session, { kind: 'unknown' });
+  if (reply.kind !== 'signed') throw orderRefusal(session, reply);
+  if (!(await takesOrders(call.env, session)))
+    throw new ApiError('order_refused', `The agent of session ${session} is too old to tell what its engine prints.`);
+  const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
+  if (answer.kind !== 'inspected') throw notUnderstood();
+  return { object: 'node_telemetry', session, log: answer.log, gpus: answer.gpus };
+}

@@ -1,0 +1,194 @@
+/** Join tokens: what lets an agent in. Operators make them for any provider, a provider's people for their own. */
+import { and, eq } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { joinTokens, providers } from '../../accounts/schema.ts';
+import { newId, newSecret, TOKEN_PREFIX } from '../../accounts/secrets.ts';
+import type { Env } from '../../env.ts';
+import { REGISTRY_NAME } from '../../registry-name.ts';
+import { tellRegistry } from '../../tell-registry.ts';
+import { change, createOnce } from '../change.ts';
+import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from '../fields.ts';
+import { nameSchema, type Page, pageSchema, rfc3339 } from '../list.ts';
+import { findProvider, marksNew, requireRoom } from '../providers.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+
+type JoinToken = typeof joinTokens.$inferSelect;
+
+/** More than a lab's largest job array; a token that leaked fills no registry. */
+const NODES_DEFAULT = 1_000;
+
+const createSchema = z.strictObject({
+  /** Default for a provider's people: their own. */
+  provider: idSchema.optional(),
+  /** Absent: the agent may name any cluster of this provider. */
+  cluster: idSchema.nullable().default(null),
+  name: nameSchema.optional(),
+  /** How many nodes may be here with it at a time; null: as many as its provider may have. */
+  max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(NODES_DEFAULT),
+  expires_at: expirySchema.optional(),
+});
+
+export const joinTokenSchema = z.object({
+  object: z.literal('join_token'),
+  id: z.string(),
+  name: z.string(),
+  provider: z.string(),
+  cluster: z.string().nullable(),
+  max_nodes: z.number().nullable(),
+  /** Here now. */
+  nodes: z.number(),
+  /** Ever. */
+  joined: z.number(),
+  prefix: z.string(),
+  created_at: z.iso.datetime(),
+  expires_at: z.iso.datetime().nullable(),
+  revoked_at: z.iso.datetime().nullable(),
+});
+
+const PROVIDER = { role: 'provider' } as const;
+
+export const joinTokenRoutes: readonly AdminRoute[] = [
+  route({
+    ...PROVIDER,
+    method: 'post',
+    path: '/join-tokens',
+    summary: 'Make a join token. It is shown once. A provider that is not known is made with it by operators.',
+    body: createSchema,
+    answer: joinTokenSchema.extend({ token: z.string() }),
+    again: joinTokenSchema,
+    run: createToken,
+  }),
+  route({
+    ...PROVIDER,
+    method: 'get',
+    path: '/join-tokens',
+    summary: 'Join tokens, newest first.',
+    query: pageSchema,
+    answer: listOf(joinTokenSchema),
+    run: listTokens,
+  }),
+  route({
+    ...PROVIDER,
+    method: 'get',
+    path: '/join-tokens/:id',
+    summary: 'One join token.',
+    answer: joinTokenSchema,
+    run: async (call) => present(call.env, await found(call)),
+  }),
+  route({
+    ...PROVIDER,
+    method: 'delete',
+    path: '/join-tokens/:id',
+    summary: 'Revoke a join token: nobody joins with it any more, and the sessions that joined with it end.',
+    answer: joinTokenSchema,
+    run: revokeToken,
+  }),
+];
+
+async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { body, account, env, now } = call;
+  const provider = body.provider ?? account.provider;
+  if (provider === undefined)
+    throw new ApiError('unprocessable_content', 'provider: is needed.', { param: 'provider' });
+  if (account.role !== 'operator' && provider !== account.provider) {
+    throw new ApiError(
+      'permission_denied',
+      `Your provider is "${account.provider}"; tokens of others need an operator.`,
+    );
+  }
+  const known = await findProvider(env, provider);
+  if (known?.deletedAt != null || (known === undefined && account.role !== 'operator')) {
+    throw new ApiError('unprocessable_content', `provider: There is no provider "${provider}".`, { param: 'provider' });
+  }
+  if (known === undefined) await requireRoom(env);
+  const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);
+  const { cluster, name = provider, max_nodes: maxNodes } = body;
+  const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
+  const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, joined: 0, createdAt: now, ...ends };
+  const made = { id: provider, name: provider, trustedByDefault: await marksNew(env), createdAt: now };
+  const db = database(env);
+  const missing = known === undefined ? [db.insert(providers).values(made).onConflictDoNothing()] : [];
+  return createOnce(call, {
+    action: 'join_token.create',
+    object: row.id,
+    after: view(row),
+    statements: [db.insert(joinTokens).values(row), ...missing],
+    shown: { ...view(row), token: plaintext },
+    find: async (id) => {
+      const [token] = await asked(db.select().from(joinTokens).where(eq(joinTokens.id, id)));
+      return token && present(call.env, token);
+    },
+  });
+}
+
+async function revokeToken(call: Call): Promise<object> {
+  const row = await found(call);
+  if (row.revokedAt !== null) {
+    await endSessions(call, row.id);
+    return view(row);
+  }
+  const after = view({ ...row, revokedAt: call.now });
+  const update = database(call.env).update(joinTokens).set({ revokedAt: call.now }).where(eq(joinTokens.id, row.id));
+  await change(call, [update], { action: 'join_token.revoke', object: row.id, before: view(row), after });
+  await endSessions(call, row.id);
+  return after;
+}
+
+/** Repeating is safe, and reaches a registry that could not be told. */
+async function endSessions(call: Call, token: string): Promise<void> {
+  await tellRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
+}
+
+function own({ account }: Call<unknown, unknown>) {
+  return account.role === 'operator' ? undefined : eq(joinTokens.provider, account.provider ?? '');
+}
+
+async function found(call: Call<unknown, unknown>): Promise<JoinToken> {
+  const id = call.param('id');
+  const where = and(eq(joinTokens.id, id), own(call));
+  const [row] = await asked(database(call.env).select().from(joinTokens).where(where));
+  if (row !== undefined) return row;
+  throw new ApiError('not_found', `There is no join token with id "${id.slice(0, 64)}".`);
+}
+
+async function listTokens(call: Call<undefined, Page>): Promise<object> {
+  const page = await pageOf(call.env, joinTokens, call.query, own(call), (row) => row);
+  const nodes = await places(
+    call.env,
+    page.data.map(({ id }) => id),
+  );
+  return { ...page, data: page.data.map((row, at) => view(row, nodes[at])) };
+}
+
+async function present(env: Env, row: JoinToken): Promise<z.infer<typeof joinTokenSchema>> {
+  const [nodes] = await places(env, [row.id]);
+  return view(row, nodes);
+}
+
+/** Nodes that are here with each of `tokens`. @throws ApiError 503 when the registry cannot say */
+async function places(env: Env, tokens: string[]): Promise<number[]> {
+  try {
+    return await env.REGISTRY.getByName(REGISTRY_NAME).places(tokens);
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+}
+
+function view(row: JoinToken, nodes = 0): z.infer<typeof joinTokenSchema> {
+  return {
+    object: 'join_token',
+    id: row.id,
+    name: row.name,
+    provider: row.provider,
+    cluster: row.cluster,
+    max_nodes: row.maxNodes,
+    nodes,
+    joined: row.joined,
+    prefix: row.prefix,
+    created_at: rfc3339(row.createdAt),
+    expires_at: time(row.expiresAt),
+    revoked_at: time(row.revokedAt),
+  };
+}

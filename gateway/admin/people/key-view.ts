@@ -1,0 +1,46 @@
+import * as z from 'zod';
+import { SCOPES } from '../../accounts/account.ts';
+import { type apiKeys, ROLES } from '../../accounts/schema.ts';
+import { restrictionView, shownRestrictions, time } from '../fields.ts';
+import { rfc3339 } from '../list.ts';
+
+/** As it is stored. */
+export type Key = typeof apiKeys.$inferSelect;
+
+export const keySchema = shownRestrictions.extend({
+  object: z.literal('key'),
+  id: z.string(),
+  name: z.string(),
+  role: z.enum(ROLES),
+  provider: z.string().nullable(),
+  user_id: z.string().nullable(),
+  project_id: z.string().nullable(),
+  prefix: z.string(),
+  scopes: z.array(z.enum(SCOPES)).nullable(),
+  rotated_from: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  expires_at: z.iso.datetime().nullable(),
+  last_used_at: z.iso.datetime().nullable(),
+  revoked_at: z.iso.datetime().nullable(),
+});
+
+/** What may be shown of a key again and again: never its hash. */
+export function keyView(row: Key): z.infer<typeof keySchema> {
+  return {
+    object: 'key',
+    id: row.id,
+    name: row.name,
+    role: row.role,
+    provider: row.provider,
+    user_id: row.userId,
+    project_id: row.projectId,
+    prefix: row.prefix,
+    scopes: row.scopes,
+    ...restrictionView(row),
+    rotated_from: row.rotatedFrom,
+    created_at: rfc3339(row.createdAt),
+    expires_at: time(row.expiresAt),
+    last_used_at: time(row.lastUsedAt),
+    revoked_at: time(row.revokedAt),
+  } as z.infer<typeof keySchema>;
+}

@@ -1,0 +1,286 @@
+/** API keys. Operators see and make all; who logged in sees and makes their own, never with more than they have. */
+
+import { and, count, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { atLeast, SCOPES } from '../../accounts/account.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { apiKeys, ROLES } from '../../accounts/schema.ts';
+import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
+import type { Env } from '../../env.ts';
+import { change, createOnce, tell } from '../change.ts';
+import {
+  expiryMs,
+  expirySchema,
+  grantsSchema,
+  habitsSchema,
+  idSchema,
+  listOf,
+  NO_RESTRICTIONS,
+  pageOf,
+  restrictionColumns,
+  restrictionsSchema,
+} from '../fields.ts';
+import { nameSchema, pageSchema } from '../list.ts';
+import { requireProject, requireProvider, requireUser } from '../references.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { type Key, keySchema, keyView } from './key-view.ts';
+
+/** Of those who make them for themselves. */
+const OWN_KEYS_MAX = 50;
+
+const idText = z.string().max(64);
+const changeable = restrictionsSchema
+  .extend(grantsSchema.shape)
+  .extend(habitsSchema.shape)
+  .extend({
+    name: nameSchema,
+    scopes: z.array(z.enum(SCOPES)).max(SCOPES.length).nullable(),
+    expires_at: expirySchema,
+  });
+const patchSchema = changeable.partial().strict();
+const createSchema = changeable
+  .partial()
+  .extend({
+    name: nameSchema,
+    role: z.enum(ROLES).default('consumer'),
+    provider: idSchema.nullable().optional(),
+    user_id: idText.nullable().optional(),
+    project_id: idText.nullable().optional(),
+  })
+  .strict();
+const rotateSchema = z.strictObject({
+  /** How long the old key goes on working; 0 ends it now. */
+  overlap_seconds: z
+    .number()
+    .int()
+    .min(0)
+    .max(30 * 86_400)
+    .default(86_400),
+});
+const filterSchema = pageSchema.extend({ user_id: idText.optional(), project_id: idText.optional() });
+
+const newKeySchema = keySchema.extend({ key: z.string() });
+
+const COMMON = { role: 'consumer', login: true } as const;
+
+export const keyRoutes: readonly AdminRoute[] = [
+  route({
+    ...COMMON,
+    method: 'post',
+    path: '/keys',
+    summary: 'Make a key. It is shown once.',
+    body: createSchema,
+    answer: newKeySchema,
+    again: keySchema,
+    run: createKey,
+  }),
+  route({
+    ...COMMON,
+    method: 'get',
+    path: '/keys',
+    summary: 'Keys, newest first.',
+    query: filterSchema,
+    answer: listOf(keySchema),
+    run: (call) => {
+      const { user_id, project_id, ...page } = call.query;
+      const where = and(
+        own(call),
+        user_id === undefined ? undefined : eq(apiKeys.userId, user_id),
+        project_id === undefined ? undefined : eq(apiKeys.projectId, project_id),
+      );
+      return pageOf(call.env, apiKeys, page, where, keyView);
+    },
+  }),
+  route({
+    ...COMMON,
+    method: 'get',
+    path: '/keys/:id',
+    summary: 'One key.',
+    answer: keySchema,
+    run: async (call) => keyView(await found(call)),
+  }),
+  route({
+    ...COMMON,
+    method: 'patch',
+    path: '/keys/:id',
+    summary: 'Change a key; what is left out stays. Acts everywhere within 5 s.',
+    body: patchSchema,
+    answer: keySchema,
+    run: patchKey,
+  }),
+  route({
+    ...COMMON,
+    method: 'post',
+    path: '/keys/:id/rotate',
+    summary: 'A new key with all that the old one may do; the old one works on for the overlap.',
+    body: rotateSchema,
+    answer: newKeySchema,
+    again: keySchema,
+    run: rotateKey,
+  }),
+  route({
+    ...COMMON,
+    method: 'delete',
+    path: '/keys/:id',
+    summary: 'Revoke a key. Acts everywhere within 5 s; repeating is safe.',
+    answer: keySchema,
+    run: revokeKey,
+  }),
+];
+
+async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { body, account, env, now } = call;
+  const { name, role, provider = null, user_id, project_id, scopes = null, expires_at, ...narrowed } = body;
+  refuseGrants(call, body);
+  if (!atLeast(account.role, role)) throw denied(`A key with the role ${role} needs an operator.`);
+  const operator = account.role === 'operator';
+  if (!operator && (user_id ?? account.userId) !== account.userId) throw denied('Keys of others need an operator.');
+  if (!operator && project_id != null && project_id !== account.projectId) throw denied('That project is not yours.');
+  const userId = operator ? (user_id ?? null) : (account.userId ?? null);
+  const user = userId === null ? undefined : await requireUser(env, userId);
+  const projectId = operator ? (project_id ?? user?.projectId ?? null) : (account.projectId ?? null);
+  if (projectId !== null) await requireProject(env, projectId);
+  if (!operator && provider !== null && provider !== account.provider) throw denied('That provider is not yours.');
+  const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
+  if (role === 'provider') await requireProvider(env, ofProvider);
+  const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
+  const row: Key = {
+    ...NO_RESTRICTIONS,
+    ...restrictionColumns(narrowed),
+    id: newId('key'),
+    hash,
+    prefix,
+    name,
+    role,
+    provider: ofProvider,
+    userId,
+    projectId,
+    scopes,
+    rotatedFrom: null,
+    createdAt: now,
+    expiresAt: expiryMs(expires_at, now),
+    lastUsedAt: null,
+    revokedAt: null,
+  };
+  const check = operator ? undefined : () => requireFewKeys(call);
+  return insert(call, row, plaintext, { action: 'key.create', statements: [], ...(check && { check }) });
+}
+
+function insert(
+  call: Call<unknown, unknown>,
+  row: Key,
+  plaintext: string,
+  { statements, ...what }: Pick<Parameters<typeof createOnce>[1], 'action' | 'statements' | 'check'>,
+): Promise<Response> {
+  return createOnce(call, {
+    ...what,
+    object: row.id,
+    after: keyView(row),
+    statements: [database(call.env).insert(apiKeys).values(row), ...statements],
+    shown: { ...keyView(row), key: plaintext },
+    find: async (id) => {
+      const known = await findKey(call.env, eq(apiKeys.id, id));
+      return known && keyView(known);
+    },
+  });
+}
+
+async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+  const { body, env, now } = call;
+  refuseGrants(call, body);
+  const row = await found(call);
+  const { name, scopes, expires_at, ...narrowed } = body;
+  const set = {
+    ...restrictionColumns(narrowed),
+    ...(name !== undefined && { name }),
+    ...(scopes !== undefined && { scopes }),
+    ...(expires_at !== undefined && { expiresAt: expiryMs(expires_at, now) }),
+  };
+  if (Object.keys(set).length === 0) return keyView(row);
+  const after = keyView({ ...row, ...set });
+  const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
+  await change(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
+  return after;
+}
+
+async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Response> {
+  const { body, env, now } = call;
+  const old = await found(call);
+  const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
+  const row = { ...old, id: newId('key'), hash, prefix, rotatedFrom: old.id, createdAt: now, lastUsedAt: null };
+  const end = Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now + body.overlap_seconds * 1000);
+  const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
+  // The old key's line comes by itself: its end is a change of its own.
+  const check = () => requireRotatable(call, old);
+  const response = await insert(call, row, plaintext, { action: 'key.rotate', statements: [ending], check });
+  if (response.status === 201) {
+    await change(call, [], {
+      action: 'key.update',
+      object: old.id,
+      before: keyView(old),
+      after: keyView({ ...old, expiresAt: end }),
+    });
+  }
+  return response;
+}
+
+/** What has ended, or is about to because it was rotated, would hand its end on. @throws ApiError 400 */
+async function requireRotatable({ env, now }: Call<unknown, unknown>, old: Key): Promise<void> {
+  if (old.revokedAt !== null) throw new ApiError('unprocessable_content', 'A revoked key cannot be rotated.');
+  if (old.expiresAt !== null && old.expiresAt <= now)
+    throw new ApiError('unprocessable_content', 'A key that has expired cannot be rotated: make a new one.');
+  const next = await findKey(env, eq(apiKeys.rotatedFrom, old.id));
+  if (next === undefined) return;
+  const message = `This key was rotated already: rotate "${next.id}", which took its place, or make a new one.`;
+  throw new ApiError('unprocessable_content', message);
+}
+
+/** D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */
+async function revokeKey(call: Call): Promise<object> {
+  const row = await found(call);
+  if (row.revokedAt !== null) {
+    await tell(call.env);
+    return keyView(row);
+  }
+  const after = keyView({ ...row, revokedAt: call.now });
+  const update = database(call.env).update(apiKeys).set({ revokedAt: call.now }).where(eq(apiKeys.id, row.id));
+  await change(call, [update], { action: 'key.revoke', object: row.id, before: keyView(row), after });
+  return after;
+}
+
+/** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
+async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Promise<void> {
+  const working = and(isNull(apiKeys.revokedAt), or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, now)));
+  const mine = and(eq(apiKeys.userId, account.userId ?? ''), working);
+  const [all] = await asked(database(env).select({ n: count() }).from(apiKeys).where(mine));
+  if ((all?.n ?? 0) < OWN_KEYS_MAX) return;
+  throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys already; revoke some first.`);
+}
+
+/** What only operators may set. */
+function refuseGrants({ account }: Call<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
+  if (account.role === 'operator' || (body.limits === undefined && body.no_track === undefined)) return;
+  throw denied('limits and no_track are set by operators.');
+}
+
+/** Those that the caller may see. */
+function own({ account }: Call<unknown, unknown>): SQL | undefined {
+  return account.role === 'operator' ? undefined : eq(apiKeys.userId, account.userId ?? '');
+}
+
+async function found(call: Call<unknown, unknown>): Promise<Key> {
+  const id = call.param('id');
+  const row = await findKey(call.env, and(eq(apiKeys.id, id), own(call)));
+  if (row !== undefined) return row;
+  throw new ApiError('not_found', `There is no key with id "${id.slice(0, 64)}".`);
+}
+
+async function findKey(env: Env, where: SQL | undefined): Promise<Key | undefined> {
+  const [row] = await asked(database(env).select().from(apiKeys).where(where));
+  return row;
+}
+
+function denied(message: string): ApiError {
+  return new ApiError('permission_denied', message);
+}

@@ -1,0 +1,53 @@
+import { eq } from 'drizzle-orm';
+import * as z from 'zod';
+import type { Account } from '../../accounts/account.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { apiKeys, ROLES, users } from '../../accounts/schema.ts';
+import type { Env } from '../../env.ts';
+import { type AdminRoute, route } from '../route.ts';
+
+const meSchema = z.object({
+  object: z.literal('me'),
+  /** The key, or the user who logged in. */
+  id: z.string(),
+  /** Of the user; else of the key. The first operator's key has none. */
+  name: z.string().nullable(),
+  role: z.enum(ROLES),
+  login: z.boolean(),
+  user_id: z.string().nullable(),
+  project_id: z.string().nullable(),
+  provider: z.string().nullable(),
+  scopes: z.array(z.string()).nullable(),
+});
+
+export const meRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/me',
+    summary: 'Who asks.',
+    answer: meSchema,
+    run: async ({ account, login, env }) => ({
+      object: 'me',
+      id: account.keyId,
+      name: await nameOf(env, account),
+      role: account.role,
+      login,
+      user_id: account.userId ?? null,
+      project_id: account.projectId ?? null,
+      provider: account.provider ?? null,
+      scopes: account.scopes ?? null,
+    }),
+  }),
+];
+
+async function nameOf(env: Env, { userId, keyId }: Account): Promise<string | null> {
+  const table = userId === undefined ? apiKeys : users;
+  const query = database(env)
+    .select({ name: table.name })
+    .from(table)
+    .where(eq(table.id, userId ?? keyId));
+  const [row] = await asked(query);
+  return row?.name ?? null;
+}

@@ -1,0 +1,170 @@
+/** What the one who asks used and may still use: for the page of their own use. Others' use is in usage.ts. */
+import * as z from 'zod';
+import { asked } from '../../accounts/database.ts';
+import { OPEN_MAX, openBatches } from '../../batch/quota.ts';
+import { ownerOf } from '../../files/owner.ts';
+import { OWNER_MAX_BYTES, usedBytes } from '../../files/quota.ts';
+import { shardsBetween, type UsageRow } from '../../usage/row.ts';
+import { listOf } from '../fields.ts';
+import { rfc3339 } from '../list.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+
+const HOUR_MS = 3_600_000;
+/** Each hour is an object that is asked. */
+const HOURS_MAX = 48;
+const REQUESTS_MAX = 200;
+
+const useSchema = z.object({
+  limit: z.enum(['requests_per_minute', 'tokens_per_minute', 'concurrent_requests', 'tokens_per_month']),
+  allowed: z.number(),
+  used: z.number(),
+});
+
+const amountSchema = z.object({ allowed: z.number(), used: z.number() });
+
+const requestsQuery = z.strictObject({
+  hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
+  limit: z.coerce.number().int().min(1).max(REQUESTS_MAX).default(50),
+  /** `1`: only what was refused or failed. */
+  failed: z.enum(['0', '1']).default('0'),
+});
+
+const hoursQuery = z.strictObject({ hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24) });
+const hourSchema = z.object({
+  hour: z.iso.datetime(),
+  requests: z.number(),
+  failed: z.number(),
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+});
+
+const requestSchema = z.object({
+  at: z.iso.datetime(),
+  request_id: z.string(),
+  model: z.string(),
+  key: z.string(),
+  /** Null: no node got it. */
+  provider: z.string().nullable(),
+  node: z.string().nullable(),
+  /** Null: not known. */
+  status: z.number().nullable(),
+  /** The code of the gateway's error, where it was one. */
+  error: z.string().nullable(),
+  aborted: z.boolean(),
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+  /** Waits included. Null: none came. */
+  first_token_ms: z.number().nullable(),
+  queue_ms: z.number(),
+  total_ms: z.number().nullable(),
+  /** Refusals that were alike within a second are one. */
+  times: z.number(),
+});
+
+export const myUseRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/me/limits',
+    summary: 'What of the limits of this key, and of its project, is used now.',
+    answer: z.object({ object: z.literal('limits'), key: z.array(useSchema), project: z.array(useSchema) }),
+    run: readLimits,
+  }),
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/me/files',
+    summary:
+      'How many bytes of files, and how many batches that are not over, belong to the project of this key, or to its user or itself.',
+    answer: z.object({ object: z.literal('file_limits'), bytes: amountSchema, open_batches: amountSchema }),
+    run: readFileLimits,
+  }),
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/me/hours',
+    summary: 'What this user, or a key without one, used in each of the last hours, UTC.',
+    query: hoursQuery,
+    answer: listOf(hourSchema),
+    run: readHours,
+  }),
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/me/requests',
+    summary: 'The last requests of this user, or of a key without one: newest first, never a prompt or an answer.',
+    query: requestsQuery,
+    answer: z.object({ object: z.literal('list'), data: z.array(requestSchema), has_more: z.boolean() }),
+    run: readRequests,
+  }),
+];
+
+async function readHours({ account, env, query, now }: Call<unknown, z.infer<typeof hoursQuery>>): Promise<object> {
+  const whose = { user: account.userId, key: account.keyId };
+  const shards = shardsBetween(now - (query.hours - 1) * HOUR_MS, now);
+  const sums = await asked(Promise.all(shards.map((shard) => env.USAGE.getByName(shard).sums(whose))));
+  const data = sums.map(({ requests, failed, prompt, completion }, n) => {
+    const hour = `${shards[n]}:00:00Z`;
+    return { hour, requests, failed, prompt_tokens: prompt, completion_tokens: completion };
+  });
+  return { object: 'list', data, has_more: false };
+}
+
+async function readLimits({ account, env }: Call): Promise<object> {
+  const { limits, keyId } = account;
+  if (limits === undefined) return { object: 'limits', key: [], project: [] };
+  const { subject, key, project } = limits;
+  return { object: 'limits', ...(await asked(env.LIMITS.getByName(subject).uses({ keyId, key, project }))) };
+}
+
+async function readFileLimits({ account, env }: Call): Promise<object> {
+  const owner = ownerOf(account);
+  const [bytes, open] = await Promise.all([usedBytes(env, owner), openBatches(env, owner)]);
+  return {
+    object: 'file_limits',
+    bytes: { allowed: OWNER_MAX_BYTES, used: bytes },
+    open_batches: { allowed: OPEN_MAX, used: open },
+  };
+}
+
+async function readRequests({
+  account,
+  env,
+  query,
+  now,
+}: Call<unknown, z.infer<typeof requestsQuery>>): Promise<object> {
+  const { limit, hours } = query;
+  const whose = { user: account.userId, key: account.keyId, failed: query.failed === '1' };
+  const rows: UsageRow[] = [];
+  const shards = shardsBetween(now - hours * HOUR_MS, now).reverse();
+  for (const shard of shards) {
+    if (rows.length > limit) break;
+    rows.push(...(await asked(env.USAGE.getByName(shard).recent(whose, limit + 1 - rows.length))));
+  }
+  return { object: 'list', data: rows.slice(0, limit).map(view), has_more: rows.length > limit };
+}
+
+function view(row: UsageRow): z.infer<typeof requestSchema> {
+  const { firstMs, queueMs = 0, session } = row;
+  return {
+    at: rfc3339(row.at),
+    request_id: row.request,
+    model: row.model,
+    key: row.key,
+    provider: row.provider || null,
+    node: session || null,
+    status: row.status,
+    error: row.error ?? null,
+    aborted: row.aborted,
+    prompt_tokens: row.prompt,
+    completion_tokens: row.completion,
+    first_token_ms: firstMs === null || firstMs === 0 ? null : firstMs + queueMs,
+    queue_ms: queueMs,
+    total_ms: row.totalMs,
+    times: row.times ?? 1,
+  };
+}

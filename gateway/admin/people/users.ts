@@ -1,0 +1,184 @@
+import { eq } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { ROLES, sessions, users } from '../../accounts/schema.ts';
+import { newId } from '../../accounts/secrets.ts';
+import { emailSchema } from '../../described.ts';
+import { change, createOnce } from '../change.ts';
+import { eraseUser } from '../erase.ts';
+import { idSchema, listOf, pageOf, time } from '../fields.ts';
+import { nameSchema, pageSchema, rfc3339 } from '../list.ts';
+import { requireProject, requireProvider } from '../references.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+
+type User = typeof users.$inferSelect;
+
+const identityText = z.string().min(1).max(512);
+const createSchema = z.strictObject({
+  name: nameSchema,
+  email: emailSchema.nullable().optional(),
+  role: z.enum(ROLES).default('consumer'),
+  provider: idSchema.nullable().optional(),
+  project_id: z.string().max(64).nullable().optional(),
+  /** Both or none: who says who this is, and under which name. */
+  issuer: identityText.nullable().optional(),
+  subject: identityText.nullable().optional(),
+});
+const patchSchema = z.strictObject({
+  name: nameSchema.optional(),
+  email: emailSchema.nullable().optional(),
+  role: z.enum(ROLES).optional(),
+  provider: idSchema.nullable().optional(),
+  project_id: z.string().max(64).nullable().optional(),
+  disabled: z.boolean().optional(),
+});
+
+const userSchema = z.object({
+  object: z.literal('user'),
+  id: z.string(),
+  name: z.string(),
+  email: z.string().nullable(),
+  role: z.enum(ROLES),
+  provider: z.string().nullable(),
+  project_id: z.string().nullable(),
+  issuer: z.string().nullable(),
+  subject: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  last_login_at: z.iso.datetime().nullable(),
+  disabled_at: z.iso.datetime().nullable(),
+});
+
+const OPERATOR = { role: 'operator' } as const;
+
+export const userRoutes: readonly AdminRoute[] = [
+  route({
+    ...OPERATOR,
+    method: 'post',
+    path: '/users',
+    summary: 'Make a user. Those who log in are made by themselves.',
+    body: createSchema,
+    answer: userSchema,
+    run: createUser,
+  }),
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: '/users',
+    summary: 'Users, newest first.',
+    query: pageSchema,
+    answer: listOf(userSchema),
+    run: (call) => pageOf(call.env, users, call.query, undefined, view),
+  }),
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: '/users/:id',
+    summary: 'One user.',
+    answer: userSchema,
+    run: async (call) => view(await found(call)),
+  }),
+  route({
+    ...OPERATOR,
+    method: 'patch',
+    path: '/users/:id',
+    summary: 'Change or disable a user. Their keys and logins follow within 5 s.',
+    body: patchSchema,
+    answer: userSchema,
+    run: patchUser,
+  }),
+  route({
+    ...OPERATOR,
+    method: 'delete',
+    path: '/users/:id',
+    summary:
+      'Delete a person: name, login, keys and records of use; sums stay without them. A step at a time: again until days_left is 0.',
+    answer: z.object({ object: z.literal('user'), id: z.string(), deleted: z.boolean(), days_left: z.number() }),
+    run: async (call) => {
+      const user = await found(call);
+      return { object: 'user', id: user.id, deleted: true, days_left: await eraseUser(call, user) };
+    },
+  }),
+];
+
+async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { body, env, now } = call;
+  const { name, email = null, role, provider = null, project_id = null, issuer = null, subject = null } = body;
+  if ((issuer === null) !== (subject === null)) {
+    throw new ApiError('unprocessable_content', 'issuer and subject go together.', { param: 'issuer' });
+  }
+  await requireFitting(call, role, provider, project_id);
+  const id = newId('user');
+  const ends = { lastLoginAt: null, disabledAt: null };
+  const row = { id, name, email, role, provider, projectId: project_id, issuer, subject, createdAt: now, ...ends };
+  return createOnce(call, {
+    action: 'user.create',
+    object: id,
+    after: view(row),
+    statements: [database(env).insert(users).values(row)],
+    shown: view(row),
+    find: async (known) => {
+      const [user] = await asked(database(env).select().from(users).where(eq(users.id, known)));
+      return user && view(user);
+    },
+  });
+}
+
+async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+  const { body, env, now } = call;
+  const row = await found(call);
+  const { name, email, role, provider, project_id, disabled } = body;
+  const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
+  await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
+  // What is not named is not written: a change of the name must not enable whom another change disables just now.
+  const set = {
+    ...(name !== undefined && { name }),
+    ...(email !== undefined && { email }),
+    ...(role !== undefined && { role }),
+    ...(provider !== undefined && { provider }),
+    ...(project_id !== undefined && { projectId: project_id }),
+    ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
+  };
+  if (Object.keys(set).length === 0) return view(row);
+  const db = database(env);
+  const update = db.update(users).set(set).where(eq(users.id, row.id));
+  // A disabled user is logged out: being enabled again is no reason to be logged in.
+  const out = disabled ? [db.delete(sessions).where(eq(sessions.userId, row.id))] : [];
+  const after = view({ ...row, ...set });
+  await change(call, [update, ...out], { action: 'user.update', object: row.id, before: view(row), after });
+  return after;
+}
+
+async function requireFitting(
+  { env }: Call<unknown>,
+  role: User['role'],
+  provider: string | null,
+  project: string | null,
+): Promise<void> {
+  if (role === 'provider') await requireProvider(env, provider);
+  if (project !== null) await requireProject(env, project);
+}
+
+async function found(call: Call<unknown, unknown>): Promise<User> {
+  const id = call.param('id');
+  const [row] = await asked(database(call.env).select().from(users).where(eq(users.id, id)));
+  if (row !== undefined) return row;
+  throw new ApiError('not_found', `There is no user with id "${id.slice(0, 64)}".`);
+}
+
+export function view(row: User): z.infer<typeof userSchema> {
+  return {
+    object: 'user',
+    id: row.id,
+    name: row.name,
+    email: row.email,
+    role: row.role,
+    provider: row.provider,
+    project_id: row.projectId,
+    issuer: row.issuer,
+    subject: row.subject,
+    created_at: rfc3339(row.createdAt),
+    last_login_at: time(row.lastLoginAt),
+    disabled_at: time(row.disabledAt),
+  };
+}

@@ -1,0 +1,39 @@
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { Env } from '../../env.ts';
+import type { Background } from '../../object-context.ts';
+import { REGISTRY_NAME } from '../../registry-name.ts';
+import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../tickets.ts';
+import { issuersView } from '../views/issuers-view.ts';
+import { AUDIENCE_HEADER } from './door-headers.ts';
+
+/**
+ * `GET /agent/gossip`: hands an agent's socket to the registry object, whose peer the ticket's session is then. That the session is
+ * the agent's own it proves to the object.
+ * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
+ */
+export async function connectGossip(request: Request, env: Env, ctx: Background): Promise<Response> {
+  const mismatch = checkUpgrade(request);
+  if (mismatch !== undefined) return mismatch;
+  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
+  const headers = {
+    upgrade: 'websocket',
+    [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
+    [AUDIENCE_HEADER]: `gossip:${audienceOf(request)}`,
+  };
+  return env.REGISTRY.getByName(REGISTRY_NAME).fetch('https://registry/gossip', { headers });
+}
+
+/**
+ * Undefined: a WebSocket of our protocol version is asked for; else the 426.
+ * @throws ApiError 400: no WebSocket is asked for.
+ */
+export function checkUpgrade(request: Request): Response | undefined {
+  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket')
+    throw new ApiError('invalid_request', 'Agents connect here with a WebSocket.');
+  return versionMismatch(request.headers.get(PROTOCOL_HEADER));
+}
+
+/** The host that the agent dialled: what it signs must be for this gateway. */
+export function audienceOf(request: Request): string {
+  return request.headers.get('host') ?? new URL(request.url).host;
+}

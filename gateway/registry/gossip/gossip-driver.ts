@@ -1,0 +1,134 @@
+import {
+  type Action,
+  createGossip,
+  type Event,
+  type GossipMemory,
+  type GossipState,
+  livenessOf,
+  remember,
+  step,
+} from '../../../shared/gossip/index.ts';
+import type { Replica } from '../../../shared/lattice/replica.ts';
+import type { Update } from '../../../shared/lattice/update.ts';
+import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
+import { workerdCrypto } from '../../issuer/crypto.ts';
+import type { Clock } from '../../object-context.ts';
+import { steadyNow } from '../../steady-clock.ts';
+
+/** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
+const NEAR_MS = 8_000;
+
+interface GossipDriverOptions {
+  /** `gw:…` and our issuer. */
+  id: string;
+  issuer: string;
+  replica: Replica;
+  memory: GossipMemory | undefined;
+  clock: Clock;
+  send(session: string, bytes: Uint8Array): void;
+  hangUp(session: string, reason: string, bannedUntil: number): void;
+  changed(sessions: readonly string[]): void;
+  liveness(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void;
+  probe(session: string): Promise<ProbeVerdict>;
+  /** Signs and merges; undefined where the session is not ours. */
+  evict(session: string): Update | undefined;
+  /** The object is to be woken then. */
+  wakeAt(at: number): void;
+  /** What must outlive a sleep has changed. */
+  remembered(): void;
+  /** Keeps the object awake for it. */
+  waitUntil(work: Promise<unknown>): void;
+}
+
+/** Carries out what the gossip core wants of a gateway. Events that arise meanwhile wait their turn: the core is not re-entrant. */
+export class GossipDriver {
+  readonly #options: GossipDriverOptions;
+  readonly #state: GossipState;
+  /** As many as one event's actions bring about. */
+  readonly #queue: Event[] = [];
+  #running = false;
+  #now = 0;
+  /** Times that a near timer went off since the object woke: while one is set the object stays awake. */
+  timers = 0;
+  #timer: (() => void) | undefined;
+
+  constructor(options: GossipDriverOptions) {
+    this.#options = options;
+    const { id, issuer, replica, memory } = options;
+    const self = { kind: 'gateway', id, issuer } as const;
+    this.#state = createGossip({ self, replica, crypto: workerdCrypto, ...(memory === undefined ? {} : { memory }) });
+  }
+
+  get memory(): GossipMemory {
+    return remember(this.#state);
+  }
+
+  liveness(session: string): 'alive' | 'unreachable' | 'suspected' {
+    return livenessOf(this.#state, session);
+  }
+
+  handle(event: Event): void {
+    this.#queue.push(event);
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+        this.#now = steadyNow();
+        for (const action of step(this.#state, next, this.#now, Math.random)) this.#act(action);
+      }
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  #act(action: Action): void {
+    const { send, hangUp, changed, liveness, remembered } = this.#options;
+    switch (action.type) {
+      case 'send':
+        return send(action.peer, action.bytes);
+      case 'dial':
+        return this.handle({ type: 'dialFailed', peer: action.peer }); // agents dial gateways, never the other way
+      case 'hangUp':
+        return hangUp(action.peer, action.reason, action.banMs > 0 ? Date.now() + action.banMs : 0);
+      case 'timer':
+        return this.#arm(action.at);
+      case 'changed':
+        return changed(action.sessions);
+      case 'liveness':
+        liveness(action.session, action.liveness);
+        return remembered();
+      case 'askRelay':
+        return this.#relay(action.target);
+      case 'evict':
+        return this.#evict(action.session);
+      case 'notice':
+        return remembered(); // which clusters are frozen, /readyz says
+      case 'ended':
+        return; // an agent's
+    }
+  }
+
+  #arm(at: number): void {
+    this.#timer?.();
+    this.#timer = undefined;
+    const left = at - this.#now;
+    if (left >= NEAR_MS) return this.#options.wakeAt(Date.now() + left);
+    this.#timer = this.#options.clock.after(Math.max(0, left), () => {
+      this.#timer = undefined;
+      this.timers++;
+      this.handle({ type: 'timer' });
+    });
+  }
+
+  #relay(target: string): void {
+    const { probe, waitUntil } = this.#options;
+    const asked = probe(target).catch(() => 'unknown' as const);
+    waitUntil(asked.then((verdict) => this.handle({ type: 'relayed', target, verdict })));
+  }
+
+  #evict(session: string): void {
+    const update = this.#options.evict(session);
+    if (update !== undefined) this.handle({ type: 'local', updates: [update] });
+    this.#options.remembered();
+  }
+}

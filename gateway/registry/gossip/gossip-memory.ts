@@ -1,0 +1,44 @@
+import type { GossipMemory } from '../../../shared/gossip/index.ts';
+import type { Clock, ObjectStorage } from '../../object-context.ts';
+
+/** After a restart agents have so long to come back before anybody is asked about them. */
+const COME_BACK_MS = 40_000;
+
+/** What gossip must not forget is written this long after it changed. */
+const REMEMBER_MS = 250;
+const MEMORY = 'gossip';
+
+/** What gossip knows beyond the sleep of its object. */
+export class StoredGossip {
+  readonly #storage: ObjectStorage;
+  readonly #clock: Clock;
+  #timer: (() => void) | undefined;
+
+  constructor(storage: ObjectStorage, clock: Clock) {
+    this.#storage = storage;
+    this.#clock = clock;
+  }
+
+  /**
+   * From before the object slept. `slept`: sockets lived on. Where none did it was no sleep but a start, and with the sockets of
+   * delegates those of tunnels are gone, told or not: `open` are the sessions that had one.
+   */
+  read(slept: boolean, open: Iterable<string>, now: number): GossipMemory | undefined {
+    const memory = this.#storage.kv.get<GossipMemory>(MEMORY);
+    if (memory === undefined || slept) return memory;
+    const known = new Set(memory.absent.map(([session]) => session));
+    const missing = [...open].filter((session) => !known.has(session));
+    return {
+      ...memory,
+      absent: [...memory.absent, ...missing.map((session) => [session, now + COME_BACK_MS] as const)],
+    };
+  }
+
+  /** Written behind: `memory` is asked for what is to be stored then. */
+  changed(memory: () => GossipMemory): void {
+    this.#timer ??= this.#clock.after(REMEMBER_MS, () => {
+      this.#timer = undefined;
+      this.#storage.kv.put(MEMORY, memory());
+    });
+  }
+}

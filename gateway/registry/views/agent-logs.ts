@@ -1,0 +1,66 @@
+import { Hono } from 'hono';
+import { fromBase64url } from '../../../shared/lattice/base64url.ts';
+import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto.ts';
+import { logTailMessage } from '../../../shared/lattice/session.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
+import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import type { Env } from '../../env.ts';
+import { workerdCrypto } from '../../issuer/crypto.ts';
+import { REGISTRY_NAME } from '../../registry-name.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../tickets.ts';
+import { issuersView } from './issuers-view.ts';
+
+const SIGNATURE_HEADER = 'x-otela-signature';
+
+/**
+ * `POST /agent/logs`: what a failed engine said last, as it stands, signed by its session. Tickets are public, so the ticket alone
+ * does not let anybody put words into another's mouth.
+ */
+export const agentLogRoutes = new Hono<{ Bindings: Env }>();
+
+agentLogRoutes.post('/logs', async (c) => {
+  const request = c.req.raw;
+  const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
+  if (mismatch !== undefined) return mismatch;
+  const viewFor = (issuer: string) => issuersView(c.env, c.executionCtx, issuer);
+  const { ticket, issuer } = await readTicket(request, viewFor, Date.now());
+  const signature = fromBase64url(request.headers.get(SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
+  const tail = await readTail(request);
+  const message = logTailMessage(ticket.session, workerdCrypto.sha256(tail));
+  if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
+    throw new ApiError('permission_denied', `${SIGNATURE_HEADER} is not the session's, or not of this body.`);
+  const provider = providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER);
+  const kept = await asking(() =>
+    c.env.REGISTRY.getByName(REGISTRY_NAME).keepLog(ticket.session, provider, new TextDecoder().decode(tail)),
+  );
+  if (!kept) throw new ApiError('rate_limit_exceeded', 'This session has left its log a moment ago.');
+  return c.body(null, 204);
+});
+
+async function asking<T>(ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+}
+
+/** Counts what really arrives. */
+async function readTail(request: Request): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of request.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > LOG_TAIL_MAX_BYTES)
+      throw new ApiError('request_too_large', `A log may have ${LOG_TAIL_MAX_BYTES} bytes at most.`);
+    chunks.push(chunk);
+  }
+  const tail = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    tail.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return tail;
+}

@@ -1,0 +1,65 @@
+import { LIFECYCLE, type RegistryEntry } from '../../../shared/lattice/node.ts';
+import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
+import type { RegistryCounters } from '../counters.ts';
+import type { SessionTable } from '../session-table.ts';
+
+/** Models told one by one; a registry of more tells of the first so many. */
+const MODELS_MAX = 500;
+
+type Standing = 'ready' | 'suspected' | 'loading';
+
+/** The registry in numbers, at one moment. */
+export interface Census {
+  states: Record<string, number>;
+  suspected: number;
+  tunnels: number;
+  breakers: Record<'closed' | 'open' | 'half-open', number>;
+  /** Of engines that said something within seconds, and the requests of this gateway there. */
+  load: { running: number; waiting: number; open: number };
+  models: ({ model: string } & Record<Standing, number>)[];
+  counters: RegistryCounters;
+}
+
+export function takeCensus(sessions: Pick<SessionTable, 'entries' | 'store'>, now: number): Omit<Census, 'counters'> {
+  const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
+  const models = new Map<string, Record<Standing, number>>();
+  const breakers = { closed: 0, open: 0, 'half-open': 0 };
+  const load = { running: 0, waiting: 0, open: 0 };
+  let suspected = 0;
+  let tunnels = 0;
+  for (const entry of sessions.entries()) {
+    states[entry.state] = (states[entry.state] ?? 0) + 1;
+    if (entry.state === 'LEFT') continue;
+    if (entry.suspected) suspected++;
+    if (entry.connected) tunnels++;
+    const live = sessions.store.liveOf(entry.session);
+    breakers[breakerAt(live.breaker, now)]++;
+    if (live.load !== undefined && now - live.load.at <= LOAD_KNOWN_MS) {
+      load.running += live.load.running;
+      load.waiting += live.load.waiting;
+      load.open += live.load.open ?? 0;
+    }
+    for (const { id, state } of entry.models) {
+      let known = models.get(id);
+      if (known === undefined && models.size >= MODELS_MAX) continue;
+      if (known === undefined) {
+        known = { ready: 0, suspected: 0, loading: 0 };
+        models.set(id, known);
+      }
+      known[standing(entry, state)]++;
+    }
+  }
+  return {
+    states,
+    suspected,
+    tunnels,
+    breakers,
+    load,
+    models: Array.from(models, ([model, standings]) => ({ model, ...standings })),
+  };
+}
+
+function standing({ state, suspected, connected }: RegistryEntry, model: string): Standing {
+  if (state !== 'SERVING' || model !== 'ready') return 'loading';
+  return suspected || !connected ? 'suspected' : 'ready';
+}

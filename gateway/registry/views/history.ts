@@ -1,0 +1,168 @@
+/** Joins and losses, for who asks what happened while nobody looked. */
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { ObjectStorage, Sql, SqlValue } from '../../object-context.ts';
+import { writeIfPossible } from '../../storage/health.ts';
+
+export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
+export type NodeEvent = (typeof NODE_EVENTS)[number];
+
+/** Kept at most; the oldest go first. */
+const EVENTS_MAX = 20_000;
+/** Of one provider's: whose sessions come and go without end push out its own events, and nobody else's. */
+const OF_PROVIDER_MAX = 2_000;
+const KEPT_MS = 30 * 24 * 60 * 60_000;
+/** Events that wait in memory while the storage fails; the oldest are given up. */
+const WAITING_MAX = 1_000;
+/** Looked after once in so many events, so that an event is one write. */
+const TRIM_EVERY = 256;
+/** A session that is lost and found again and again would push everybody else's out: its next suspicion within this time is not written down. */
+const SUSPECT_AGAIN_MS = 60_000;
+/** Sessions whose last suspicion is remembered for that. */
+const SUSPECTED_MAX = 10_000;
+
+export interface HistoryEvent {
+  /** Grows with time. */
+  id: number;
+  /** Milliseconds since the epoch, by this gateway's clock. */
+  at: number;
+  session: string;
+  /** The machine as Slurm names it, where its agent says so. */
+  node: string | null;
+  provider: string;
+  cluster: string;
+  event: NodeEvent;
+  /** Of `down` and `left`: what its agent said, or who ended it. Of `suspected`: what was noticed. */
+  reason: string | null;
+}
+
+export interface HistoryAsked {
+  provider?: string | undefined;
+  session?: string | undefined;
+  event?: NodeEvent | undefined;
+  /** Only what is older than the event with this id. */
+  after?: number | undefined;
+  limit: number;
+}
+
+/** What `before` and `now` say of one session that differs, in order. Pure. */
+function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
+  const was = before?.state ?? 'LEFT';
+  const is = now?.state ?? 'LEFT';
+  const events: NodeEvent[] = [];
+  if (before === undefined && is !== 'LEFT') events.push('join');
+  if (is !== was) {
+    if (is === 'SERVING') events.push('serving');
+    else if (is === 'DOWN') events.push('down');
+    else if (is === 'LEFT') events.push('left');
+  }
+  if (is !== 'LEFT' && (before?.suspected ?? false) !== now?.suspected)
+    events.push(now?.suspected ? 'suspected' : 'trusted');
+  return events;
+}
+
+/** A node says itself why it goes; of its end, an eviction's reason counts before that. */
+function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
+  switch (event) {
+    case 'down':
+      return leaving ?? null;
+    case 'left':
+      return reason ?? leaving ?? null;
+    case 'suspected':
+      return reason ?? null;
+    default:
+      return null;
+  }
+}
+
+/** The log of one registry object, in its SQLite: it outlives the object and every session in it. */
+export class History {
+  readonly #sql: Sql;
+  #untrimmed = 0;
+  readonly #waiting: SqlValue[][] = [];
+  /** By session, the latest last: until when no other suspicion of it is written down, and whether its last one was. */
+  readonly #suspected = new Map<string, { until: number; told: boolean }>();
+
+  constructor({ sql }: ObjectStorage) {
+    this.#sql = sql;
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS history (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT NOT NULL, node TEXT, provider TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, reason TEXT)',
+    );
+    sql.exec('CREATE INDEX IF NOT EXISTS history_provider ON history (provider, id)');
+    sql.exec('CREATE INDEX IF NOT EXISTS history_session ON history (session, id)');
+  }
+
+  /** One session is shown otherwise than before; undefined: it was not, or is no more. */
+  changed(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined, at: number) {
+    const entry = now ?? before;
+    if (entry === undefined) return;
+    for (const event of eventsBetween(before, now)) {
+      if (this.#isNoise(entry.session, event, at)) continue;
+      this.#add(entry, event, reasonOf(event, entry, reason), at);
+    }
+  }
+
+  /** What is lost is said once a minute, and found again only where its loss was said. */
+  #isNoise(session: string, event: NodeEvent, at: number): boolean {
+    const known = this.#suspected.get(session);
+    if (event === 'trusted') return known?.told === false;
+    if (event !== 'suspected') return false;
+    const told = known === undefined || known.until <= at;
+    this.#suspected.delete(session);
+    this.#suspected.set(session, told ? { until: at + SUSPECT_AGAIN_MS, told } : { ...known, told });
+    const [oldest] = this.#suspected.keys();
+    if (this.#suspected.size > SUSPECTED_MAX && oldest !== undefined) this.#suspected.delete(oldest);
+    return !told;
+  }
+
+  #add({ session, job, provider, cluster }: RegistryEntry, event: NodeEvent, reason: string | null, at: number): void {
+    this.#waiting.push([at, session, job?.node ?? null, provider, cluster, event, reason]);
+    if (this.#waiting.length > WAITING_MAX) this.#waiting.shift();
+    writeIfPossible(() => this.#write(at));
+  }
+
+  /** Those that could not be written before, too. */
+  #write(now: number): void {
+    const insert =
+      'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)';
+    for (let row = this.#waiting[0]; row !== undefined; row = this.#waiting[0]) {
+      this.#sql.exec(insert, ...row);
+      this.#waiting.shift();
+      this.#untrimmed++;
+    }
+    if (this.#untrimmed >= TRIM_EVERY) this.sweep(now);
+  }
+
+  /** Newest first; one more than asked for where there are more. */
+  list({ provider, session, event, after, limit }: HistoryAsked): HistoryEvent[] {
+    const conditions: [string, string | number | undefined][] = [
+      ['provider = ?', provider],
+      ['session = ?', session],
+      ['event = ?', event],
+      ['id < ?', after],
+    ];
+    const asked = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+    const where = asked.length === 0 ? '' : `WHERE ${asked.map(({ sql }) => sql).join(' AND ')}`;
+    const query = `SELECT id, at, session, node, provider, cluster, event, reason FROM history ${where} ORDER BY id DESC LIMIT ?`;
+    const rows = this.#sql.exec<HistoryEvent & Record<string, SqlValue>>(
+      query,
+      ...asked.map(({ value }) => value),
+      limit + 1,
+    );
+    return [...rows];
+  }
+
+  sweep(now: number): void {
+    this.#untrimmed = 0;
+    this.#sql.exec('DELETE FROM history WHERE at <= ?', now - KEPT_MS);
+    // Both read the index or the keys once, of as many rows as are kept.
+    this.#sql.exec(
+      'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
+      OF_PROVIDER_MAX,
+    );
+    // By number, not by id: those that a provider's own limit took are gone from between.
+    this.#sql.exec(
+      'DELETE FROM history WHERE id <= (SELECT id FROM history ORDER BY id DESC LIMIT 1 OFFSET ?)',
+      EVENTS_MAX,
+    );
+  }
+}

@@ -1,0 +1,124 @@
+import { endpointById } from '../../../shared/openai/endpoints.ts';
+import { SEAL_TO_HEADER } from '../../../shared/seal/suite.ts';
+import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
+import { InBand } from '../../../shared/upstream/in-band.ts';
+import { PIECE_MAX_BYTES, type Sink } from '../../../shared/upstream/response-body.ts';
+import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import type { AttemptFailure, AttemptResult } from '../attempt.ts';
+import type { Ending, OffloadCompletion } from './offloaded-response.ts';
+
+/** An answer whose head is there. */
+export interface Held {
+  upstream: UpstreamStream;
+  result: Extract<AttemptResult, { kind: 'head' }>;
+}
+
+/** For a piece of the answer, and the error that may have to follow it. */
+const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
+
+interface OffloadEvents {
+  first(bytes: Uint8Array): void;
+  /** It ended, or broke, before any. */
+  none(code: AttemptFailure | undefined): void;
+  data(offset: number, bytes: Uint8Array): void;
+  end(offset: number): void;
+  withdrawn(): void;
+  left(): void;
+}
+
+/** One answer on its way out: nothing yet → its first data offered → taken → over. */
+export class OffloadedStream implements Sink {
+  readonly #held: Held;
+  readonly #upstream: UpstreamStream;
+  readonly #on: OffloadEvents;
+  #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
+  /** Bytes behind the first. */
+  #sent = 0;
+  #limit = 0;
+  #broken: AttemptFailure | undefined;
+  readonly #inBand: InBand | undefined;
+  /** Since its first data is offered. */
+  completion: OffloadCompletion | undefined;
+
+  constructor(held: Held, on: OffloadEvents) {
+    this.#held = held;
+    this.#upstream = held.upstream;
+    this.#on = on;
+    const { endpoint: id, headers } = this.#upstream.request;
+    const endpoint = endpointById(id);
+    if (endpoint !== undefined)
+      this.#inBand = new InBand(
+        endpoint,
+        headers.some(([name]) => name === SEAL_TO_HEADER),
+      );
+  }
+
+  get hungry(): boolean {
+    return this.#state === 'new' || (this.#state === 'taken' && this.#limit - this.#sent >= ROOM_BYTES);
+  }
+
+  take(bytes: Uint8Array): void {
+    this.#inBand?.pass(bytes);
+    if (this.#state === 'new') {
+      this.#state = 'offered';
+      return this.#on.first(bytes);
+    }
+    this.#on.data(this.#sent, bytes);
+    this.#sent += bytes.length;
+  }
+
+  end(): void {
+    if (this.#state !== 'new') return this.#finish('whole');
+    this.#state = 'over';
+    this.#on.none(undefined);
+  }
+
+  fail(reason: string): void {
+    const code = reason as AttemptFailure;
+    const state = this.#state;
+    if (state === 'new') {
+      this.#state = 'over';
+      this.#on.none(code);
+    } else if (state === 'taken') this.#break(code);
+    else if (state === 'offered') this.#broken = code;
+  }
+
+  /** The client is told in-band; it gets no terminal event. */
+  #break(code: AttemptFailure): void {
+    const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
+    const last = this.#inBand?.error(error);
+    if (last !== undefined) this.take(last);
+    this.#finish(code);
+  }
+
+  #finish(how: Ending): void {
+    this.#state = 'over';
+    this.#on.end(this.#sent);
+    this.completion?.ended.resolve(how);
+  }
+
+  /** So many bytes may go in all. The first grant says that there is a client. */
+  grant(limit: number): void {
+    if (this.#state === 'over') return;
+    this.#state = 'taken';
+    this.#limit = limit;
+    if (this.#broken === undefined) this.#upstream.answer.refill();
+    else this.#break(this.#broken);
+  }
+
+  leave(): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#on.left();
+    this.completion?.ended.resolve('left');
+    this.#upstream.cancel();
+  }
+
+  /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */
+  withdraw(): Held | undefined {
+    if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
+    this.#state = 'over';
+    this.#on.withdrawn();
+    return this.#held;
+  }
+}
