@@ -53,7 +53,7 @@ async function measured({ gateway, key }: BatchHouse): Promise<{ times: number[]
   const startedAt = performance.now();
   await Promise.all(
     arrivals(random, PER_SECOND, REQUESTS).map(async (at) => {
-      await new Promise((resolve) => setTimeout(resolve, at - (performance.now() - startedAt)));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, at - (performance.now() - startedAt))));
       const sentAt = performance.now();
       const answer = await pool.request({ method: 'POST', path: PATH, headers, body });
       times.push(performance.now() - sentAt);

@@ -13,6 +13,7 @@ export interface BatchHouse {
   gateway: Gateway;
   client: OpenAI;
   key: string;
+  token: string;
   urls: string[];
   agents: Managed[];
   engines: Managed[];
@@ -24,19 +25,24 @@ export async function openBatchHouse(nodes: number, agentArgs: string[] = []): P
   const house: BatchHouse = {
     gateway,
     key,
+    token,
     client: new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: key, maxRetries: 0, timeout: 300_000 }),
     urls: [],
     agents: [],
     engines: [],
   };
-  for (let i = 0; i < nodes; i++) {
-    const { url, process } = await startEngine();
-    house.urls.push(url);
-    house.engines.push(process);
-    house.agents.push(await startAgent({ gateways: [gateway.url], token, engineUrl: url, args: agentArgs }));
-  }
-  await gateway.serving(nodes, READY_MS, MODEL);
+  for (let i = 0; i < nodes; i++) await startNode(house, agentArgs);
   return house;
+}
+
+/** One agent more, with an engine of its own. */
+export async function startNode(house: BatchHouse, args: string[] = []): Promise<void> {
+  const { gateway, token } = house;
+  const { url, process } = await startEngine();
+  house.urls.push(url);
+  house.engines.push(process);
+  house.agents.push(await startAgent({ gateways: [gateway.url], token, engineUrl: url, args }));
+  await gateway.serving(house.agents.length, READY_MS, MODEL);
 }
 
 /** @param bench what the engine is to do: see bench/engine.ts */

@@ -39,6 +39,7 @@ const batchSchema = z.looseObject({
   endpoint: z.string(),
   model: z.string().nullable(),
   created_at: z.number(),
+  usage: z.looseObject({ input_tokens: z.number(), output_tokens: z.number() }).nullish(),
   request_counts: z.object({ total: z.number(), completed: z.number(), failed: z.number() }),
   x_otela: z.looseObject({
     paused: z.boolean(),
@@ -50,7 +51,17 @@ const batchSchema = z.looseObject({
 
 /** Of a batch that is over, nothing about its pace. */
 const row: Row = (value) => {
-  const { id, status, endpoint, model, created_at, request_counts: counts, x_otela: more } = batchSchema.parse(value);
+  const {
+    id,
+    status,
+    endpoint,
+    model,
+    created_at,
+    usage,
+    request_counts: counts,
+    x_otela: more,
+  } = batchSchema.parse(value);
+  const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
   const done = `${counts.completed}/${counts.total}`;
   const failed = counts.failed === 0 ? [] : [`${counts.failed} failed`];
   const pace =
@@ -70,6 +81,7 @@ const row: Row = (value) => {
     endpoint.replace('/v1/', ''),
     model ?? '–',
     dateOf(created_at),
+    `${tokens} tokens`,
     ...waits,
   ];
 };

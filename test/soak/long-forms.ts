@@ -48,6 +48,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/browser/figures.ts', '--minutes', '30'],
   },
   {
+    name: 'lines',
+    what: 'two million lines in 40 batches are accepted, checked and listed, 100,000 of them executed: memory stays below its bound',
+    minutes: 5,
+    argv: ['test/soak/million-lines.ts'],
+  },
+  {
     name: 'regions',
     what: 'the experiments of two-layer planning over regions, 480 slots and ten seeds: no row leaves its band',
     minutes: 20,
