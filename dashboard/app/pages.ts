@@ -3,6 +3,7 @@ import {
   BookOpen,
   Boxes,
   ChartColumn,
+  Factory,
   KeyRound,
   Layers,
   type LucideIcon,
@@ -84,6 +85,14 @@ export const PAGES: readonly PageEntry[] = [
     role: 'provider',
     group: 'run',
     load: () => import('../pages/providers/page.tsx'),
+  },
+  {
+    path: 'factory',
+    title: t.pages.factory,
+    icon: Factory,
+    role: 'operator',
+    group: 'run',
+    load: () => import('../pages/factory/page.tsx'),
   },
   {
     path: 'admin',

@@ -1,8 +1,9 @@
 import { Columns2, SlidersHorizontal, SquarePen } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
-import { catalogue } from '../parts/catalogue.ts';
+import { catalogue, withStartable } from '../parts/catalogue.ts';
 import { useLive } from '../parts/session.tsx';
+import { useAllModels } from '../parts/startable.ts';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { DropZone } from '../ui/drop-zone.tsx';
@@ -35,7 +36,8 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
   const { threads, settings, updatedAt } = conversation;
   const live = useLive();
   const [, navigate] = useLocation();
-  const models = useMemo(() => catalogue(live.nodes.values()), [live.nodes]);
+  const { startable } = useAllModels(false);
+  const models = useMemo(() => withStartable(catalogue(live.nodes.values()), startable), [live.nodes, startable]);
   const byId = useMemo(() => new Map(models.map((one) => [one.id, one])), [models]);
   const composer = useRef<ComposerHandle>(null);
   const [editing, setEditing] = useState<string>();

@@ -1,5 +1,6 @@
 /** Models as the registry's nodes serve them. */
 import type { Node } from '../api/schemas.ts';
+import type { Startable } from './startable.ts';
 
 export interface CatalogueModel {
   id: string;
@@ -9,6 +10,8 @@ export interface CatalogueModel {
   nodes: Node[];
   contextLength: number | undefined;
   quantizations: string[];
+  /** Of one that no node serves, and a question starts. */
+  start?: Startable;
 }
 
 /** One that no node has any more. */
@@ -37,6 +40,17 @@ export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
     }
   }
   return [...models.values()].sort((a, b) => Number(b.serving > 0) - Number(a.serving > 0) || a.id.localeCompare(b.id));
+}
+
+/** With those that a question starts behind them. */
+export function withStartable(models: readonly CatalogueModel[], startable: readonly Startable[]): CatalogueModel[] {
+  const starts = new Map(startable.filter(({ mayStart }) => mayStart).map((one) => [one.id, one]));
+  const known = models.map((model) => {
+    const start = starts.get(model.id);
+    starts.delete(model.id);
+    return start === undefined || model.serving > 0 ? model : { ...model, start };
+  });
+  return [...known, ...[...starts.values()].map((start) => ({ ...emptyModel(start.id), start }))];
 }
 
 /** Models of nodes that left, and those that are described, where no node has them now. */

@@ -18,6 +18,14 @@ export function bytes(n: number): string {
   return `${counts.format(n / 1000 ** power)} ${BYTE_UNITS[power]}`;
 }
 
+/** An estimate, or how long ago: in seconds, minutes or hours, never two of them. */
+export function about(ms: number): string {
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 100) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 100 ? `${minutes} min` : `${Math.round(minutes / 60)} h`;
+}
+
 /** Until `iso`, coarsely; `over` when it has passed. */
 export function timeLeft(iso: string | undefined, now: number): string {
   if (iso === undefined) return t.common.none;

@@ -1,6 +1,7 @@
 import type { ModelLoad } from '../api/schemas.ts';
 import { t } from '../texts/index.ts';
 import type { CatalogueModel } from './catalogue.ts';
+import { startableWords } from './startable.ts';
 
 export interface ModelState {
   kind: 'good' | 'wait' | 'bad';
@@ -17,6 +18,8 @@ export function modelState(model: CatalogueModel | undefined, load: ModelLoad | 
     if (load !== undefined && load.running > 0) return { kind: 'good', text: texts.running(load.running) };
     return { kind: 'good', text: texts.idle };
   }
+  if (model.start !== undefined)
+    return { kind: model.start.state === 'resting' ? 'bad' : 'wait', text: startableWords(model.start) };
   if (model.loading > 0) return { kind: 'wait', text: texts.loading };
   return { kind: 'bad', text: model.silent > 0 ? texts.silent : texts.notServed };
 }

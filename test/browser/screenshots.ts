@@ -6,6 +6,8 @@ import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { startEngine } from '../support/engine.ts';
+import { StandInFactory } from '../support/factory.ts';
+import { ordinaryDay } from '../support/factory-day.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
@@ -72,6 +74,7 @@ const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   'admin/peers': (page) => page.getByText('No peer is listed').waitFor(),
   'admin/settings': (page) => page.getByLabel('Public address').waitFor(),
   batches: (page) => page.getByText('running', { exact: true }).waitFor(),
+  factory: (page) => page.locator('figure canvas').first().waitFor(),
   nodes: (page) => page.locator('figure canvas').waitFor(),
   providers: (page) => page.getByRole('table').first().waitFor(),
 };
@@ -118,8 +121,10 @@ async function main(): Promise<void> {
   await counted.text();
   const stop = await keepBusy(house);
   const running = await makeBatches(house);
+  const factory = await openFactory(house);
   const browser = await openBrowser();
   for (const look of LOOKS) await takeAll(browser, house, look, running);
+  await factory.close();
   await stop();
 }
 
@@ -177,6 +182,15 @@ async function keepBusy(house: House): Promise<() => Promise<void>> {
     running.abort();
     await Promise.all(read);
   };
+}
+
+/** A stand-in that reports an ordinary day. */
+async function openFactory({ gateway }: House): Promise<StandInFactory> {
+  const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'night' });
+  const { token } = z.object({ token: z.string() }).parse(made);
+  const factory = new StandInFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
+  factory.report = ordinaryDay(Date.now());
+  return factory.open();
 }
 
 /** One that is done, one that was refused, and one that goes on for as long as this takes. @returns its id */

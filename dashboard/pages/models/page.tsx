@@ -3,15 +3,17 @@ import { lazy, Suspense, useMemo, useState } from 'react';
 import { catalogue, goneModels } from '../../parts/catalogue.ts';
 import { dateTime } from '../../parts/format.ts';
 import { useLive, useMe } from '../../parts/session.tsx';
+import { useAllModels } from '../../parts/startable.ts';
 import { useMinute } from '../../parts/use-minute.ts';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Empty, Loading } from '../../ui/feedback.tsx';
 import { Input } from '../../ui/field.tsx';
 import { Page, Section } from '../../ui/page.tsx';
-import { type ModelCard, useCards, useReadyIn } from './cards.ts';
+import { type ModelCard, useCards } from './cards.ts';
 import { CodeDialog } from './code-dialog.tsx';
 import { ModelTile } from './model-tile.tsx';
+import { StartableList } from './startable-list.tsx';
 
 const CardForm = lazy(() => import('./card-form.tsx'));
 
@@ -30,10 +32,11 @@ export function Component() {
     () => goneModels(live.nodes.values(), [...(cards.data?.keys() ?? [])]),
     [live.nodes, cards.data],
   );
-  const readyIn = useReadyIn(models.some(({ serving, loading }) => serving === 0 && loading > 0));
+  const { startable, readyIn } = useAllModels(models.some(({ serving, loading }) => serving === 0 && loading > 0));
   const isFound = (id: string) => matches(id, cards.data?.get(id), query);
   const shown = models.filter(({ id }) => isFound(id));
-  const shownGone = gone.filter(({ id }) => isFound(id));
+  const shownStartable = startable.filter(({ id }) => isFound(id));
+  const shownGone = gone.filter(({ id }) => isFound(id) && !startable.some((one) => one.id === id));
   const isOperator = me.role === 'operator';
   const find = (
     <div className="relative w-64 max-w-full">
@@ -51,8 +54,10 @@ export function Component() {
   return (
     <Page title={t.pages.models} about={texts.about} actions={models.length + gone.length > 0 && find}>
       {models.length === 0 && live.connection === 'connecting' && <Loading />}
-      {models.length === 0 && live.connection === 'live' && <Empty>{texts.none}</Empty>}
-      {models.length > 0 && shown.length + shownGone.length === 0 && <Empty>{texts.notFound}</Empty>}
+      {models.length + startable.length === 0 && live.connection === 'live' && <Empty>{texts.none}</Empty>}
+      {models.length > 0 && shown.length + shownStartable.length + shownGone.length === 0 && (
+        <Empty>{texts.notFound}</Empty>
+      )}
       <ul className="grid gap-4 xl:grid-cols-2">
         {shown.map((model) => (
           <ModelTile
@@ -67,6 +72,7 @@ export function Component() {
           />
         ))}
       </ul>
+      <StartableList models={shownStartable} />
       {shownGone.length > 0 && (
         <Section title={texts.goneTitle}>
           <ul className="divide-y divide-line rounded-lg border border-line bg-surface">

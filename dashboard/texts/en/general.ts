@@ -62,6 +62,7 @@ export const general = {
     keys: 'Keys',
     nodes: 'Nodes',
     providers: 'Providers',
+    factory: 'Factory',
     admin: 'Administration',
   },
   groups: { use: 'Use', run: 'Run' },

@@ -3,6 +3,7 @@ import { admin, audit, peers, projects, routing, settings, users } from './admin
 import { apiReference } from './api-reference.ts';
 import { batches } from './batches.ts';
 import { chat } from './chat.ts';
+import { factory, startable } from './factory.ts';
 import { general } from './general.ts';
 import { keys } from './keys.ts';
 import { errorCodes, modelStates, models, usage } from './models.ts';
@@ -15,6 +16,8 @@ export const en = {
   apiReference,
   batches,
   chat,
+  factory,
+  startable,
   keys,
   joinTokens,
   providers,

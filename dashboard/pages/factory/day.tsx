@@ -1,0 +1,30 @@
+import { useMemo } from 'react';
+import { t } from '../../texts/index.ts';
+import { Plot } from '../../ui/plot.tsx';
+import type { Factory } from './page.tsx';
+
+const texts = t.factory;
+
+/** GPUs of its jobs over a day, and the requests that waited for them. */
+export function FactoryDay({ day }: { day: Factory['day'] }) {
+  const { times, gpus, requests } = useMemo(() => {
+    const of = (name: 'running' | 'ready' | 'pending' | 'idle') => ({
+      label: texts.lines[name],
+      values: day.map((point) => point[name] ?? null),
+    });
+    const waited = { label: texts.requests, values: day.map(({ waiting }) => waiting) };
+    return {
+      times: day.map(({ at }) => Date.parse(at) / 1000),
+      gpus: [of('running'), of('ready'), of('pending'), of('idle')],
+      requests: [waited],
+    };
+  }, [day]);
+  if (day.length === 0) return <p className="text-muted">{texts.noDay}</p>;
+  const common = { about: texts.dayAbout, times, stepped: true };
+  return (
+    <div className="grid gap-4 lg:grid-cols-2">
+      <Plot {...common} title={texts.dayAbout} lines={gpus} height={200} />
+      <Plot {...common} title={texts.requests} lines={requests} height={200} />
+    </div>
+  );
+}

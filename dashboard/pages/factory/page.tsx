@@ -1,0 +1,62 @@
+import { useQuery } from '@tanstack/react-query';
+import { gateway } from '../../api/client.ts';
+import type { paths } from '../../api/contract.ts';
+import { dateTime } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { Empty, Show, Tag } from '../../ui/feedback.tsx';
+import { Page, Section } from '../../ui/page.tsx';
+import { FactoryDay } from './day.tsx';
+import { ClusterTable, DecisionTable, JobTable, ModelTable } from './tables.tsx';
+
+export type Factory = paths['/admin/factory']['get']['responses'][200]['content']['application/json']['data'][number];
+
+const AGAIN_MS = 5_000;
+const texts = t.factory;
+
+/** Factories of jobs as they last reported. What they do is in their own configuration: nothing is changed here. */
+export function Component() {
+  const factories = useQuery({
+    queryKey: ['factories'],
+    queryFn: async ({ signal }) => (await gateway.GET('/admin/factory', { signal })).data?.data ?? [],
+    refetchInterval: AGAIN_MS,
+  });
+  return (
+    <Page title={t.pages.factory} about={texts.about}>
+      <Show of={factories}>
+        {(all) =>
+          all.length === 0 ? (
+            <Empty>{texts.none}</Empty>
+          ) : (
+            all.map((one) => <OneFactory key={`${one.token_id} ${one.id}`} factory={one} />)
+          )
+        }
+      </Show>
+    </Page>
+  );
+}
+
+function OneFactory({ factory }: { factory: Factory }) {
+  const { id, provider, silent, reported_at: reportedAt } = factory;
+  return (
+    <article className="flex flex-col gap-6" aria-label={id}>
+      <h2 className="flex flex-wrap items-center gap-3 text-xl">
+        {id} <span className="font-normal text-base text-muted">{texts.of(provider)}</span>
+        {silent ? <Tag kind="bad">{texts.silent}</Tag> : <Tag kind="good">{texts.reported}</Tag>}
+      </h2>
+      {silent && <p className="text-bad">{texts.silentSince(dateTime(reportedAt))}</p>}
+      <FactoryDay day={factory.day} />
+      <Section title={texts.models}>
+        <ModelTable of={factory} />
+      </Section>
+      <Section title={texts.jobs}>
+        <JobTable of={factory} />
+      </Section>
+      <Section title={texts.clusters}>
+        <ClusterTable of={factory} />
+      </Section>
+      <Section title={texts.decisions}>
+        <DecisionTable of={factory} />
+      </Section>
+    </article>
+  );
+}

@@ -1,0 +1,73 @@
+/** Models that no node serves and a factory of jobs starts, for the catalogue and the chat. */
+import { useQuery } from '@tanstack/react-query';
+import * as z from 'zod/mini';
+import { ask } from '../api/client.ts';
+import { t } from '../texts/index.ts';
+import { about } from './format.ts';
+
+/** While one is being started, and while none is. */
+const SOON_MS = 3_000;
+const LATER_MS = 15_000;
+
+const STATES = ['cold', 'queued', 'starting', 'loading', 'resting'] as const;
+
+const modelSchema = z.object({
+  id: z.string(),
+  state: z.optional(z.string()),
+  ready_in_ms: z.optional(z.nullable(z.number())),
+  loaded_percent: z.optional(z.nullable(z.number())),
+  may_start: z.optional(z.boolean()),
+});
+
+export interface Startable {
+  id: string;
+  state: (typeof STATES)[number];
+  /** Milliseconds; null: not known. */
+  readyInMs: number | null;
+  /** 0 to 100; null: not known. */
+  loadedPercent: number | null;
+  mayStart: boolean;
+}
+
+interface AllModels {
+  startable: readonly Startable[];
+  /** Of models that nodes load, milliseconds, by how long earlier starts took. */
+  readyIn: ReadonlyMap<string, number>;
+}
+
+const NONE: AllModels = { startable: [], readyIn: new Map() };
+
+/** `someAreLoading`: the registry has models that nobody serves yet. */
+export function useAllModels(someAreLoading: boolean): AllModels {
+  const { data } = useQuery({
+    queryKey: ['all-models'],
+    queryFn: async ({ signal }) => {
+      const { data: all } = await ask(z.object({ data: z.array(modelSchema) }), '/v1/models?state=all', signal);
+      return {
+        startable: all.flatMap(startableOf),
+        readyIn: new Map(all.flatMap(({ id, ready_in_ms: ms }) => (ms == null ? [] : [[id, ms] as const]))),
+      };
+    },
+    refetchInterval: ({ state: { data: known } }) =>
+      someAreLoading || known?.startable.some(({ state }) => state !== 'cold' && state !== 'resting')
+        ? SOON_MS
+        : LATER_MS,
+  });
+  return data ?? NONE;
+}
+
+/** Without a word on who may start it, it is one that a node loads, and no factory. */
+function startableOf({ id, state, may_start, ready_in_ms, loaded_percent }: z.infer<typeof modelSchema>): Startable[] {
+  const known = STATES.find((one) => one === state);
+  if (known === undefined || may_start === undefined) return [];
+  return [
+    { id, state: known, mayStart: may_start, readyInMs: ready_in_ms ?? null, loadedPercent: loaded_percent ?? null },
+  ];
+}
+
+const texts = t.startable;
+
+export function startableWords({ state, readyInMs, loadedPercent }: Startable): string {
+  const words = state === 'loading' && loadedPercent !== null ? texts.loading(loadedPercent) : texts.states[state];
+  return readyInMs === null || state === 'resting' ? words : `${words}, ${texts.within(about(readyInMs))}`;
+}

@@ -1,0 +1,64 @@
+/** The factory's page and models that a question starts, in a real browser against a real gateway. The factory is a stand-in. */
+import { expect, it } from 'vitest';
+import * as z from 'zod';
+import { StandInFactory } from '../support/factory.ts';
+import { ordinaryDay } from '../support/factory-day.ts';
+import { atEnd } from '../support/processes.ts';
+import { findings } from './axe.ts';
+import { go, openDoor } from './visitors.ts';
+
+const visitors = openDoor();
+const QUIET = { bypassCSP: true, reducedMotion: 'reduce' } as const;
+
+async function openFactory(): Promise<StandInFactory> {
+  const { gateway } = visitors.house;
+  const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'night' });
+  const { token } = z.object({ token: z.string() }).parse(made);
+  const factory = new StandInFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
+  factory.report = ordinaryDay(Date.now());
+  await factory.open();
+  atEnd(() => factory.close());
+  return factory;
+}
+
+it('an operator sees what a factory does, what waits and why, what failed with its log, and its day as a picture', async () => {
+  const { page, complaints } = await visitors.enter(undefined, QUIET);
+  await go(page, 'Factory');
+  await page.getByText('No factory reports to this gateway.').waitFor();
+  await openFactory();
+  await page.getByRole('heading', { name: 'night-shift' }).waitFor({ timeout: 15_000 });
+  await page.getByRole('img', { name: /^GPUs in the last day/ }).waitFor();
+  const row = (name: RegExp) => page.getByRole('row', { name });
+  await row(/lab\/asleep off, starts when asked .* 4 min/).waitFor();
+  await row(/lab\/waking loading 40%/).waitFor();
+  await row(/lab\/broken gave up .*CUDA out of memory/).waitFor();
+  await row(/1003 alps lab\/busy waits .*Priority/).waitFor();
+  await row(/polaris pbs does not answer .*qstat timed out/).waitFor();
+  await row(/Starts a job: a request waits for it\./).waitFor();
+  await page.getByText('Its engine failed.', { exact: true }).click();
+  await page.getByText('torch.OutOfMemoryError').waitFor();
+  expect(await findings(page, 'a factory')).toEqual([]);
+  expect(complaints).toEqual([]);
+});
+
+it('a user finds models that are off or starting with how long it takes, and asks one in the chat', async () => {
+  const { page } = await visitors.enter(visitors.house.key, QUIET);
+  await go(page, 'Models');
+  const list = page.getByRole('listitem');
+  const asleep = list.filter({ hasText: 'lab/asleep' });
+  await asleep.getByText('off, starts when asked, answers in about 4 min').waitFor({ timeout: 20_000 });
+  await list
+    .filter({ hasText: 'lab/waking' })
+    .getByText(/^loading 40%, answers in about \d+ s$/)
+    .waitFor();
+  const broken = list.filter({ hasText: 'lab/broken' });
+  await broken.getByText('failed to start; an operator must look').waitFor();
+  expect(await broken.getByRole('link').count()).toBe(0);
+  expect(await findings(page, 'models that start when asked')).toEqual([]);
+  await asleep.getByRole('link', { name: 'Try' }).click();
+  await page.getByRole('combobox', { name: /model/i }).click();
+  await page
+    .getByRole('option', { name: /lab\/asleep/ })
+    .getByText('off, starts when asked')
+    .waitFor();
+});
