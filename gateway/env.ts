@@ -58,7 +58,7 @@ export interface Env extends IssuerEnvironment {
   BODY_BUDGET_BYTES?: string;
   /** Bytes of request bodies on their way in, up to 1 MiB of each, that one isolate holds. Default 32 MiB; 128 MiB self-hosted. */
   BODY_UPLOADS_BYTES?: string;
-  /** A body of which nothing comes for so long is given up. Default 30 s. */
+  /** A body that brings nothing for so long is given up. Default 30 s. */
   BODY_STALL_MS?: string;
   /** Largest body that is looked into; opaque bodies have no limit of ours. Default 33 MiB: a body of 32 MiB and what is around it. */
   BODY_LIMIT_BYTES?: string;
@@ -74,9 +74,9 @@ export interface Env extends IssuerEnvironment {
   USAGE_KEPT_DAYS?: string;
   /** JSON: client secrets by issuer, of identity providers that want one. */
   OIDC_CLIENT_SECRETS?: string;
-  /** `open`: anybody may read the registry; else any valid key. */
+  /** `open`: the registry is public; else any valid key. */
   REGISTRY_ACCESS?: string;
-  /** Bearer of whoever may read /metrics and nothing else. Without it operators' keys may, and nobody else. */
+  /** The bearer token that reads /metrics and nothing else. Without it only operators' keys read it. */
   OTELA_METRICS_TOKEN?: string;
   /**
    * `on`: an object that streams or has a socket lives as long as this process: no other one is ever asked for the rest, and it need not sleep.

@@ -31,7 +31,7 @@ healthRoutes.get('/readyz', async (c) => {
   const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
   const { required, keys } = releaseRules(c.env);
   const state = {
-    // Off in a clone: whoever has a join token may run any program as an agent.
+    // Off in a clone: a join token alone admits any program as an agent.
     signed_agents: { required, keys: keys.length },
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
     registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },

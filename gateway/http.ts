@@ -9,7 +9,7 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly headers: Pick<Headers, 'get'>;
   /** The whole body where it came with the head. `body` is null then. */
   readonly whole?: Uint8Array | undefined;
-  /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
+  /** Set by a host that reports the client's disconnect itself. Then `signal`, a costly object of the runtime, is made only on demand. */
   readonly client?: ClientDisconnect;
   /** The host writes offloaded answers (LOCAL_OFFLOADS). */
   readonly offloads?: boolean;

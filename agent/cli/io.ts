@@ -11,7 +11,7 @@ export interface Io {
   stderr: Writable;
   /** Colours for stdout, where it is a terminal. */
   paint: Paint;
-  /** One line for whoever asked. */
+  /** One line for the person at the terminal. */
   out(line: string): void;
   /** One line for the operator, with the time: the engine's own lines stand between ours. */
   log(line: string): void;

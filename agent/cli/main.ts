@@ -41,7 +41,7 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
   }
 }
 
-/** A job that ends does not wait for whoever reads its output and has stopped doing so. */
+/** A job that ends does not wait for a reader that has stopped reading. */
 const OUTPUT_TAKEN_MS = 2000;
 
 /** A pipe takes 64 KiB at a time: the rest waits here for its reader, and an exit would drop it. */

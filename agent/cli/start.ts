@@ -16,7 +16,7 @@ export interface Outside {
   openTunnel(options: TunnelOptions): Tunnel;
   admit(options: AdmissionOptions): Promise<Admission>;
   signals: SignalSource;
-  /** Until somebody else's engine that does not listen counts as stopped. */
+  /** Until an engine that is not our child and does not listen counts as stopped. */
   engineGoneMs?: number;
   /** See Lifecycle's. */
   willCommand?: readonly string[];

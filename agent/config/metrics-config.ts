@@ -10,7 +10,7 @@ export interface MetricsConfig {
   token: string | undefined;
 }
 
-/** One that could be guessed opens the port to anybody on the way. */
+/** A key that could be guessed opens the port to the whole network. */
 const TOKEN_MIN_CHARS = 16;
 
 /** Throws UsageError. */

@@ -162,7 +162,7 @@ function mayExist(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined;
   } catch {
-    return true; // behind a directory that we may not enter, such as /root in a container that runs as somebody else
+    return true; // behind a directory that we may not enter, such as /root in a container that runs as another user
   }
 }
 

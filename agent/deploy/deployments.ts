@@ -1,5 +1,5 @@
 /**
- * Decides about orders to deploy, which came from whoever may give them: which template, which parameters, and whether now. What it
+ * Decides about orders to deploy, which the issuer signed: which template, which parameters, and whether now. What it
  * accepts it hands to the engine's keeper when the answer is on its way, because a deployment begins with the end of the session that
  * was ordered to begin it.
  */

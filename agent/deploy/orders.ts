@@ -74,7 +74,7 @@ export class Orders {
     if (wish.action === 'inspect') return wish;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
     if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
-    // Only whoever holds the institution's key gets here: so many in ten minutes are a fault of theirs.
+    // Only the holder of the institution's key gets here: so many in ten minutes are a fault on that side.
     if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
     this.#seen.set(nonce, notAfter);
     return wish;

@@ -95,7 +95,7 @@ export function launchOf(template: Template, given: Parameters, port: number): L
 /** @throws Error with a sentence for the operator */
 export function readTemplates(directory: string): Templates {
   const mine = (what: string, { uid, mode }: { uid: number; mode: number }) => {
-    // Whoever can write there can have any command run as this user.
+    // A user with write access there can have any command run as this user.
     if (uid !== process.getuid?.() && uid !== 0) throw new Error(`${what} belongs to another user`);
     if ((mode & 0o022) !== 0) throw new Error(`others may write ${what}: chmod go-w`);
   };

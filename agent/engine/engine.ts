@@ -1,4 +1,4 @@
-/** The engine as the agent sees it: perhaps a child of ours, perhaps somebody else's, perhaps none. */
+/** The engine as the agent sees it: a child of ours, a process of another user, or none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
 import type { EngineTarget } from './address.ts';
@@ -138,7 +138,7 @@ export class Engine {
 const OCCUPIED_WAIT_MS = 1000;
 
 /**
- * Whether somebody listens already where our engine is going to. On a node shared by jobs that is another user's
+ * Whether another process listens already where our engine is going to. On a node shared by jobs that is another user's
  * engine: it would be taken for ours, and our consumers' prompts would go to it.
  */
 export function isOccupied(target: EngineTarget): Promise<boolean> {

@@ -16,7 +16,7 @@ export function signalGroup(group: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** A group whose members are all zombies has ended, although kill(2) still finds it until somebody reaps them. */
+/** A group whose members are all zombies has ended, although kill(2) still finds it until they are reaped. */
 function groupRuns(group: number): boolean {
   try {
     process.kill(-group, 0);

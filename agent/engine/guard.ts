@@ -40,7 +40,7 @@ export class Guard {
     if (this.#usable) this.#shell.stdin?.write(`${group}\n`);
   }
 
-  /** The group has ended: its number may belong to somebody else soon. */
+  /** The group has ended: the kernel may give its number to another one soon. */
   dismiss(): void {
     if (this.#usable) this.#shell.stdin?.end('off\n');
   }

@@ -138,7 +138,7 @@ export class LoadMeter {
     return Math.max(this.#own, load.running + load.waiting + this.#own - own - background);
   }
 
-  /** The look that is under way is over; for whoever has to know. */
+  /** Resolves when the look that is under way is over. */
   async settled(): Promise<void> {
     await this.#looking;
   }

@@ -77,7 +77,7 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Uint8Array | undefi
   return Buffer.concat(chunks);
 }
 
-/** Full blocks alone: what is left over is no block of anybody else's. */
+/** Full blocks alone: a rest is shared with no other prompt. */
 function digests(tokens: readonly number[]): Uint8Array {
   const blocks = Math.min(BLOCKS_MAX, Math.floor(tokens.length / BLOCK_TOKENS));
   const out = new Uint8Array(blocks * BLOCK_DIGEST_BYTES);

@@ -1,6 +1,6 @@
-/** Tokens that the engine writes per second, as it counts them itself: whoever asked, streamed or not, and whatever one event holds. */
+/** Tokens that the engine writes per second, as it counts them itself: of all clients, streamed or not, and whatever one event holds. */
 
-/** Between two readings that are further apart lies a pause, of which the mean says nothing. */
+/** Between two readings that are further apart lies a pause, and the mean says nothing about it. */
 const PAUSE_MS = 5_000;
 /** A shorter time says little: an engine counts once per step. */
 const LEAST_MS = 200;

@@ -164,7 +164,7 @@ export class StateDir {
     return basename(this.#path);
   }
 
-  /** Whoever has a file or a socket in it open keeps that. Throws Error. */
+  /** An open file or socket in it stays usable. Throws Error. */
   rename(session: string): void {
     const renamed = join(dirname(this.#path), session);
     renameSync(this.#path, renamed);

@@ -62,7 +62,7 @@ export class Ingress {
     this.#options = options;
     this.#queues = new Queues(options.queue ?? QUEUE_LIMITS);
     this.#server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEADERS_TIMEOUT_MS }, (req, res) => {
-      req.on('error', () => {}); // whoever reads it sees the end
+      req.on('error', () => {}); // its reader sees the end
       res.on('error', () => {});
       if (this.#desk !== undefined) void handle(req, res, this.#desk);
     });

@@ -17,7 +17,7 @@ export class IngressKey {
     this.#hash = sha256(key);
   }
 
-  /** One that somebody else chose and keeps. */
+  /** A key that the operator chose and keeps. */
   static of(key: string): IngressKey {
     return new IngressKey(key);
   }

@@ -26,7 +26,7 @@ export interface IngressCaller {
 export class Queues {
   readonly busyNodes = new BusyNodes();
   readonly #limits: QueueLimits;
-  /** By model: those that somebody waits for, or did a moment ago. */
+  /** By model: those with a waiting request, now or a moment ago. */
   readonly #lines = new Map<string, WaitQueue>();
   #closed = false;
 
@@ -82,12 +82,12 @@ export class Queues {
     return line;
   }
 
-  /** One of our requests ended there: its place may be somebody's who waits. */
+  /** One of our requests ended there: a waiting request may take its place. */
   ended(session: string): void {
     for (const line of this.#lines.values()) if (line.wants(session)) line.freed(session, 1);
   }
 
-  /** Whoever waits is told that this endpoint is leaving. Idempotent. */
+  /** Refuses all waiting requests: this endpoint is leaving. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const line of this.#lines.values()) line.close();

@@ -23,7 +23,7 @@ interface ReplicaNodesOptions {
   now(): number;
 }
 
-/** This agent's replica, indexed for whoever has to choose a node or to show them. */
+/** This agent's replica, indexed for choosing a node and for showing them. */
 export class ReplicaNodes {
   readonly index = new NodeIndex();
   readonly #options: ReplicaNodesOptions;

@@ -14,7 +14,7 @@ import type { Queues } from './queues.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 const TRUST_METADATA = 'otela_trusted_providers';
 
-/** What is used without anybody asking for it leaves no record. */
+/** Use that no client asked for leaves no record. */
 export const NO_RECEIPT = '';
 
 export interface RouteOptions {

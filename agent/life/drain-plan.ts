@@ -1,7 +1,7 @@
 /** How long running requests are waited for, and how long the engine has to end, by what asked for the end. Pure. */
 
 export type DrainCause =
-  /** SIGTERM, SIGINT, SIGHUP: somebody will kill soon. */
+  /** SIGTERM, SIGINT, SIGHUP: a SIGKILL follows soon. */
   | 'signal'
   /** SIGUSR1: Slurm's warning (`--signal=B:USR1@120`), the job goes on for a while. */
   | 'warning'

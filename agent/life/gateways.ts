@@ -176,7 +176,7 @@ export class Gateways {
     else this.#judge();
   }
 
-  /** Another gateway's word does not end a session that somebody still serves: it may be another institution's. */
+  /** Another gateway's word does not end a session that another gateway still serves: it may be another institution's. */
   #judge(): void {
     const over = this.#members.find((one) => one.over !== undefined)?.over;
     const served = this.#members.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);

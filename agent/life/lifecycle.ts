@@ -280,7 +280,7 @@ export class Lifecycle {
     try {
       this.#state?.rename(session);
     } catch (error) {
-      // Whoever cleaned up there took the socket too; the engine serves all the same.
+      // A cleanup of that directory removed the socket too; the engine serves all the same.
       this.#options.log(`no state directory any more: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
@@ -292,7 +292,7 @@ export class Lifecycle {
       this.#options.log(`${signal} again: ending at once`);
       this.#shutdown.force();
     } else if (kind === 'drain' && this.#ending.settled) {
-      // Already draining at its ease: from now on somebody waits with a SIGKILL.
+      // Already draining at its ease: from now on a SIGKILL is near.
       this.#shutdown.shorten(this.#job.plan(cause).drainMs);
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });

@@ -22,7 +22,7 @@ interface SessionHealthOptions {
   log(line: string): void;
 }
 
-/** Somebody else's engine that does not listen for this long was stopped; a shorter absence is a restart. */
+/** An engine that is not our child and does not listen for this long was stopped; a shorter absence is a restart. */
 const ENGINE_GONE_MS = 30_000;
 
 export class SessionHealth {

@@ -201,7 +201,7 @@ export class Session {
     return signRecord({ session: this.id, state: 'LEFT', version: 0, payload }, this.key, nodeCrypto);
   }
 
-  /** The engine's last words, for whoever looks for the node's end. */
+  /** The engine's last words, which explain the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;
     if (this.#options.seals?.opener.used === true) {

@@ -13,7 +13,7 @@ export async function within(ms: number, promise: Promise<unknown>): Promise<boo
   }
 }
 
-/** A promise that somebody else settles, once. */
+/** A promise that is settled from outside, once. */
 export class Once<T> {
   readonly promise: Promise<T>;
   #settle: (value: T) => void = () => {};

@@ -15,7 +15,7 @@ interface DialsOptions {
   take(proven: Proven): Channel | undefined;
 }
 
-/** Outgoing connections on their way: one per session, whoever wants it. */
+/** Outgoing connections on their way: one per session, for all callers. */
 export class Dials {
   readonly #options: DialsOptions;
   /** By session or, for one that is not known, address; at most DIALS_MAX. */
@@ -26,7 +26,7 @@ export class Dials {
     this.#options = options;
   }
 
-  /** `session` undefined: whoever answers. @throws ChannelError */
+  /** `session` undefined: any peer that answers. @throws ChannelError */
   dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
     const name = session ?? addresses.join();
     const open = this.#open.get(name);

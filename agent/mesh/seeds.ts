@@ -9,7 +9,7 @@ export const SEEDS_MAX = 32;
 interface SeedsOptions {
   /** Host:port of agents that may know others. */
   addresses: readonly string[];
-  /** Resolves when a channel to whoever is there stands; rejects where none could be had. */
+  /** Resolves when a channel to any of them stands; rejects where none could be had. */
   dial(address: string): Promise<unknown>;
   /** This agent has channels. */
   connected(): boolean;

@@ -18,7 +18,7 @@ interface MetricsServerOptions {
   page(): string;
 }
 
-/** `GET /metrics` for whoever has the key, and for nobody else, on this machine neither. */
+/** `GET /metrics` with the key alone, on this machine too. */
 export class MetricsServer {
   readonly #options: MetricsServerOptions;
   readonly #server: Server;

@@ -39,7 +39,7 @@ type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: strin
 
 /**
  * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
- * somebody claims it; without one it runs on, within its window, until its time is up.
+ * a gateway claims it; without one it runs on, within its window, until its time is up.
  */
 export class OriginRequest {
   readonly name: string;
@@ -91,7 +91,7 @@ export class OriginRequest {
     return this.#stream;
   }
 
-  /** Somebody takes its frames. */
+  /** A link takes its frames. */
   get bound(): boolean {
     return this.#link !== undefined;
   }

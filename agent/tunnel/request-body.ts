@@ -22,7 +22,7 @@ export class RequestBody {
   #readable: Readable | undefined;
   #hungry = false;
 
-  /** As the engine gets it, for whoever needs it when the answer is over. */
+  /** As the engine gets it, for use when the answer is over. */
   #keepMax = 0;
   #kept: { chunks: Uint8Array[]; bytes: number } | undefined;
 

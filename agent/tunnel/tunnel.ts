@@ -64,7 +64,7 @@ class GatewayTunnel implements Tunnel {
   #sender: UsageSender | undefined;
   #closed = false;
   #sequence = 0;
-  /** The newest record is not yet stored: whoever waits for that. */
+  /** Waits for the newest record to be stored. */
   #unstored: PromiseWithResolvers<void> | undefined;
   #touched = new Set<OriginRequest>();
   readonly #probes = new Probes();
@@ -216,7 +216,7 @@ class GatewayTunnel implements Tunnel {
     return promise;
   }
 
-  /** Asked by a gateway whose peers hear nothing of this agent; a question for somebody else proves nothing. */
+  /** Asked by a gateway whose peers hear nothing of this agent; a question for another session proves nothing. */
   #alive(session: string): ProbeVerdict {
     return session === this.#options.identity.session ? 'alive' : 'unknown';
   }

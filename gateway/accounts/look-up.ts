@@ -56,7 +56,7 @@ export async function findKey(
   });
 }
 
-/** The account of somebody who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
+/** The account of a person who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
 export async function findUser(
   env: Pick<Env, 'DB'>,
   by: { id: string } | { issuer: string; subject: string },

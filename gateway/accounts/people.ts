@@ -18,7 +18,7 @@ export interface Arrival {
 }
 
 /**
- * The account of whoever `claims` are about; made where the issuer admits them, brought up to date where claims say more.
+ * The account that `claims` are about; made where the issuer admits them, brought up to date where claims say more.
  * @throws ApiError 403 where they are not admitted or disabled, 503 when D1 cannot say
  */
 export async function arrive(
@@ -75,7 +75,7 @@ async function create(
   await asked(db.batch([db.insert(users).values(row).onConflictDoNothing(), db.insert(auditLog).values(line)]));
 }
 
-/** What claims say wins over what was stored, where they say it. Whether it changed somebody's rights. */
+/** What claims say wins over what was stored, where they say it. True where that changed the person's rights. */
 async function update(
   env: Pick<Env, 'DB'>,
   user: User,

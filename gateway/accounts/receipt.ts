@@ -1,6 +1,6 @@
 /**
  * Who pays, as it travels with a request to its node and comes back with the report. Sealed by the gateway: a provider neither
- * learns whose request it serves nor can charge somebody else. Sealed once per look-up of a key, so that no request pays for it.
+ * learns whose request it serves nor can charge another account. Sealed once per look-up of a key, so that no request pays for it.
  */
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling.ts';

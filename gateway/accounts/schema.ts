@@ -1,6 +1,6 @@
 /**
  * What the gateway stores in D1. Times are milliseconds since the epoch, UTC; the REST face writes them as RFC 3339.
- * A row that gave somebody a right is revoked, never deleted: usage and audit go on pointing at its id.
+ * A row that gave a right is revoked, never deleted: usage and audit go on pointing at its id.
  */
 import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
@@ -111,7 +111,7 @@ export const providers = sqliteTable(
     /** `name`, or `name@peer`. */
     id: text('id').primaryKey(),
     name: text('name').notNull(),
-    /** Trusted where neither key, project nor request names anybody. */
+    /** Trusted where neither key, project nor request names a provider. */
     trustedByDefault: integer('trusted_by_default', { mode: 'boolean' }).notNull().default(true),
     /** How many nodes it may have at a time; NULL: the default. */
     maxNodes: integer('max_nodes'),

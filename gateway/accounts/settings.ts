@@ -34,7 +34,7 @@ export interface Settings {
   publicUrl: string | undefined;
   /** Ids of keys, users and projects that changed lately, with the number of the last change: accounts read before it are old. */
   changed: Record<string, number>;
-  /** Accounts that were read before this change are old whoever they are: `changed` does not reach back further. */
+  /** Accounts that were read before this change are old, all of them: `changed` does not reach back further. */
   changedSince: number;
 }
 

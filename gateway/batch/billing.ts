@@ -44,7 +44,7 @@ export class Billing {
     this.#storage.sql.exec(query, chunk, seq, node, provider, at);
   }
 
-  /** Resolves when nothing is left. @throws Error where somebody does not answer: the rest is told next time */
+  /** Resolves when nothing is left. @throws Error where an object does not answer: the rest is told next time */
   async handOn(env: Env, spec: BatchSpec, record: BatchRecord): Promise<void> {
     for (;;) {
       const some = this.#pending();

@@ -1,4 +1,4 @@
-/** Whoever reads what a command prints; it may go before the end (`… | head`). */
+/** The reader of what a command prints; it may go before the end (`… | head`). */
 
 let gone = false;
 

@@ -2,7 +2,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** In the clone's file until somebody puts an id of their own there. */
+/** In the clone's file until the operator writes an id there. */
 const NO_DATABASE = '00000000-0000-0000-0000-000000000000';
 
 interface Installation {
@@ -34,7 +34,7 @@ function replaced(text: string, pattern: RegExp, by: string): string {
   throw new Error(`wrangler.toml has no line like ${pattern.source}`);
 }
 
-/** The id that somebody wrote into the clone's file. */
+/** The id that the operator wrote into the clone's file. */
 export function databaseIdIn(text: string): string | undefined {
   const id = /^database_id = "(.*)"$/m.exec(text)?.[1];
   return id === NO_DATABASE ? undefined : id;

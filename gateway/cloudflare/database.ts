@@ -4,7 +4,7 @@ import { jsonOf, type Wrangler } from './wrangler.ts';
 
 const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));
 
-/** Its id; `before` it is made, somebody may object. Two runs at once would make one each under the same name, which Cloudflare refuses. */
+/** Its id; `before` is called before it is made and may throw. Two runs at once would make one each under the same name, which Cloudflare refuses. */
 export async function findOrMakeDatabase(
   wrangler: Wrangler,
   name: string,

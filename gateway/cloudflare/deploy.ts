@@ -24,7 +24,7 @@ interface DeployOptions {
   /** Directory of the keys. */
   keys: string;
   newAdminKey: boolean;
-  /** To whoever looks on: logs of machines are read by others. */
+  /** Only to a terminal: others read the logs of machines. */
   showKey: boolean;
   /** Where clients reach it; undefined: what Cloudflare says. */
   url: string | undefined;

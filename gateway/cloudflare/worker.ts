@@ -19,7 +19,7 @@ export async function secretsOf(wrangler: Wrangler, where: readonly string[]): P
   }
 }
 
-/** Whether a Worker of that name runs, whoever deployed it. */
+/** Whether a Worker of that name runs, deployed from anywhere. */
 export async function runs(wrangler: Wrangler, name: string): Promise<boolean> {
   return (await secretsOf(wrangler, ['--name', name, '--env='])) !== undefined;
 }

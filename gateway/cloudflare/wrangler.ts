@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 
-/** What was said is kept for whoever has to find out; a deployment prints some 10 KiB. */
+/** The output is kept for diagnosis; a deployment prints some 10 KiB. */
 const SAID_MAX_CHARS = 256 * 1024;
 
 /** It ended with another code than 0. */

@@ -25,7 +25,7 @@ export interface GatewayKey {
   certificate: string;
 }
 
-/** Longer than anybody lets a gateway run without an update; each start of a self-hosted one renews it. */
+/** Longer than an operator lets a gateway run without an update; each start of a self-hosted one renews it. */
 const CERTIFICATE_LIFE_S = 400 * 86_400;
 /** A clock that is set back a little must not make its own certificate invalid. */
 const CERTIFICATE_SLACK_S = 86_400;

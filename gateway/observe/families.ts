@@ -169,7 +169,7 @@ export const USAGE_LOST = counter(
 );
 export const OUTBOX = gauge('otela_usage_outbox_waiting', 'Records that nodes could not hand on when they last tried.');
 
-// --- read from the registry's object when somebody asks -------------------------------------------------------------------
+// --- read from the registry's object when Prometheus asks -------------------------------------------------------------------
 
 export const NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
 export const SUSPECTED = gauge(

@@ -44,7 +44,7 @@ export class Reporter {
 
   /**
    * Something was counted. Not to be called for a client that left: its runtime would wait for the report before it ends what the
-   * request was doing, and an engine would work on for a second. Whoever counts next tells of it.
+   * request was doing, and an engine would work on for a second. The next count tells of it.
    */
   touch(env: Env, ctx: Context, now: number): void {
     if (now - this.#reportingSince < STUCK_MS) return;
@@ -77,7 +77,7 @@ export class Reporter {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
       if (this.#unsure === report) this.#unsure = undefined;
     } catch {
-      // The object is moving: whoever counts next tells it again.
+      // The object is moving: the next count tells it again.
     }
   }
 }

@@ -56,7 +56,7 @@ function servedModels(view: View, account: Account): Model[] {
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
-/** Models that nobody serves yet and somebody loads, by name. */
+/** Models that no node serves yet and one loads, by name. */
 function loadingModels(view: View, account: Account, now: number): LoadingModel[] {
   const trust = trustOf(account, [], view.settings);
   const found: LoadingModel[] = [];

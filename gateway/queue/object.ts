@@ -95,7 +95,7 @@ export class QueueObject extends GatewayObject {
     return answer;
   }
 
-  /** Listens for the ends of requests at a busy node while somebody waits for one. */
+  /** Listens for the ends of requests at a busy node while a request waits for one. */
   #watch(session: string): void {
     if (this.#watched.has(session) || this.#watched.size >= WATCHED_MAX) return;
     this.#watched.add(session);

@@ -10,7 +10,7 @@ class WaitingHere {
   readonly #counts = new Map<string, number>();
   #bytes = 0;
 
-  /** Whether somebody waits already. `scope` is asked for where anybody at all does. */
+  /** Whether a request waits already. `scope` is asked for only where any does. */
   has(model: string, scope: () => string): boolean {
     return this.#counts.size > 0 && this.#counts.has(nameOf(model, scope()));
   }

@@ -8,7 +8,7 @@ import { snapshots, type View } from './snapshot.ts';
 export type ReadContext = Context<{ Bindings: Env }>;
 
 /**
- * The current view, for a caller with a key, or for anybody where `open`; the account of whoever shows a key.
+ * The current view, for a caller with a key, or for everybody where `open`; the account of the key, where one is given.
  * Rejects with ApiError 401 or 503, as `authenticate`, and 403 where the key is not for this.
  */
 export async function readView(c: ReadContext, open: boolean): Promise<{ view: View; account: Account | undefined }> {

@@ -38,7 +38,7 @@ export class Admissions {
       CREATE INDEX IF NOT EXISTS admissions_provider ON admissions (provider, ended)`);
   }
 
-  /** Of a registry that counted no places: its sessions have spoken, as far as anybody knows. */
+  /** Of a registry that counted no places: its sessions count as having spoken. */
   #addColumns(): void {
     const columns = this.#sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'admissions').toArray();
     if (columns.some(({ name }) => name === 'provider')) return;

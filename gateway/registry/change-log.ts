@@ -40,7 +40,7 @@ export class ChangeLog {
     this.#changes = kept;
   }
 
-  /** The version that a tag of this log names; undefined for anybody else's, and for one whose changes are forgotten. */
+  /** The version that a tag of this log names; undefined for another log's tag, and for one whose changes are forgotten. */
   versionOf(tag: string | null): number | undefined {
     if (tag === null || !tag.startsWith(`${this.#epoch}:`)) return undefined;
     const version = Number(tag.slice(this.#epoch.length + 1));

@@ -17,6 +17,6 @@ export interface RegistryCounters {
   issuerId: string;
   /** End of the gateway's certificate; seconds since 1970. */
   certificateEnds: number;
-  /** Clusters of which nobody is evicted for now, because so many of their nodes turned suspect at once. */
+  /** Clusters without evictions for now, because so many of their nodes turned suspect at once. */
   frozen: string[];
 }

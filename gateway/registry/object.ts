@@ -254,7 +254,7 @@ export class RegistryObject extends GatewayObject {
     return look(this.#members.sessions, wanted);
   }
 
-  /** The registry in numbers, for whoever watches it. */
+  /** The registry in numbers, for monitoring. */
   census(): Census {
     return { ...takeCensus(this.#members.sessions, Date.now()), counters: this.ready() };
   }

@@ -126,7 +126,7 @@ export class SessionTable {
     const doubt = this.#doubt(session);
     const suspected = doubt !== undefined;
     const before = this.#index.get(session);
-    // One that LEFT before it was ever shown says nothing to anybody.
+    // One that LEFT before it was ever shown is news to no reader.
     if (entry.state === 'LEFT' && before === undefined) return;
     const updatedAt = this.#options.now();
     const shown = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });

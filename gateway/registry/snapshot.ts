@@ -149,7 +149,7 @@ class SnapshotCache {
     return withTimeout(refreshed).then(() => this.#view);
   }
 
-  /** As it is, for whoever only looks. */
+  /** As it is, for readers. */
   get view(): View {
     return this.#view;
   }

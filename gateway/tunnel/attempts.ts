@@ -86,7 +86,7 @@ export class Attempts implements UpstreamStreamHost {
   /** Its agent was killed. */
   #isOver = false;
   readonly #proofs: OpeningProofs;
-  /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
+  /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers for a peer that does not read. */
   #unknown = 0;
 
   constructor(
@@ -214,7 +214,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#upstreams.set(upstream.stream, upstream);
     this.#hangs.opened(upstream);
     if (this.#link !== undefined) upstream.connect(this.#link);
-    // Once somebody waits for the result.
+    // Only when a caller waits for the result.
     else if (this.#isOver) void Promise.resolve().then(() => upstream.fail('gone', KILLED));
     return upstream;
   }

@@ -43,7 +43,7 @@ export class Calls {
     return this.#calls.has(nameOf(name));
   }
 
-  /** Somebody came for it, or it is over. */
+  /** A caller fetched it, or it is over. */
   take(name: AttemptName): UpstreamStream | undefined {
     const key = nameOf(name);
     const call = this.#calls.get(key);

@@ -106,7 +106,7 @@ export class RegistryNotifier {
     this.#send((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
   }
 
-  /** The agent spoke. A suspicion is no verdict: whoever speaks again is served again. */
+  /** The agent spoke. A suspicion is no verdict: an agent that speaks again is served again. */
   heard(): void {
     if (!this.#silent) return;
     this.#silent = false;

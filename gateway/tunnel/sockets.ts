@@ -99,7 +99,7 @@ export class AgentSockets {
     return response;
   }
 
-  /** Tickets are public: whoever has this one can knock, and only its owner can answer the challenge. */
+  /** Tickets are public: any holder can knock, and only the owner can answer the challenge. */
   #makeRoom(): void {
     const waiting = [...this.#all.values()].filter(({ attachment }) => attachment.phase === 'challenged');
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
@@ -138,7 +138,7 @@ export class AgentSockets {
     peer.save(this.#saved);
   }
 
-  /** It is closed, if it was not. True where it was the active one, of which there is none now. */
+  /** Closes the socket. Returns true where it was the active one; then no socket is active. */
   gone(peer: AgentSocket): boolean {
     this.#all.delete(peer.socket);
     peer.close(CLOSE.resync, 'closed');

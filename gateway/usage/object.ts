@@ -50,7 +50,7 @@ export class UsageObject extends GatewayObject {
     if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
   }
 
-  /** Not before there is something to keep: whoever asks about hours in which nothing was used leaves nothing behind. */
+  /** Not before there is something to keep: a question about hours without use leaves nothing behind. */
   #create(): void {
     if (this.#exists) return;
     this.#exists = true;
@@ -98,7 +98,7 @@ export class UsageObject extends GatewayObject {
     }
   }
 
-  /** Deletes what is on record of a user. Sums that still waited for D1 are there when this returns, for whoever asks next. */
+  /** Deletes what is on record of a user. Sums that still waited for D1 are there when this returns. */
   async forget(user: string): Promise<void> {
     if (!this.#exists) return;
     while (this.#waits()) await this.#send();
@@ -162,7 +162,7 @@ export class UsageObject extends GatewayObject {
     return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : KEPT_DAYS) * DAY_MS;
   }
 
-  /** One after the other: whoever ends a batch must not end the next one's. */
+  /** One after the other: the end of one batch must not end the next. */
   #send(): Promise<void> {
     this.#sent = this.#sent.catch(() => {}).then(() => this.#sendNext());
     return this.#sent;

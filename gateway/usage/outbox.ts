@@ -12,7 +12,7 @@ import { shardOf, type UsageRow } from './row.ts';
 
 /** Records wait so long to travel together. */
 const TOGETHER_MS = 1_000;
-/** Tried again after so long where somebody did not answer. */
+/** Tried again after so long where an object did not answer. */
 const AGAIN_MS = 5_000;
 /** At a time: about 300 KiB. */
 const BATCH = 500;
@@ -30,7 +30,7 @@ export class Outbox {
   readonly #identities = new Map<string, Identity>();
   readonly prefixes = new Prefixes();
   #scheduled = false;
-  /** The last try failed, and whoever watches knows. */
+  /** The last try failed, and the log says so. */
   #late = false;
 
   constructor(ctx: ObjectContext, env: Env, session: string) {

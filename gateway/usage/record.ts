@@ -7,7 +7,7 @@ export type { UsageRecord };
 /** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
 const KEPT = 20_000;
 
-/** Records of one statement: with the longest receipts one MiB of text, of which D1 and objects take two. */
+/** Records of one statement: with the longest receipts one MiB of text; D1 and objects take two. */
 export const TOGETHER = 100;
 
 /** Where nobody takes them over for so long that more wait, the oldest are given up after all. */

@@ -19,7 +19,7 @@ const WAITING_MAX = 1_000;
 
 type Context = { waitUntil(work: Promise<unknown>): void };
 
-/** What is written together. Whoever has one writes it with a context of its own. */
+/** Written together, each batch with a context of its own. */
 export class Refusals {
   readonly #waiting = new Map<string, UsageRow>();
   #missed = 0;

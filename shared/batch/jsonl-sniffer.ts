@@ -4,7 +4,7 @@ import { LineSplitter } from './line-splitter.ts';
 /** Lines that are tried before a file counts as something else than JSONL. */
 const TRIED_MAX = 1_000;
 
-/** Whether one line at least is JSON: OpenAI refuses a batch file of which none is at its upload. */
+/** Whether one line at least is JSON: OpenAI refuses a batch file without any at its upload. */
 export class JsonlSniffer {
   readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
   readonly #splitter = new LineSplitter(

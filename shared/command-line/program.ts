@@ -13,7 +13,7 @@ export interface DescribedCommand {
   summary: string;
   /** Forms and examples. The help is the program's and the command's name, this, and the table of flags. */
   examples: string;
-  /** Words of which one may stand behind the command's name. */
+  /** One of these words may stand behind the command's name. */
   verbs?: readonly string[];
   /** What may stand there where there is no verb. */
   takes?: Taken;

@@ -1,7 +1,7 @@
 /**
  * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, end the one that runs, or
  * drain and go.
- * Whoever carries it (a tunnel, a relay, a foreign gateway) can neither make one nor use one twice.
+ * A carrier (a tunnel, a relay, a foreign gateway) can neither make one nor use one twice.
  */
 import * as z from 'zod';
 import { ByteReader, ByteWriter, ownBytes } from '../lattice/bytes.ts';
@@ -12,7 +12,7 @@ import { packSession, readSession, SESSION_BYTES } from '../lattice/session.ts';
 import { DeploymentError } from './error.ts';
 import { parametersSchema, templateNameSchema } from './parameters.ts';
 
-/** Ids of deployments, chosen by whoever orders them: the session that follows says which one it is. */
+/** Ids of deployments, chosen by the caller: the session that follows says which one it is. */
 const DEPLOYMENT_ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const deploymentIdSchema = z.string().regex(DEPLOYMENT_ID_PATTERN);
 
@@ -73,7 +73,7 @@ export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
     .done();
 }
 
-/** What whoever receives an order knows. */
+/** What the receiver of an order knows. */
 interface OrderContext {
   /** The receiver's. */
   session: string;

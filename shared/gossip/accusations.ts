@@ -74,7 +74,7 @@ export class Accusations {
   }
 
   #refute(peer: Peer, suspicion: Suspicion): void {
-    // The accusation need not be true to be answered, but it must be somebody's.
+    // The accusation need not be true to be answered, but it must be signed.
     const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
@@ -92,7 +92,7 @@ export class Accusations {
     if (taken === 'new') this.#parts.broadcast.word({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
-  /** Somebody who is suspected speaks, or one who may not know of suspects: tell, so that it can be refuted. */
+  /** A suspected peer speaks, or one that may not know of its suspicion: tell it, so that it can refute. */
   tell(peer: Peer): void {
     const { now, options, out } = this.#context;
     if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;

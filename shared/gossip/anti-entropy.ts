@@ -136,7 +136,7 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /** Issuers that both list: theirs, and ours of which they have nothing yet. */
+  /** Issuers that both list: theirs, and ours where they have nothing yet. */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();
@@ -195,7 +195,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'done', more });
   }
 
-  /** Somebody knows something of these few: ask where we know less. */
+  /** A peer knows something of these few: ask where we know less. */
   haveHeard(peer: Peer, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.heard(peer, digest);

@@ -75,7 +75,7 @@ export class Broadcast {
     this.#pushUp(bytes, { session, cluster }, from);
   }
 
-  /** Whoever is accused hears it, wherever it stands on the ring. */
+  /** The accused hears it, wherever it stands on the ring. */
   tell(target: string, suspicion: Suspicion): void {
     if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
   }

@@ -161,7 +161,7 @@ export class Channels {
     return true;
   }
 
-  /** A driver answers each dial; one that forgot some must not keep us from calling anybody ever after. */
+  /** A driver answers each dial; one that forgot some must not block all later dials. */
   #forgetLostDials(): void {
     const { now, options } = this.#context;
     if (this.#dialling.size < options.dialsMax) return;

@@ -17,7 +17,7 @@ interface Trial {
   witnesses: Map<PeerId, Verdict | undefined>;
   /** What to do once it is known that nobody reaches it. */
   then: (trial: Trial) => void;
-  /** Somebody reaches it. */
+  /** A peer reaches it. */
   otherwise: () => void;
 }
 
@@ -28,7 +28,7 @@ interface Charge {
   lonely: boolean;
 }
 
-/** Agents run 64 indirect probes at once; who is asked about more says unknown, and that must not count against anybody. */
+/** Agents run 64 indirect probes at once; beyond them it answers unknown, and that must not count against a session. */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
 

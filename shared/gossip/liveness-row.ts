@@ -25,7 +25,7 @@ export interface LivenessRow {
   announced: Liveness;
 }
 
-/** Of somebody of whom nothing was said. */
+/** Of a session without any accusation. */
 export function newLivenessRow(): LivenessRow {
   return {
     incarnation: 0,

@@ -173,7 +173,7 @@ export class LivenessTable {
     return 'new';
   }
 
-  /** A gateway's own word: suspect without a signature of anybody's. */
+  /** A gateway's own word: suspect without a signature. */
   judge(session: string): void {
     const row = this.#row(session);
     if (!isSuspected(row)) this.#countFlap(row);

@@ -60,9 +60,9 @@ export type Part =
   /** Ping `target` for me. */
   | { type: 'probe'; seq: number; target: string }
   | { type: 'probed'; seq: number; verdict: Verdict }
-  /** Something new, to be passed on by whoever did not know it. */
+  /** Something new, to be passed on by each peer that did not know it. */
   | { type: 'news'; update: Update }
-  /** I know this much of these few entries: whoever knows less answers `wants`. */
+  /** I know this much of these few entries: a peer that knows less answers `wants`. */
   | { type: 'have'; digest: Digest }
   | { type: 'suspicion'; suspicion: Suspicion }
   | { type: 'refutation'; refutation: Refutation }

@@ -33,14 +33,14 @@ export interface GossipOptions {
   helpers: number;
   /** A timer this late says that the process stood still: answers may wait unread, so nobody is blamed yet. */
   lateMs: number;
-  /** Between attempts to reach somebody who is suspected: without them two halves of a cluster would never meet again. */
+  /** Between attempts to reach a suspected peer: without them two halves of a cluster would never meet again. */
   suspectMs: number;
   /** Grace between suspicion and eviction: from graceMin × graceMaxFactor down to graceMin as observers agree. */
   graceMinMs: number;
   graceMaxFactor: number;
   /** Times the longest grace where the gateway's own path is all that was tried. */
   graceLonelyFactor: number;
-  /** A tunnel that closes has so long to come back before anybody is asked about it. */
+  /** A tunnel that closes has so long to come back before peers are asked about it. */
   reconnectMs: number;
   /** Evictions stop for `freezeMs` when more than this share of a cluster, and at least `freezeMin`, turns suspect within `freezeWindowMs`. */
   freezeShare: number;

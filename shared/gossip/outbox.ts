@@ -30,7 +30,7 @@ export class Outbox {
 
   take(): Action[] {
     const actions: Action[] = [];
-    // First: whoever watches the replica here works while others wait for the news.
+    // First: local watchers of the replica work while peers wait for the news.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
     }

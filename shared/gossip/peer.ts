@@ -1,4 +1,4 @@
-/** Somebody with an open channel: what is known of it and what it may still do. */
+/** A peer with an open channel: what is known of it and what it may still do. */
 
 import { Bucket } from '../collections/bucket.ts';
 import { type Context, isGateway } from './context.ts';

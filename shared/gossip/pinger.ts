@@ -66,7 +66,7 @@ export class Pinger {
     return this.#round.pop() ?? successor;
   }
 
-  /** `done` hears `alive` if an answer comes; whoever waits sets his own limit and then calls `forget`. */
+  /** `done` hears `alive` if an answer comes; the caller sets its own limit and then calls `forget`. */
   ping(peer: PeerId, done?: (verdict: Verdict) => void): number {
     this.#seq = (this.#seq + 1) >>> 0;
     if (this.#pending.size >= PENDING_MAX) {

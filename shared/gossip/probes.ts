@@ -17,7 +17,7 @@ interface Inquiry {
   stage: 'direct' | 'helpers' | 'relay' | 'elsewhere';
   /** Of the pings sent to it: the second goes out with the helpers' probes, so that one lost message changes nothing. */
   pings: number[];
-  /** Whether the direct path was tried: a channel, or a dial to somebody who had answered before. */
+  /** Whether the direct path was tried: a channel, or a dial to a peer that had answered before. */
   tried: boolean;
   relay: Verdict | undefined;
   /** Of this stage. Undefined: not yet. */
@@ -26,7 +26,7 @@ interface Inquiry {
   excused: boolean;
 }
 
-/** A probe for somebody else. */
+/** A probe that another peer asked for. */
 interface IndirectProbe {
   from: PeerId;
   seq: number;
@@ -256,7 +256,7 @@ export class Probes {
     for (const [seq, sent] of this.#sent) if (sent.inquiry === inquiry) this.#sent.delete(seq);
   }
 
-  /** Somebody asks us to look. */
+  /** A peer asks us to probe `target`. */
   heardProbe(from: PeerId, seq: number, target: PeerId): void {
     const { timerQueue, me, now, options, out } = this.#context;
     if (target === me) return out.send(from, { type: 'probed', seq, verdict: 'alive' });

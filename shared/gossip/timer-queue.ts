@@ -8,7 +8,7 @@ interface Task {
 
 export class TimerQueue {
   readonly #heap: Task[] = [];
-  /** One per key; keys name members, peers or the core's own rounds, all of which are bounded. */
+  /** One per key; keys name members, peers or the core's own rounds: all are bounded. */
   readonly #tasks = new Map<string, Task>();
 
   /** `run` hears by how many ms it comes late: a process that stood still must not blame others for it. */

@@ -103,7 +103,7 @@ export class Tree {
       const told = this.#told.get(item.id);
       if (told === undefined || !isSame(told.item, item)) continue;
       told.knownBy.add(peer.id);
-      // It had this from somebody else, or would not say so.
+      // It had this from another peer, or would not say so.
       if (told.isHome && told.sentTo.has(peer.id)) peer.branch = false;
     }
   }

@@ -45,7 +45,7 @@ export interface GossipSetup {
   memory?: GossipMemory;
 }
 
-/** `now` that comes with an event is in ms, never goes back, and means nothing to anybody else. */
+/** `now` that comes with an event is in ms, never goes back, and has no meaning elsewhere. */
 export type Event =
   /** First. The answer names the first timer. */
   | { type: 'start' }
@@ -92,7 +92,7 @@ export type Action =
   | { type: 'evict'; session: string }
   /**
    * Agent only: this session is over and cannot come back; start a new one. `evicted`: its issuer said so, or its floor passed it.
-   * `cloned`: somebody else signs with this session's key: publish LEFT.
+   * `cloned`: another process signs with this session's key: publish LEFT.
    */
   | { type: 'ended'; reason: 'evicted' | 'cloned' }
   /** For the log and for operators; nothing depends on it. */

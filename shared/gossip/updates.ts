@@ -125,7 +125,7 @@ export class Updates {
     if (ring.add(session)) this.#parts.channels.membersChanged();
   }
 
-  /** The own session: gone by its issuer's word, or signed for by somebody else. */
+  /** The own session: gone by its issuer's word, or signed for by another process. */
   #checkSelf(sessions: readonly string[]): void {
     const { me, out, replica, self } = this.#context;
     if (self.kind !== 'agent' || this.#ended || !sessions.includes(me)) return;

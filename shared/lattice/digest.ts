@@ -86,7 +86,7 @@ export function decodeDigest(bytes: Uint8Array): Digest {
   return { issuer, items, bucket: bucket === BUCKETS ? undefined : bucket, part };
 }
 
-/** Names of entries that somebody wants. */
+/** Names of entries that a peer wants. */
 export function encodeIds(ids: readonly string[]): Uint8Array {
   const out = new ByteWriter().varint(ids.length);
   for (const id of ids) out.bytes(fromHex(id));

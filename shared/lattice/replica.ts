@@ -144,7 +144,7 @@ export class Replica {
     return { updates, complete: true };
   }
 
-  /** Ids in `digest` of which its sender knows more than we: what to pull. */
+  /** Ids in `digest` where its sender knows more than we: what to pull. */
   wants(digest: Digest): string[] {
     const shelf = this.#shelves.get(digest.issuer);
     if (shelf !== undefined) return shelf.wants(digest);

@@ -114,7 +114,7 @@ export class Shelf {
     return this.#held.live.get(id) ?? this.#held.left.get(id) ?? this.#held.keys.get(id);
   }
 
-  /** Ids in `digest` of which its sender knows more. */
+  /** Ids in `digest` where its sender knows more. */
   wants(digest: Digest): string[] {
     return digest.items.filter((item) => !covers(this.held(item.id)?.item, item)).map((item) => item.id);
   }

@@ -98,7 +98,7 @@ function ownFields(fields: TicketFields): Uint8Array {
   return new ByteWriter().bytes(sessionKey).u32(birth).u32(expires).text(provider).text(cluster).done();
 }
 
-/** All but the signatures, of which a signer could make more than one. */
+/** All but the signatures: a signer could make more than one. */
 function identity(out: ByteWriter, certificate: Certificate, own: Uint8Array): ByteWriter {
   return out.bytes(certificate.bytes.subarray(0, CERTIFICATE_BYTES - SIGNATURE_BYTES)).bytes(own);
 }

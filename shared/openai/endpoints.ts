@@ -95,7 +95,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
 ];
 
-/** Only read: whoever serves them has looked for GET before this table is asked. */
+/** Only read: their handler has matched GET before this table is asked. */
 const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));

@@ -72,7 +72,7 @@ export function headerSafe(text: string): string {
   return /^[\x20-\x7e]*$/.test(text) ? text : encodeURIComponent(text);
 }
 
-/** What the headers of an answer would have told, of a stream that was opened before anybody answered: a comment of its own. */
+/** What the headers of an answer would have told, of a stream that was opened before a node answered: a comment of its own. */
 export function lateComment(
   node: { session: string; provider: string },
   attempts: number,

@@ -12,7 +12,7 @@ interface Signal {
 /**
  * A client's disconnect, as all parts of one request hear of it. They share one listener at the runtime, which goes when the request is
  * over: one that stays holds what the request made until workerd collects its whole heap, and each small collection before that
- * copies it. Without a signal it is whoever sees the client leave that says so, by `leave`.
+ * copies it. Without a signal the host calls `leave` when it sees the disconnect.
  */
 export class ClientDisconnect {
   readonly #signal: Signal | undefined;

@@ -3,7 +3,7 @@ import { ApiError, retryAfter } from '../openai/errors.ts';
 import type { Wait } from '../openai/wait-comment.ts';
 import type { Route } from './host.ts';
 
-/** A model that nobody serves and that somebody starts for who asks. */
+/** A model that no node serves and that a factory starts on request. */
 export interface ColdModel {
   model: string;
   /** `cold`: a request starts it. `resting`: it failed too often, nobody starts it before a person has looked. */

@@ -7,7 +7,7 @@ import type { Trust } from '../routing/trust.ts';
 /** Where no start before tells how long it takes, a client may look again so often. */
 const LOOK_AGAIN_MS = 30_000;
 
-/** The first of the models that nobody serves and somebody loads. Undefined: one is served, or none is loaded. */
+/** The first of the models that a node loads and none serves. Undefined: one is served, or none is loaded. */
 export function startOf(
   nodes: Pick<NodeIndex, 'model'>,
   models: readonly string[],

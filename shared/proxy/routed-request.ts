@@ -36,7 +36,7 @@ export function routedRequest(
   };
 }
 
-/** `x-otela-priority`; without it somebody waits for the answer. @throws ApiError 400 */
+/** `x-otela-priority`; without it a person waits for the answer. @throws ApiError 400 */
 export function readPriority(given: string | null | undefined): Priority {
   if (given === null || given === undefined || given === 'interactive') return 'interactive';
   if (given === 'batch') return given;

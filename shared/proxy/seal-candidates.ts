@@ -12,7 +12,7 @@ import type { Clock, Host, Route } from './host.ts';
 /** How long clients may use the answer, seconds. */
 export const SEAL_MAX_AGE_S = 30;
 
-/** A request for the model of which nothing else is known. @throws ApiError 400 */
+/** A request that names the model and nothing else. @throws ApiError 400 */
 export function askedModel(model: string | null | undefined): ParsedRequest {
   const chat = endpointById(1);
   if (!model || model.length > 256 || chat === undefined)

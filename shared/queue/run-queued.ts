@@ -11,7 +11,7 @@ export interface QueuedWork<D> {
   entry: QueueEntry;
   /** What it is told where it has waited as long as it may; undefined, or absent: that no node became free. */
   late?(): ApiError | undefined;
-  /** Somebody waits for the same nodes already, so that it does not try first. */
+  /** Another request waits for the same nodes already, so that this one does not try first. */
   behind(): boolean;
   /** One wait, from entering the line to whatever ends it; until then at most. `back`: its turn came to nothing. */
   wait(until: number, back: boolean): Promise<PlaceAnswer>;

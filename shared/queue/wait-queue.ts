@@ -4,7 +4,7 @@ import type { After } from '../collections/timer.ts';
 import type { Place } from '../routing/fair-queue.ts';
 import { type Turn, Turns } from '../routing/turns.ts';
 
-/** No setting makes a queue longer: each entry is an open request of somebody's. */
+/** No setting makes a queue longer: each entry is an open request. */
 const PLACES_MAX = 10_000;
 
 /** Turns of so long are counted, to tell who is refused when to come again. */
@@ -125,18 +125,18 @@ export class WaitQueue {
     });
   }
 
-  /** Requests ended at a node that somebody waits for. */
+  /** Requests ended at a node that others wait for. */
   freed(session: string, count: number): void {
     this.#turns?.freed(session, count);
     this.#look();
   }
 
-  /** Whether somebody of that scope waits. */
+  /** Whether a request of that scope waits. */
   waitsIn(scope: string): boolean {
     return this.#turns?.waitsIn(scope) ?? false;
   }
 
-  /** Whether somebody waits for an end at that node. */
+  /** Whether a request waits for an end at that node. */
   wants(session: string): boolean {
     return this.#turns?.wants(session) ?? false;
   }

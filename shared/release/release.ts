@@ -1,5 +1,5 @@
 /**
- * Which program an agent says it is: the manifest of a release, signed by whoever released it, and the agent's word for its own
+ * Which program an agent says it is: the manifest of a release, signed by its publisher, and the agent's word for its own
  * digest under a challenge. docs/trust.md tells what that proves and what it cannot.
  */
 import * as z from 'zod';
@@ -135,7 +135,7 @@ export function isOlder(version: string, than: string): boolean {
   return a[4] !== undefined && b[4] === undefined;
 }
 
-/** Whoever sets a switch wants it on: only the words for "no" are off. */
+/** A switch that is set is on: only the words for "no" are off. */
 export function isOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }

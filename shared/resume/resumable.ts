@@ -16,7 +16,7 @@ import { findSuccessor, type ResumeHost, type Successor } from './successor.ts';
 /** A stream that broke so often breaks what carries it. */
 const CONTINUED_MAX = 3;
 
-/** What of a delivery goes out to a client, whoever reads the rest for it. */
+/** What of a delivery goes out to a client, whichever node the rest comes from. */
 export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
@@ -91,7 +91,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   readonly #joined: JoinedStream;
   readonly #tried: Set<string>;
   #current: UpstreamResponse<C, A>;
-  /** Attempts so far, whoever made them. */
+  /** Attempts so far, of all searches. */
   #made: number;
   #continued = 0;
   /** What breaks off is on its way to the next node, or waits for one. */

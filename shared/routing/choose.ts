@@ -30,13 +30,13 @@ export interface Question {
 
 export interface Choice {
   node: Candidate;
-  /** What it is asked for: the request's model, or the first of its fallbacks that anybody serves. */
+  /** What it is asked for: the request's model, or the first of its fallbacks that a node serves. */
   model: string;
   /** As its policy knows it: `model` is the one above. */
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
-  /** Somebody else could be asked instead. */
+  /** Another node could be asked instead. */
   others: boolean;
 }
 

@@ -16,10 +16,10 @@ export interface Place {
 
 export type Priority = 'interactive' | 'batch';
 
-/** Interactive goes first, but of so many turns in a row one is batch's where somebody waits there: nobody starves. */
+/** Interactive goes first, but of so many turns in a row one is batch's where a batch line waits: no line starves. */
 export const BATCH_EVERY = 8;
 
-/** What came of asking for a place. `pushedOut`: the queue was full, and somebody with more than a fair share of it had to go. */
+/** What came of asking for a place. `pushedOut`: the queue was full, and a caller with more than a fair share of it lost a place. */
 export type Entered<P extends Place> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
 
 /**
@@ -139,7 +139,7 @@ interface Project<P> {
 /** One priority's part of the queue. */
 class PriorityClass<P extends Place> {
   readonly #tags = new FairTags();
-  /** Those with somebody waiting. */
+  /** Those with a waiting request. */
   readonly #projects = new Map<string, Project<P>>();
   size = 0;
 
@@ -218,7 +218,7 @@ class PriorityClass<P extends Place> {
     this.#projects.get(place.project)?.tags.refund(place.key, 1);
   }
 
-  /** The newest of whoever has most of it by weight. `than`: only where that is more than this newcomer would have. */
+  /** The newest request of the caller that has most of it by weight. `than`: only where that is more than this newcomer would have. */
   newestOfLargest(than?: P): P | undefined {
     const project = largest(this.#projects.values(), ({ size, weight }) => size / weight);
     if (project === undefined) return undefined;

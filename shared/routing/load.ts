@@ -14,7 +14,7 @@ export interface EngineLoad {
 
 /** What a node's engine last said. */
 export interface NodeLoad extends EngineLoad {
-  /** When it came, by the clock of whoever received it; milliseconds since the epoch. */
+  /** When it came, by the receiver's clock; milliseconds since the epoch. */
   at: number;
   /** Requests that the gateway had open there then. */
   open?: number;

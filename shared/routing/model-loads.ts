@@ -6,7 +6,7 @@ export interface ModelLoad {
   id: string;
   /** Nodes that serve it and said so within 5 s; those that do nothing say nothing. */
   known: number;
-  /** Requests in the batches of those, and in their own queues, whoever sent them. */
+  /** Requests in the batches of those, and in their own queues, from all senders. */
   running: number;
   waiting: number;
   /** Tokens written per second; null where none of them tells. */
@@ -28,7 +28,7 @@ export function modelLoadsText(index: NodeIndex, now: number): string {
   return text;
 }
 
-/** Models of which something is known, by name. An engine that serves several models counts for each. Costs the nodes that serve. */
+/** Known models, by name. An engine that serves several models counts for each. Costs the nodes that serve. */
 export function modelLoads(index: NodeIndex, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];
   for (const [id, { ready }] of index.models()) {

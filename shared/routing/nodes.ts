@@ -27,7 +27,7 @@ class Bag {
   }
 }
 
-/** The sessions of one model, sorted out for whoever has to choose one. */
+/** The sessions of one model, sorted out for choosing one. */
 export interface ModelNodes {
   readonly id: string;
   /** Where a request may go now: SERVING, not suspected, reachable from here, the model ready. */

@@ -1,4 +1,4 @@
-/** The registry as anybody who may read it sees it: what gateways and agents answer under `/v1/registry`. */
+/** The registry as its readers see it: what gateways and agents answer under `/v1/registry`. */
 import { LIFECYCLE, type RegistryEntry } from '../lattice/node.ts';
 import type { NodeIndex } from './nodes.ts';
 import { type Requirement, RequirementError, requirement, satisfies } from './requirements.ts';

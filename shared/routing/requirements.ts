@@ -96,7 +96,7 @@ export function satisfies(
   return served !== undefined && holdsFor(served);
 }
 
-/** How many of them hold: for preferences, of which any may fail. */
+/** How many of them hold: for preferences: any may fail. */
 export function satisfied(entry: RegistryEntry, wanted: readonly Requirement[], model: string, now: number): number {
   return wanted.filter((one) => satisfies(entry, [one], model, now)).length;
 }

@@ -25,7 +25,7 @@ export interface TrustedNode {
   tier: string;
 }
 
-/** Where data may go, whoever the provider is. A region that a node does not publish satisfies no list. */
+/** Where data may go, for every provider. A region that a node does not publish satisfies no list. */
 export interface DataPolicy {
   regions?: readonly string[] | undefined;
   tiers?: readonly string[] | undefined;

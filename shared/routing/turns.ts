@@ -21,7 +21,7 @@ const WINDOW_MAX = 32;
 const SESSIONS_MAX = 16;
 /** Ends that one word of a node is believed to tell of: who lies has nothing of it but tries that find nothing. */
 const FREED_MAX = 64;
-/** Scopes with tries of their own; all others share one. Else whoever names ever new nodes had as many tries as names. */
+/** Scopes with tries of their own; all others share one. Else a client that names ever new nodes had as many tries as names. */
 const SCOPES_MAX = 16;
 const SHARED = '…';
 
@@ -142,12 +142,12 @@ export class Turns<P extends Place> {
     if (scope?.waiting === 0 && scope.trying.size === 0) this.#scopes.delete(id);
   }
 
-  /** Whether somebody of that scope waits. */
+  /** Whether a request of that scope waits. */
   waitsIn(scope: string): boolean {
     return (this.#scopes.get(scope)?.waiting ?? 0) > 0;
   }
 
-  /** Whether somebody waits for an end at that node. */
+  /** Whether a request waits for an end at that node. */
   wants(session: string): boolean {
     for (const { waiting, sessions } of this.#scopes.values()) if (waiting > 0 && sessions.has(session)) return true;
     return false;

@@ -1,4 +1,4 @@
-/** What a sealed request says in clear, and how its seal binds that: whoever changes a word of it makes the request unreadable. */
+/** What a sealed request says in clear, and how its seal binds that: a changed word makes the request unreadable. */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { concat, field, u32, utf8 } from './bytes.ts';
 import { SealError } from './error.ts';

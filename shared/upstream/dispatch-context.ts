@@ -11,7 +11,7 @@ const STALL_MS = 120_000;
 /** What every attempt at one request has in common. */
 export interface DispatchContext {
   /**
-   * Names the request's streams between asker and agents; whoever knows it can claim an answer. So it is ours and random,
+   * Names the request's streams between asker and agents; its holder can claim an answer. So it is ours and random,
    * never the client's request id: two clients may send the same.
    */
   name: string;

@@ -22,7 +22,7 @@ const ACCEPT_MS = 1_000;
 /** More where a side's choice has more to it: the model, the policy. */
 export interface Choice<N = Asked> {
   node: N;
-  /** Somebody else could be asked instead. */
+  /** Another node could be asked instead. */
   others: boolean;
 }
 
@@ -141,7 +141,7 @@ class Turn<C extends Choice, A extends ResponseStream> {
   }
 }
 
-/** An answer that may go out: its head is the engine's, `chunks` were read already. Read or cancelled by whoever has it. */
+/** An answer that may go out: its head is the engine's, `chunks` were read already. Its holder reads or cancels it. */
 export class UpstreamResponse<C extends Choice, A extends ResponseStream> implements StartedResponse<A> {
   readonly answer: A;
   readonly choice: C;

@@ -15,7 +15,7 @@ export interface Sink {
 }
 
 /**
- * The answer on its way to the Worker: bytes wait here until somebody takes them (workerd has no backpressure on WebSockets, the
+ * The answer on its way to the Worker: bytes wait here until they are taken (workerd has no backpressure on WebSockets, the
  * stream's credit bounds what can wait). `onPulled` gets the bytes that went on; `onOver` is called once, when the last of them
  * did or when nobody reads on.
  */
@@ -44,7 +44,7 @@ export class ResponseBody {
     return taker.stream;
   }
 
-  /** From now on `taker` gets it; whoever took it before gets nothing more. It calls `refill` when it is hungry again. */
+  /** From now on `taker` gets it; the taker before gets nothing more. It calls `refill` when it is hungry again. */
   pour(taker: Sink): void {
     this.#taker = taker;
     this.refill();

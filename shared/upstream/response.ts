@@ -5,7 +5,7 @@ import type { AttemptHead } from './attempt.ts';
 /** A unary answer up to this size goes out only when it is complete, so that a truncated one can be repeated elsewhere. */
 const UNARY_HELD_BYTES = 1024 * 1024;
 
-/** An engine's answer whose head is there, as whoever asked for it reads it. */
+/** An engine's answer whose head is there, as its caller reads it. */
 export interface ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;

@@ -18,14 +18,14 @@ export class ResultListener {
   #large: (() => void) | undefined;
   #begun: ((known: Known) => boolean) | undefined;
   #told = false;
-  /** Came as a call, where a disconnect is not seen: nobody wants it then, unless somebody attends to it. */
+  /** Came as a call, where a disconnect is not seen: it is cancelled then, unless a caller attends to it. */
   #attendBy: number | undefined;
 
   get told(): boolean {
     return this.#told;
   }
 
-  /** `tell` gets the result, for somebody whose disconnect is seen. */
+  /** `tell` gets the result; the caller's disconnect is seen. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#attendBy = undefined;
     this.#tell = tell;
@@ -41,7 +41,7 @@ export class ResultListener {
     this.#begun = begun;
   }
 
-  /** The result is held for somebody who attends by then. */
+  /** The result is held for a caller that attends by then. */
   hold(attendBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;

@@ -20,7 +20,7 @@ export interface UpstreamStreamHost {
   onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void;
   /** The first byte of its answer's body came. */
   onFirstByte(upstream: UpstreamStream): void;
-  /** What the node last said of its engine, where somebody hears it. */
+  /** What the node last said of its engine, where the owner hears it. */
   load?(): NodeLoad | undefined;
   /** A new stream number for it. */
   renumber(upstream: UpstreamStream): number;
@@ -82,7 +82,7 @@ export class UpstreamStream {
     return this.#over;
   }
 
-  /** Bytes of the answer that came, with those that somebody else had before. */
+  /** Bytes of the answer that came, with those that an earlier reader had. */
   get answerLength(): number {
     return this.#incoming.received;
   }
@@ -131,7 +131,7 @@ export class UpstreamStream {
     return this.#acceptedAt !== undefined;
   }
 
-  /** `tell` gets the result, for somebody whose disconnect is seen. */
+  /** `tell` gets the result; the caller's disconnect is seen. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#listener.attend(tell);
     this.#answer();
@@ -142,7 +142,7 @@ export class UpstreamStream {
     this.#listener.inform(tell, large, begun);
   }
 
-  /** The result is held for somebody who attends by then; else nobody wants it, and it is cancelled. */
+  /** The result is held for a caller that attends by then; else it is cancelled. */
   hold(attendBy: number): void {
     this.#listener.hold(attendBy);
   }
@@ -313,7 +313,7 @@ export class UpstreamStream {
   /** Nothing more is expected of the node. The reader gets what came before it learns that there is no more. */
   breakOff(code: AttemptFailure, message: string): void {
     if (this.#over || this.#failing !== undefined) return;
-    if (this.request.resume) this.#answer(); // somebody reads already: all there is of the rest belongs to it
+    if (this.request.resume) this.#answer(); // a reader is there already: all of the rest belongs to it
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadlines.waitNoMore();
@@ -333,7 +333,7 @@ export class UpstreamStream {
   }
 
   #finish(failure: AttemptFailure | undefined): void {
-    if (this.#over) return; // it failed before anybody read that
+    if (this.#over) return; // it failed before that was read
     this.#over = true;
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));

@@ -21,7 +21,7 @@ const UNUSED_MAX = 10_000;
 const WAITING_MAX = 10_000;
 
 /**
- * Whether what may have been counted before was counted costs whoever stores it a look at all that is kept, be it one record or thousands:
+ * Whether what may have been counted before was counted costs the store a look at all that is kept, be it one record or thousands:
  * they are given out together, and so seldom.
  */
 const REPEATED_EVERY_MS = 1_000;
@@ -226,7 +226,7 @@ export class Settlement {
 
   #estimate(ended: Ended, now: number): void {
     this.#waiting.delete(ended.upstream.stream);
-    if (!ended.upstream.accepted) return; // cancelled before anybody said that it had come
+    if (!ended.upstream.accepted) return; // cancelled before the node acknowledged it
     const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
     this.#owe(this.#record(ended.upstream, usage, now));
   }
@@ -266,7 +266,7 @@ export class Settlement {
   /** What is to be stored now; hand `streams` back to the agent once it is. `last`: nothing is waited for any more. */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
-    const since = now - this.#repeatedAt; // below 0 where somebody set the clock back
+    const since = now - this.#repeatedAt; // below 0 where the clock was set back
     if (this.#repeated && !last && since >= 0 && since < REPEATED_EVERY_MS) return { records: [], streams: [] };
     if (this.#repeated) this.#repeatedAt = now;
     const taken = { records: this.#due, streams: this.#forget };

@@ -44,7 +44,7 @@ export const MESSAGE_MAX_BYTES = 1024 * 1024;
  *  may have lost what it had pulled (the pipe between two isolates holds some of it). */
 export const RETAINED_TAIL_BYTES = 256 * 1024;
 
-/** How long an answer waits for somebody to claim it after its socket or its object went away. */
+/** How long an answer waits for a claim after its socket or its object went away. */
 export const RESUME_WINDOW_MS = 10_000;
 
 /** What a session may say of itself: an update of the lattice with all its parts is smaller. */
@@ -56,7 +56,7 @@ export const HEADERS_MAX = 32;
 export const HEADER_NAME_MAX_BYTES = 128;
 export const EDITS_MAX = 8;
 
-/** One USAGE frame: 16 records, of which one with a model's name of 1,024 escapes has 7 KiB. */
+/** One USAGE frame: 16 records; one with a model's name of 1,024 escapes has 7 KiB. */
 export const USAGE_MAX_BYTES = 128 * 1024;
 
 /** Blocks of a prompt that are told: 16,384 tokens. What is behind them is shared by nobody who does not share these. */

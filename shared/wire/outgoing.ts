@@ -157,7 +157,7 @@ export class Outgoing {
     return this.#base;
   }
 
-  /** Sends again from `offset`: the peer, or whoever took its place, has nothing after it. False where it is released. */
+  /** Sends again from `offset`: the peer, or its successor, has nothing after it. False where it is released. */
   rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
     if (offset < this.#base || offset > this.#end) return false;
     this.#sent = offset;

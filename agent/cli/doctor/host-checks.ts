@@ -36,7 +36,7 @@ export async function checkJob(env: Env, run: RunTool): Promise<Finding> {
   );
 }
 
-/** `command` has not run, so nothing may answer in its engine's place; one that somebody else started must. */
+/** `command` has not run, so nothing may answer in its engine's place; one that was started elsewhere must. */
 export async function checkEngine(
   command: string[] | undefined,
   target: EngineTarget | undefined,

@@ -15,7 +15,7 @@ export interface DialOptions {
   own: Credentials;
   /** Host:port, tried one after the other. */
   addresses: readonly string[];
-  /** Undefined for an address that somebody gave without a session: whoever has a good ticket is taken. */
+  /** Undefined for an address that was configured without a session: any peer with a good ticket is taken. */
   session?: string;
   /** That session's ticket where it is here already; it is verified as any. */
   ticket?: Uint8Array;
@@ -45,7 +45,7 @@ export async function dialChannel(options: DialOptions): Promise<Proven> {
       if (!(error instanceof ChannelError)) throw error;
       if (trouble === undefined || error.code !== 'unreachable') trouble = error;
     }
-    // Somebody else may live at an address that two networks use.
+    // Another host may have an address that two networks use.
   } while (left.length > 0);
   throw trouble;
 }

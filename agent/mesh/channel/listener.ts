@@ -12,10 +12,10 @@ export interface ListenerLimits {
   handshakeMs: number;
   /** Connections that have not shown a good ticket. One more pushes the oldest out: slow ones cannot keep quick ones away. */
   strangers: number;
-  /** Connections in TLS. A ticket is public: whoever copied one gets so far. */
+  /** Connections in TLS. A ticket is public: a copy of one gets so far. */
   handshakes: number;
   handshakesPerSession: number;
-  /** Tickets checked: two signatures each (0.15 ms), whoever sends them. */
+  /** Tickets checked: two signatures each (0.15 ms), from all senders. */
   ticketsPerSecond: number;
   ticketsBurst: number;
 }
@@ -34,7 +34,7 @@ interface ListenerOptions {
   /** Verifies a ticket. Throws where it is not good here; what it throws is not answered with a byte. */
   openTicket(ticket: Uint8Array): Peer;
   onProven(proven: Proven): void;
-  /** A connection that begins with an HTTP CONNECT, all of which is still to be read. Without it, such are strangers. */
+  /** A connection that begins with an HTTP CONNECT, still unread. Without it, such are strangers. */
   onConnect?(socket: Socket): void;
   limits?: Partial<ListenerLimits>;
 }

@@ -1,5 +1,5 @@
 /**
- * Who may use a relay: whoever holds the same join token. The relay is an HTTP proxy (CONNECT with Basic credentials, RFC 9110
+ * Who may use a relay: agents with the same join token. The relay is an HTTP proxy (CONNECT with Basic credentials, RFC 9110
  * §9.3.6), so what can use a proxy can use it; the credentials are a proof of the token, never the token itself.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';

@@ -15,7 +15,7 @@ const RELAYED_MAX = 512;
 const UNPROVEN_MAX = 64;
 const HEAD_MS = 5_000;
 
-/** A tunnel is pinged every 15 s; what is silent for so long is forgotten by somebody. */
+/** A tunnel is pinged every 15 s; a tunnel that is silent for so long was dropped on the way. */
 const IDLE_MS = 120_000;
 
 /** An admission is one HTTPS request: a few certificates each way. */
@@ -26,7 +26,7 @@ const ADMISSIONS_MAX = 16;
 interface RelayOptions {
   /** The only places that it connects to. */
   gateways: readonly URL[];
-  /** Join tokens of this agent: whoever proves to hold one of them is relayed. */
+  /** Join tokens of this agent: an agent that proves to hold one of them is relayed. */
   tokens: readonly string[];
   /** Pass everything on (`--offer-relay`); otherwise no more than an admission. */
   offered: boolean;

@@ -3,7 +3,7 @@ import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 
-/** One attempt at another agent (or at our own engine), as whoever asked for it reads it. */
+/** One attempt at another agent (or at our own engine), as its caller reads it. */
 export class Attempt {
   readonly #upstream: UpstreamStream;
   readonly #result: Promise<AttemptResult>;
@@ -46,7 +46,7 @@ export class Attempt {
     this.#upstream.cancel();
   }
 
-  /** Called once by whoever runs the upstream. */
+  /** Called once, by the owner of the upstream. */
   over(failure: AttemptFailure | undefined): void {
     this.#failure = failure;
   }

@@ -34,7 +34,7 @@ export interface MemoryPair {
   close(): void;
 }
 
-/** A channel of which both ends are in this process: with our own engine, or in a test. `near` dialled. */
+/** A channel with both ends in this process: with our own engine, or in a test. `near` dialled. */
 export function memoryPair(
   near: { session: string; provider: string; events: EndEvents },
   far: { session: string; provider: string; events: EndEvents },
@@ -72,7 +72,7 @@ export function memoryPair(
       });
       events.onMessageEnd(channel);
     } catch (error) {
-      // As on a socket: whoever breaks the protocol loses the channel, not the process.
+      // As on a socket: a protocol error ends the channel, not the process.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
       pair.close();
     }

@@ -150,7 +150,7 @@ function foreign(): ApiError {
   return unauthorized('The identity provider’s answer does not belong to this login.');
 }
 
-/** What this browser began. Kept by itself, sealed: whoever floods /login fills no store of ours. */
+/** What this browser began. Kept by itself, sealed: a flood of /login fills no store of ours. */
 async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
   const sealed = cookieOf(c.req.raw, LOGIN_COOKIE);
   const text = sealed && (await unseal(await installationSecret(c.env), 'login', sealed));

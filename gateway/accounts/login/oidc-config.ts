@@ -19,7 +19,7 @@ const issuerSchema = z.strictObject({
   scope: z.string().max(512).default('openid profile email'),
   /** Who may come in: everybody who can log in there, those whom a value below maps, or those who are users already. */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
-  /** The claim that says what somebody is, e.g. `groups` or `realm_access.roles`; without it roles are the operator's business. */
+  /** The claim that says what a person is, e.g. `groups` or `realm_access.roles`; without it roles are the operator's business. */
   role_claim: text.nullable().default(null),
   roles: recordOf(text, z.strictObject({ role: z.enum(ROLES), provider: idSchema.optional() }), VALUES_MAX).default({}),
   project_claim: text.nullable().default(null),
@@ -32,7 +32,7 @@ export const issuersSchema = z.array(issuerSchema).max(ISSUERS_MAX);
 
 export type Claims = Readonly<Record<string, unknown>>;
 
-/** What somebody's claims make of them here. */
+/** The role and provider that a person's claims give. */
 export interface Standing {
   /** Undefined: not told by claims; access tokens rarely say. */
   name: string | undefined;
@@ -75,7 +75,7 @@ function nameOf({ name, preferred_username, email }: Claims): string | undefined
   return typeof given === 'string' ? shownName(given) : undefined;
 }
 
-/** What is shown of somebody: a line of a terminal. */
+/** A person's name as it is shown: a line of a terminal. */
 export function shownName(text: string): string {
   const plain = text
     .replace(/\p{Cc}/gu, ' ')

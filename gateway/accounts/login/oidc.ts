@@ -45,7 +45,7 @@ interface Kept<T> {
   at: number;
 }
 
-/** Answers, never promises: a promise belongs to one request's I/O. One each per issuer, of which there are eight at most. */
+/** Answers, never promises: a promise belongs to one request's I/O. One each per issuer, at most eight. */
 const discoveries = new Map<string, Kept<Discovery>>();
 const keySets = new Map<string, Kept<JSONWebKeySet>>();
 

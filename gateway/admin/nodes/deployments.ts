@@ -17,7 +17,7 @@ const PATH = '/nodes/:session/deployment';
 const DRAIN_MS = 60_000;
 
 const putSchema = z.strictObject({
-  /** Chosen by whoever orders, to find the session that follows; made here where absent. */
+  /** Chosen by the caller, to find the session that follows; made here where absent. */
   id: deploymentIdSchema.optional(),
   template: templateNameSchema,
   parameters: parametersSchema.default({}),
@@ -100,7 +100,7 @@ async function deleteDeployment(call: Call<unknown, z.infer<typeof deleteSchema>
   return obey(call, session, wish, { action: 'deployment.stop', object: session, before: deployment });
 }
 
-/** Written down first: what then fails was at least tried by somebody. */
+/** Written down first: an order that then fails is on record as tried. */
 async function obey(
   call: Call<unknown, unknown>,
   session: string,

@@ -27,7 +27,7 @@ export const nodeSchema = z.looseObject({
       running: count,
       waiting: count,
       kv_use: z.number().nullable(),
-      /** Written by its engine, whoever asked; null where it does not tell. */
+      /** Written by its engine for all clients; null where it does not tell. */
       tokens_per_second: z.number().nullable(),
       age_ms: count,
     })

@@ -40,7 +40,7 @@ async function sent(env: Call['env'], session: string, order: Uint8Array): Promi
   }
 }
 
-/** @throws ApiError 502: whatever an agent says is checked like anybody's word */
+/** @throws ApiError 502: an agent's answer is checked as any input is */
 function read(json: string): DeploymentAnswer {
   try {
     return answerSchema.parse(JSON.parse(json));

@@ -94,7 +94,7 @@ export class HttpServer {
       tls === undefined
         ? createServer(http, answer)
         : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
-    // Without a listener node:http answers 417 before anybody looks at the request.
+    // Without a listener node:http answers 417 before our handler sees the request.
     this.#server.on('checkExpectation', answer);
     this.#server.on('checkContinue', (request, response) => inTurn(response, () => answer(request, response)));
     this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));

@@ -1,7 +1,7 @@
 import type { GossipMemory } from '../../../shared/gossip/index.ts';
 import type { Clock, ObjectStorage } from '../../object-context.ts';
 
-/** After a restart agents have so long to come back before anybody is asked about them. */
+/** After a restart agents have so long to come back before peers are asked about them. */
 const COME_BACK_MS = 40_000;
 
 /** What gossip must not forget is written this long after it changed. */

@@ -9,7 +9,7 @@ import { snapshots } from '../snapshot.ts';
 /** How often an open stream looks at the isolate's view: that costs nobody anything. */
 const LOOK_MS = 250;
 
-/** While somebody watches, the view is at most so old: who looks at a page sees a node come and go within a second. */
+/** While a reader watches, the view is at most so old: a page shows a node come and go within a second. */
 const ASK_MS = 500;
 
 /** Open streams of one isolate; each compares the whole view when it changed. */

@@ -20,7 +20,7 @@ const DONE = utf8('[DONE]');
 const DONE_EVENT = utf8('data: [DONE]\n\n');
 const LINE_FEED = Uint8Array.of(LF);
 
-/** What is the stream's, whoever goes on with it. */
+/** What belongs to the stream on every node. */
 const HEAD = ['id', 'object', 'created', 'model', 'system_fingerprint', 'service_tier'] as const;
 
 type Event = Record<string, unknown>;
@@ -225,7 +225,7 @@ export class JoinedStream {
     };
   }
 
-  /** The next engine's answer follows. @param before tokens that the client has so far, as far as anybody knows */
+  /** The next engine's answer follows. @param before tokens that the client has so far, as far as is known */
   continueWith(before: number): void {
     this.#first = false;
     this.#splitter = new SseSplitter(2 * HELD_MAX_BYTES);

@@ -24,7 +24,7 @@ export async function withStaging<T>(
   });
   const gone = (signal: NodeJS.Signals) => {
     rmSync(staging, { recursive: true, force: true, maxRetries: REMOVE_TRIES });
-    // Nobody listens any more: it ends us, and whoever waits sees by what.
+    // Nobody listens any more: it ends us, and the waiting caller gets the error.
     for (const one of SIGNALS) process.off(one, gone);
     process.kill(process.pid, signal);
   };
