@@ -195,6 +195,22 @@ export const SETTINGS = [
     otherwise: 'CUDA and NCCL errors',
   },
   {
+    flag: 'engine-probe-after',
+    env: 'OTELA_ENGINE_PROBE_AFTER',
+    kind: 'value',
+    value: 'DURATION',
+    help: 'requests wait, and the engine that this agent runs has said nothing for so long: one token is asked of it; 0 never',
+    otherwise: '2m',
+  },
+  {
+    flag: 'engine-probe-timeout',
+    env: 'OTELA_ENGINE_PROBE_TIMEOUT',
+    kind: 'value',
+    value: 'DURATION',
+    help: 'an engine that gives neither that token nor anything else for so long is started again: longer than any prefill',
+    otherwise: '8m',
+  },
+  {
     flag: 'drain-before',
     env: 'OTELA_DRAIN_BEFORE',
     kind: 'value',

@@ -47,6 +47,8 @@ export interface StartConfig {
   span: Span;
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
+  /** When the engine is asked for a token, and how long it may take. */
+  probe: { afterMs: number; timeoutMs: number };
   mesh: MeshConfig;
   ingress: IngressConfig;
   /** Undefined: no port. */
@@ -60,6 +62,11 @@ export interface StartConfig {
   releaseDir: string | undefined;
   warnings: string[];
 }
+
+/** Longer than most prefills take. */
+const PROBE_AFTER_MS = 120_000;
+/** With the above ten minutes: sooner than gateways give a first byte up, and longer than prefills of a million tokens. */
+const PROBE_TIMEOUT_MS = 480_000;
 
 const LABELS_MAX = 32;
 /** Labels share the registry's 4 KiB with the list of models. */
@@ -103,6 +110,10 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     }),
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
+    probe: {
+      afterMs: duration('engine-probe-after') ?? PROBE_AFTER_MS,
+      timeoutMs: duration('engine-probe-timeout') ?? PROBE_TIMEOUT_MS,
+    },
     mesh: meshConfig({
       listen: one('mesh'),
       peers: many('peer'),

@@ -44,6 +44,10 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, one) => total + one, 0);
 }
 
+/** What grows with every step of an engine, so that a long prefill is seen: vLLM counts each, SGLang the tokens of a chunk. */
+const COMPUTED =
+  /^(?:vllm:iteration_tokens_total_count|vllm:prompt_tokens_total|vllm:generation_tokens_total|sglang:prompt_tokens_total|sglang:generation_tokens_total)(?:\{.*\})?[ \t]+(\S+)/gm;
+
 interface Reading {
   load: EngineLoad;
   /** Requests of this agent then. */
@@ -69,6 +73,9 @@ export class LoadMeter {
   #preemptions: number | undefined;
   /** Slowest since it was last taken. */
   #firstTokenMs = 0;
+  #heardAt = Number.NEGATIVE_INFINITY;
+  /** Tokens that it has read and written, by its own count. */
+  #computed = 0;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
 
@@ -96,6 +103,20 @@ export class LoadMeter {
   /** A stream of a request has begun, after so long. */
   firstToken(ms: number): void {
     this.#firstTokenMs = Math.max(this.#firstTokenMs, ms);
+  }
+
+  heard(): void {
+    this.#heardAt = performance.now();
+  }
+
+  /** When the engine last gave a piece of an answer, or was seen to compute; by `performance.now`. */
+  get heardAt(): number {
+    return this.#heardAt;
+  }
+
+  /** Requests and lines of batches that this agent has at the engine. */
+  get waiting(): number {
+    return this.#own + this.#background();
   }
 
   /** Milliseconds; the slowest first token of requests since the last call, 0 where there was none. */
@@ -168,6 +189,9 @@ export class LoadMeter {
       else {
         const at = performance.now();
         const tokensPerSecond = this.#rate.observe(text, at);
+        const computed = sum(values(text, COMPUTED));
+        if (computed !== this.#computed) this.heard();
+        this.#computed = computed;
         const preemptions = values(text, PREEMPTIONS);
         this.#preemptions = preemptions.length === 0 ? undefined : sum(preemptions);
         this.#reading = {

@@ -30,6 +30,7 @@ import { AGENT_VERSION } from './agent-version.ts';
 import { openBatches } from './batches.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
+import { HangRestart } from './hang-restart.ts';
 import { Job } from './job.ts';
 import { type JoinContext, type JoinOptions, join } from './join.ts';
 import { openMetrics } from './metrics-port.ts';
@@ -74,6 +75,7 @@ export class Lifecycle {
   readonly #health: SessionHealth;
   readonly #load: LoadMeter;
   readonly #seals: NodeSeals;
+  readonly #hangs: HangRestart;
   #will: LastWill | undefined;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
@@ -107,6 +109,15 @@ export class Lifecycle {
       ending: this.#ending,
       deployed: () => this.#deployed,
       ...(options.engineGoneMs === undefined ? {} : { goneMs: options.engineGoneMs }),
+      log,
+    });
+    this.#hangs = new HangRestart({
+      config,
+      parts: this.#parts,
+      load: this.#load,
+      ending: this.#ending,
+      start: () => this.#startEngine(),
+      giveUp: (sign) => this.#ending.settle({ kind: 'fatal', sign }),
       log,
     });
     this.#report = new SelfReport({
@@ -163,6 +174,7 @@ export class Lifecycle {
       this.#health.close();
       this.#job.close();
       this.#network.close();
+      await this.#hangs.close();
       await this.#parts.requests?.close();
       await this.#parts.batches?.close();
       await this.#load.close();
@@ -199,7 +211,11 @@ export class Lifecycle {
       now: () => performance.now(),
     });
     this.#parts.engine = engine;
-    void engine.exited.then((exit) => this.#ending.settle({ kind: 'engine', exit }));
+    this.#hangs.watch(engine);
+    void engine.exited.then((exit) => {
+      // One that was ended because it hung is followed by another.
+      if (this.#parts.engine === engine) this.#ending.settle({ kind: 'engine', exit });
+    });
   }
 
   /** No engine yet: the network chooses one of the operator's. */

@@ -45,14 +45,17 @@ export class EngineClient {
   readonly target: EngineTarget;
   readonly #pool: Pool;
   readonly #pair: PairState | undefined;
+  readonly #heard: () => void;
   /** Connections that were made so far. */
   #connections = 0;
 
-  constructor(target: EngineTarget, log: (line: string) => void = () => {}) {
+  /** `heard`: called with every piece of an answer's body. */
+  constructor(target: EngineTarget, log: (line: string) => void = () => {}, heard: () => void = () => {}) {
     this.target = target;
+    this.#heard = heard;
     this.#pair =
       target.prefill &&
-      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }), log);
+      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, heard), log);
     this.#pool = new Pool(target.origin, {
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
@@ -93,7 +96,7 @@ export class EngineClient {
       headers: this.#headers(open, length),
       body: content,
     };
-    const call = new Call(this.#pool, options, events, () => this.#connections);
+    const call = new Call(this.#pool, options, events, { connections: () => this.#connections, heard: this.#heard });
     call.dispatch();
     return call;
   }
@@ -122,6 +125,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   readonly #options: Dispatcher.DispatchOptions;
   readonly #events: EngineEvents;
   readonly #connections: () => number;
+  readonly #heard: () => void;
   #connectionsBefore = 0;
   #controller: Dispatcher.DispatchController | undefined;
   #aborted = false;
@@ -129,9 +133,15 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   #repeated = false;
   #dispatchedAt = 0;
 
-  constructor(pool: Pool, options: Dispatcher.DispatchOptions, events: EngineEvents, connections: () => number) {
+  constructor(
+    pool: Pool,
+    options: Dispatcher.DispatchOptions,
+    events: EngineEvents,
+    { connections, heard }: { connections(): number; heard(): void },
+  ) {
     this.#pool = pool;
     this.#connections = connections;
+    this.#heard = heard;
     this.#options = options;
     this.#events = events;
   }
@@ -160,6 +170,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#heard();
     this.#events.onData(chunk);
   }
 

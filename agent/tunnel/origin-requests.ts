@@ -39,6 +39,8 @@ export interface LoadCounter {
   end(): void;
   /** A stream has begun, after so many milliseconds. */
   firstToken(ms: number): void;
+  /** The engine gave a piece of an answer. */
+  heard?(): void;
   /** The engine may be asked what it does. */
   look(): void;
   readonly current: EngineLoad;
@@ -269,7 +271,7 @@ export class OriginRequests {
     if (target === undefined) return this.#forget(request);
     if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
       void this.#client?.close();
-      this.#client = new EngineClient(target, this.#log);
+      this.#client = new EngineClient(target, this.#log, () => this.#load?.heard?.());
     }
     request.start(this.#client);
   }

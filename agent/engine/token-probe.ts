@@ -1,0 +1,37 @@
+/** Asks an engine for one token: the shortest request that its scheduler has to run. */
+import { Agent, request } from 'undici';
+import type { EngineTarget } from './address.ts';
+import type { ProbeResult } from './hang-check.ts';
+
+/** Of an answer with one token. */
+const ANSWER_MAX_BYTES = 64 * 1024;
+
+/** Never rejects. `timeoutMs`: no answer by then is `silent`. */
+export async function askForToken(target: EngineTarget, model: string, timeoutMs: number): Promise<ProbeResult> {
+  // Its own connection: a proxy set for the agent's environment must not stand between, nor requests that wait on all others.
+  const dispatcher = new Agent({ connections: 1, headersTimeout: 0, bodyTimeout: 0 });
+  const signal = AbortSignal.timeout(timeoutMs);
+  try {
+    const { statusCode, body } = await request(`${target.origin}${target.pathPrefix}/v1/completions`, {
+      method: 'POST',
+      dispatcher,
+      signal,
+      headers: {
+        'content-type': 'application/json',
+        ...(target.key === undefined ? {} : { authorization: `Bearer ${target.key}` }),
+      },
+      body: JSON.stringify({ model, prompt: '1', max_tokens: 1, stream: false }),
+    });
+    let bytes = 0;
+    for await (const chunk of body) {
+      bytes += (chunk as Buffer).length;
+      if (bytes > ANSWER_MAX_BYTES) return 'unknown';
+    }
+    // An engine without completions says so whether or not its scheduler runs.
+    return statusCode === 200 ? 'token' : 'unknown';
+  } catch {
+    return signal.aborted ? 'silent' : 'unknown';
+  } finally {
+    await dispatcher.destroy();
+  }
+}

@@ -1,0 +1,117 @@
+/** An engine of ours that hangs is ended and started again by its command; its last output goes to a gateway first. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { formatDuration } from '../config/duration.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import { type Engine, isOccupied } from '../engine/engine.ts';
+import { HangCheck } from '../engine/hang-check.ts';
+import type { LoadMeter } from '../engine/load.ts';
+import { askForToken } from '../engine/token-probe.ts';
+import type { Parts } from './shutdown.ts';
+import { type Once, within } from './wait.ts';
+
+const LOOK_MS = 1_000;
+/** An engine that hangs again and again is given up, as a broken one is. */
+const RESTARTS_MAX = 3;
+const RESTARTS_WITHIN_MS = 3_600_000;
+/** A tail is one small upload. */
+const LOG_TAIL_WAIT_MS = 2_000;
+/** What hangs seldom minds SIGTERM. */
+const GRACE_MS = 2_000;
+/** The port of an engine that was killed is free a moment later. */
+const PORT_WAIT_MS = 10_000;
+
+interface HangRestartOptions {
+  config: Pick<StartConfig, 'command' | 'probe'>;
+  parts: Parts;
+  load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'look'>;
+  /** Settled when the agent begins to leave. */
+  ending: Pick<Once<unknown>, 'promise' | 'settled'>;
+  /** Starts the engine anew. */
+  start(): void;
+  /** It hung too often. */
+  giveUp(why: string): void;
+  log(line: string): void;
+}
+
+export class HangRestart {
+  readonly #options: HangRestartOptions;
+  #check: HangCheck | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #restarts: number[] = [];
+  #restarting: Promise<void> | undefined;
+
+  constructor(options: HangRestartOptions) {
+    this.#options = options;
+  }
+
+  /** The engine runs from now on. Somebody else's is watched by its own people, and by gateways. */
+  watch(engine: Engine): void {
+    const { config, load } = this.#options;
+    const { afterMs: quietMs, timeoutMs: probeMs } = config.probe;
+    if (config.command === undefined || engine.target === undefined || quietMs === 0) return;
+    clearInterval(this.#timer);
+    this.#check?.close();
+    const check = new HangCheck({
+      quietMs,
+      probeMs,
+      now: () => performance.now(),
+      waiting: () => (engine.health.answering ? load.waiting : 0),
+      heardAt: () => load.heardAt,
+      probe: async () => {
+        const model = engine.health.models.find(({ state }) => state === 'ready')?.id;
+        const { target } = engine;
+        return target === undefined || model === undefined ? 'unknown' : askForToken(target, model, probeMs);
+      },
+      onHang: (silentMs) => {
+        this.#restarting = this.#restart(engine, `it has answered nothing for ${formatDuration(silentMs)}`);
+      },
+    });
+    this.#check = check;
+    this.#timer = setInterval(() => {
+      if (load.waiting > 0) load.look();
+      check.tick();
+    }, LOOK_MS).unref();
+  }
+
+  async #restart(engine: Engine, why: string): Promise<void> {
+    const { parts, ending, start, giveUp, log } = this.#options;
+    clearInterval(this.#timer);
+    if (ending.settled) return;
+    const now = performance.now();
+    this.#restarts = this.#restarts.filter((at) => now - at < RESTARTS_WITHIN_MS);
+    if (this.#restarts.length >= RESTARTS_MAX) return giveUp(`the engine hangs: ${why}`);
+    this.#restarts.push(now);
+    log(`the engine hangs: ${why}; it is started again`);
+    parts.sessions?.current?.change({ state: 'DOWN' });
+    parts.sessions?.giveUp(); // what runs will never be answered here: other nodes may
+    await this.#leaveLogTail(engine);
+    if (ending.settled) return;
+    delete parts.engine; // its end is no end of the agent
+    void parts.sessions?.becomeIdle('its engine hangs');
+    await engine.stop(GRACE_MS, ending.promise);
+    await this.#portFree(engine);
+    if (!ending.settled) start();
+  }
+
+  /** Before LEFT: from a session that has left nobody takes anything. */
+  async #leaveLogTail(engine: Engine): Promise<void> {
+    const { parts, ending } = this.#options;
+    const tail = engine.tail();
+    if (parts.sessions === undefined || tail.length === 0) return;
+    const given = new AbortController();
+    await within(LOG_TAIL_WAIT_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
+    given.abort();
+  }
+
+  async #portFree({ target }: Engine): Promise<void> {
+    const until = performance.now() + PORT_WAIT_MS;
+    while (target !== undefined && performance.now() < until && (await isOccupied(target))) await delay(100);
+  }
+
+  /** An engine that is being ended is waited for. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#check?.close();
+    await this.#restarting;
+  }
+}
