@@ -1,25 +1,37 @@
 /** `otela-factory run`: until it is told to end. Its jobs run on. */
+import * as z from 'zod';
+import { parseAnswer } from '../../shared/factory/exchange.ts';
 import { readConfig } from '../config/read.ts';
+import type { FactoryConfig } from '../config/schema.ts';
+import type { GatewaySource, Heard } from '../demand/demand-source.ts';
 import { GatewayExchange } from '../demand/gateway-exchange.ts';
 import { FactoryError } from '../errors.ts';
 import { Factory } from '../life/factory.ts';
+import { StateFiles } from '../life/state-files.ts';
 import { EXIT_DONE, EXIT_GATEWAY } from './exit.ts';
 import type { Io } from './io.ts';
+
+/** A factory that runs writes every round. */
+const HEARD_MS = 120_000;
+
+function exchangeOf(config: FactoryConfig, refused: (why: string) => void): GatewayExchange {
+  return new GatewayExchange({
+    gateway: config.gateway,
+    tokenFile: config.token_file,
+    ...(config.ca_file === undefined ? {} : { caFile: config.ca_file }),
+    now: Date.now,
+    refused,
+  });
+}
 
 export async function runCommand(configPath: string, io: Io): Promise<number> {
   const config = readConfig(configPath);
   let refusal: string | undefined;
   const log = (line: string) => io.log(`${new Date().toISOString()} ${line}`);
-  const gateway = new GatewayExchange({
-    gateway: config.gateway,
-    tokenFile: config.token_file,
-    ...(config.ca_file === undefined ? {} : { caFile: config.ca_file }),
-    now: Date.now,
-    // A token may come back; what serves goes on, and nothing begins without demand.
-    refused: (why) => {
-      if (refusal === undefined) log(why);
-      refusal = why;
-    },
+  // A token may come back; what serves goes on, and nothing begins without demand.
+  const gateway = exchangeOf(config, (why) => {
+    if (refusal !== why) log(why);
+    refusal = why;
   });
   const factory = new Factory({ configPath, config, gateway, log });
   const stop = () => factory.stop();
@@ -28,4 +40,36 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   if (ended === 'replaced')
     throw new FactoryError('busy', 'another factory took over: this one ends, and its jobs run on');
   return refusal === undefined ? EXIT_DONE : EXIT_GATEWAY;
+}
+
+/** One round that asks the clusters and does nothing. Demand is what a factory that runs was told last: a second exchange would end its own. */
+export async function dryRun(configPath: string, io: Io): Promise<number> {
+  const config = readConfig(configPath);
+  const heard = lastHeard(config);
+  if (heard.nodes === undefined)
+    io.out(
+      'no factory runs with this state directory: without demand nothing is ended, and only what is kept anyway begins',
+    );
+  const gateway: GatewaySource = {
+    open: () => {},
+    report: () => {},
+    fault: () => undefined,
+    latest: () => heard,
+    close: async () => {},
+  };
+  const factory = new Factory({ configPath, config, gateway, log: (line) => io.log(line) });
+  for (const line of await factory.rehearse()) io.out(line);
+  return EXIT_DONE;
+}
+
+function lastHeard(config: FactoryConfig): Heard {
+  const value = new StateFiles(config.state).read('status.json');
+  const read = z
+    .object({ at: z.iso.datetime(), heard: z.object({ demand: z.unknown(), nodes: z.unknown() }) })
+    .safeParse(value);
+  const nothing: Heard = { demand: new Map(), nodes: undefined };
+  if (!read.success || Date.now() - Date.parse(read.data.at) > HEARD_MS || read.data.heard.nodes === undefined)
+    return nothing;
+  const { demand, nodes } = parseAnswer({ version: 1, revision: 'dry-run', ...read.data.heard });
+  return { demand: new Map(demand.map((one) => [one.model, one])), nodes };
 }

@@ -51,6 +51,11 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
   return recipe.engines.flatMap((engine, n) => {
     const path = ['recipes', name, 'engines', n];
     const found: Problem[] = [];
+    const needsImage = config.clusters.some(
+      ({ launcher, pools: own }) => launcher === 'kubernetes' && own.some((pool) => runsOn(engine, pool.gpu)),
+    );
+    if (needsImage && engine.image === undefined)
+      found.push({ path, text: `an engine of recipe ${name} may run on Kubernetes and names no image` });
     if (engine.engine === undefined && engine.command === undefined)
       found.push({ path, text: `an engine of recipe ${name} has neither engine nor command` });
     if (engine.command !== undefined && !engine.command.some((part) => part.includes('{{port}}')))

@@ -81,6 +81,8 @@ const cluster = z.strictObject({
   token_file: oneLine.optional(),
   ca_file: oneLine.optional(),
   service_account: word.optional(),
+  /** Kubernetes: the secret that holds the join token as `token`; it is mounted at /var/run/otela. */
+  secret: word.optional(),
   pools: z.array(pool).min(1).max(32),
 });
 export type ClusterConfig = z.infer<typeof cluster> & { id: string };

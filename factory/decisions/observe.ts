@@ -2,7 +2,7 @@
 import { JOB_LABEL, type ServingNode } from '../../shared/factory/exchange.ts';
 import { formatMs } from '../config/values.ts';
 import type { ListedJob } from '../launchers/launcher.ts';
-import { recordFailure, recovered } from './back-off.ts';
+import { type FailureKind, recordFailure, recovered } from './back-off.ts';
 import { contextIn, type JobMemory, jobKey, learned, type Memory } from './memory.ts';
 import type { Note, World } from './world.ts';
 
@@ -189,27 +189,43 @@ export function assessEnd(
   now: number,
 ): Note {
   const { model, cluster, context } = job;
-  const lived = job.began_at === undefined ? 0 : now - job.began_at;
+  // A job that its scheduler forgot is over since it was missing first.
+  const over = how === 'vanished' ? (job.missing?.since ?? now) : now;
+  const lived = job.began_at === undefined ? 0 : over - job.began_at;
   const about = `job ${job.id} on ${cluster} ${ending(how, reason)} after ${formatMs(lived)}`;
   const note = (text: string): Note => ({ ...(model === undefined ? {} : { model }), text });
   if (model === undefined || (job.asked !== undefined && how !== 'late'))
     return note(`${about}${job.asked === undefined ? '' : `: ${job.asked.why}`}`);
   const short = lived < world.config.guest.short_lived;
-  const served = job.ready_at !== undefined && now - job.ready_at >= world.config.guest.short_lived;
+  const kind = failureOf(job, how, short, over, world);
   const failure = { model, cluster, context, reason: about, ...(logTail === undefined ? {} : { log_tail: logTail }) };
-  const kind =
-    how === 'cancelled'
-      ? 'cancelled'
-      : how === 'preempted' || how === 'node' || how === 'vanished'
-        ? short
-          ? 'short'
-          : undefined
-        : served
-          ? undefined
-          : 'failed';
   return kind === undefined
     ? note(about)
     : note(`${about}; ${recordFailure(memory, kind, failure, world.config.guest, now)}`);
+}
+
+/** Undefined where nothing is held against the recipe: it served, or had time to. */
+function failureOf(
+  job: JobMemory,
+  how: Ended['how'],
+  short: boolean,
+  over: number,
+  world: World,
+): FailureKind | undefined {
+  const served = job.ready_at !== undefined && over - job.ready_at >= world.config.guest.short_lived;
+  switch (how) {
+    case 'cancelled':
+      return 'cancelled';
+    case 'preempted':
+    case 'node':
+      return short ? 'short' : undefined;
+    case 'vanished':
+      // Schedulers that tell no ends: what began and never served has failed.
+      if (job.began_at !== undefined && job.ready_at === undefined) return 'failed';
+      return short ? 'short' : undefined;
+    default:
+      return served ? undefined : 'failed';
+  }
 }
 
 function ending(how: Ended['how'], reason: string | undefined): string {

@@ -26,6 +26,8 @@ export interface Submission {
   gpus: number;
   /** The script below the directives; `jobId` of this launcher stands in it. */
   body: string;
+  /** Of a container that the launcher itself starts: Kubernetes. */
+  image?: string;
   /** A file for each job's output; `%j` is the job's id. */
   log: string;
 }

@@ -1,14 +1,30 @@
 import type { ClusterConfig } from '../config/schema.ts';
-import { FactoryError } from '../errors.ts';
+import { batchLauncher } from './batch-system.ts';
 import { commandRunner, type RunCommand } from './command.ts';
+import { flux } from './flux.ts';
+import { gridEngine } from './grid-engine.ts';
+import { htcondor } from './htcondor.ts';
+import { kubernetesLauncher } from './kubernetes.ts';
 import type { Launcher } from './launcher.ts';
+import { lsf } from './lsf.ts';
+import { pbs } from './pbs.ts';
 import { slurmLauncher } from './slurm.ts';
 
 export function makeLauncher(cluster: ClusterConfig, run: RunCommand = commandRunner()): Launcher {
   switch (cluster.launcher) {
     case 'slurm':
       return slurmLauncher(cluster, run);
-    default:
-      throw new FactoryError('config', `no launcher ${cluster.launcher}`);
+    case 'kubernetes':
+      return kubernetesLauncher(cluster);
+    case 'grid-engine':
+      return batchLauncher(cluster, gridEngine(cluster), run);
+    case 'htcondor':
+      return batchLauncher(cluster, htcondor(cluster), run);
+    case 'pbs':
+      return batchLauncher(cluster, pbs(cluster), run);
+    case 'lsf':
+      return batchLauncher(cluster, lsf(cluster), run);
+    case 'flux':
+      return batchLauncher(cluster, flux(cluster), run);
   }
 }

@@ -55,12 +55,12 @@ export class Factory {
     this.#journal = new Journal((line) => options.log(line));
     this.#models = placedModels(options.config);
     this.#launchers = this.#makeLaunchers(options.config);
-    this.#files.open();
     this.#memory = this.#files.readMemory(this.#now());
   }
 
   /** Resolves when `stop` was called, or another factory took the lease. Jobs run on. */
   async run(): Promise<'stopped' | 'replaced'> {
+    this.#files.open();
     const lease = new Lease(this.#files.directory);
     const waiting = ({ host, pid }: { host: string; pid: number }) =>
       this.#options.log(`waits: the factory ${this.#config.factory} runs on ${host} (pid ${pid})`);
@@ -88,6 +88,32 @@ export class Factory {
       await this.#options.gateway.close();
       lease.release();
     }
+  }
+
+  /** What a round would do now, in sentences. Nothing is written, submitted, cancelled or reported. */
+  async rehearse(): Promise<string[]> {
+    const lines: string[] = [];
+    const memory = structuredClone(this.#memory);
+    const { actions, wanted, held, world } = await round({
+      ...this.#parts(),
+      memory,
+      dry: true,
+      note: ({ model, text }) => void lines.push(`${model === undefined ? '' : `${model}: `}${text}`),
+    });
+    for (const [id, view] of world.clusters) if (!view.reachable) lines.push(`${id} does not answer: ${view.reason}`);
+    for (const { model } of this.#models) {
+      const want = wanted.get(model.id);
+      lines.push(`${model.id}: wants ${want?.jobs ?? 0}: ${want?.why ?? ''}`);
+      const because = held.get(model.id);
+      if (because !== undefined) lines.push(`${model.id}: held back: ${because}`);
+    }
+    for (const action of actions)
+      lines.push(
+        action.kind === 'submit'
+          ? `${action.model}: would submit ${action.count} to ${action.place.cluster.id}/${action.place.pool.name}`
+          : `would ${action.kind} ${action.kind === 'drain' ? action.job : action.jobs.join(', ')} on ${action.cluster}: ${action.why}`,
+      );
+    return lines;
   }
 
   stop(): void {
@@ -151,6 +177,7 @@ export class Factory {
       report,
       day: this.#journal.day,
       decisions: this.#journal.decisions,
+      heard: { demand: [...result.world.demand.values()], nodes: result.world.nodes },
       wanted: Object.fromEntries(result.wanted),
       held: Object.fromEntries(result.held),
       back_offs: this.#memory.back_offs,

@@ -165,6 +165,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
       count,
       pool,
       gpus: engine.gpus,
+      ...(engine.image === undefined ? {} : { image: engine.image }),
       body,
       log: parts.logPath(cluster.id),
     });

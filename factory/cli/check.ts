@@ -1,0 +1,82 @@
+/** `otela-factory check`: the file, the token, the state directory, and each place of each model by the cluster's own word. */
+import { placesOf } from '../config/places.ts';
+import { readConfig } from '../config/read.ts';
+import type { FactoryConfig } from '../config/schema.ts';
+import { readToken } from '../demand/gateway-exchange.ts';
+import { said } from '../errors.ts';
+import type { Launcher } from '../launchers/launcher.ts';
+import { makeLauncher } from '../launchers/make.ts';
+import { contextId, contextOf } from '../recipes/context.ts';
+import { scriptBody } from '../recipes/script.ts';
+import { EXIT_DONE, EXIT_FOUND } from './exit.ts';
+import type { Io } from './io.ts';
+
+export async function checkCommand(path: string, offline: boolean, io: Io): Promise<number> {
+  const config = readConfig(path);
+  io.out(
+    `${path}: ${config.models.length} models, ${config.recipes.size} recipes, ${config.clusters.length} clusters, revision ${config.revision}`,
+  );
+  let faults = 0;
+  const tell = (ok: boolean, text: string) => {
+    if (!ok) faults += 1;
+    io.out(`${ok ? 'good' : 'bad '}  ${text}`);
+  };
+  for (const model of config.models) {
+    const places = placesOf(config, model).map(
+      ({ cluster, pool, engine }) =>
+        `${cluster.id}/${pool.name} (${engine.gpus} × ${pool.gpu}, ${engine.engine ?? 'its own command'})`,
+    );
+    tell(true, `${model.id}: ${model.min} to ${model.max} jobs on ${places.join(', ')}`);
+  }
+  if (!offline) {
+    try {
+      readToken(config.token_file);
+      tell(true, `the token ${config.token_file}`);
+    } catch (error) {
+      tell(false, said(error));
+    }
+    const launchers = new Map(config.clusters.map((cluster) => [cluster.id, makeLauncher(cluster)]));
+    await askClusters(config, launchers, tell);
+  }
+  return faults === 0 ? EXIT_DONE : EXIT_FOUND;
+}
+
+async function askClusters(
+  config: FactoryConfig,
+  launchers: ReadonlyMap<string, Launcher>,
+  tell: (ok: boolean, text: string) => void,
+): Promise<void> {
+  const asked = new Set<string>();
+  for (const model of config.models)
+    for (const place of placesOf(config, model)) {
+      const { cluster, pool, engine } = place;
+      const where = `${cluster.id}/${pool.name} with ${engine.gpus} GPUs`;
+      const launcher = launchers.get(cluster.id);
+      // Models that ask for the same are one question.
+      if (launcher === undefined || asked.has(where)) continue;
+      asked.add(where);
+      const context = contextOf(model.id, place);
+      try {
+        const body = scriptBody({
+          factory: config.factory,
+          gateway: config.gateway,
+          cluster,
+          context,
+          contextId: contextId(context),
+          jobId: launcher.jobId,
+        });
+        const { ok, text } = await launcher.check({
+          name: `otela-${config.factory}--check`,
+          count: 1,
+          pool,
+          gpus: engine.gpus,
+          ...(engine.image === undefined ? {} : { image: engine.image }),
+          body,
+          log: '/dev/null',
+        });
+        tell(ok, `${where}: ${text}`);
+      } catch (error) {
+        tell(false, `${where}: ${said(error)}`);
+      }
+    }
+}

@@ -1,0 +1,119 @@
+/** What batch systems that are driven by commands have in common. */
+import type { ClusterConfig } from '../config/schema.ts';
+import { timeLimitMs } from '../config/values.ts';
+import type { CommandResult, RunCommand } from './command.ts';
+import {
+  type Capacity,
+  type CheckFinding,
+  type Launcher,
+  LauncherError,
+  type ListedJob,
+  type Submission,
+} from './launcher.ts';
+
+export interface BatchSystem {
+  kind: ClusterConfig['launcher'];
+  seen: Launcher['seen'];
+  /** A word of shell: the job's id inside of it. */
+  jobId: string;
+  /** What its commands print where its server is away: nothing is known then. Everything else is a refusal. */
+  away: RegExp;
+  submit(submission: Submission): { file: string; args: readonly string[]; input: string };
+  /** In what `submit` printed. */
+  idIn(out: string): string | undefined;
+  list: { file: string; args: readonly string[] };
+  /** Of jobs with any name. @throws where the output is not what it should be: nothing is concluded from it then */
+  parse(out: string): ListedJob[];
+  /** Absent where the system has no cheap way to say it. */
+  capacity?: { file: string; args: readonly string[]; parse(out: string, cluster: ClusterConfig): Capacity[] };
+  cancel: {
+    file: string;
+    args(ids: readonly string[]): readonly string[] /** Said of jobs that are over already. */;
+    gone: RegExp;
+  };
+  /** Asks for a pool without submitting to it. */
+  check(submission: Submission): { file: string; args: readonly string[]; input?: string };
+}
+
+export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: RunCommand): Launcher {
+  const ask = async (call: { file: string; args: readonly string[]; input?: string }, submits: boolean) =>
+    told(await run(call.file, call.args, call.input), system.away, submits);
+  return {
+    kind: system.kind,
+    seen: system.seen,
+    jobId: system.jobId,
+    async submit(submission) {
+      const ids: string[] = [];
+      for (let n = 0; n < submission.count; n++) {
+        const out = await ask(system.submit(submission), true).catch((error: unknown) => {
+          // Some of several were taken: those that were are found by their name.
+          if (ids.length > 0 && error instanceof LauncherError)
+            throw new LauncherError('unclear', error.message, { cause: error });
+          throw error;
+        });
+        const id = system.idIn(out);
+        if (id === undefined)
+          throw new LauncherError('unclear', `${system.kind} answered "${out.slice(0, 200)}", no job id`);
+        ids.push(id);
+      }
+      return ids;
+    },
+    async list(prefix) {
+      const out = await ask(system.list, false);
+      try {
+        return system.parse(out).filter(({ name }) => name.startsWith(prefix));
+      } catch (cause) {
+        throw new LauncherError(
+          'unreachable',
+          `${system.list.file} printed what cannot be read: ${out.slice(0, 120)}`,
+          { cause },
+        );
+      }
+    },
+    async capacity() {
+      const { capacity } = system;
+      return capacity === undefined ? undefined : capacity.parse(await ask(capacity, false), cluster);
+    },
+    async cancel(ids) {
+      const { file, args, gone } = system.cancel;
+      const result = await run(file, args(ids));
+      if (result.kind === 'done' && result.code !== 0 && gone.test(`${result.errors} ${result.out}`)) return;
+      told(result, system.away, false);
+    },
+    async check(submission): Promise<CheckFinding> {
+      const { file, args, input } = system.check(submission);
+      const result = await run(file, args, input);
+      if (result.kind === 'done' && !system.away.test(result.errors))
+        return { ok: result.code === 0, text: (result.errors || result.out).replace(/\s+/g, ' ').trim().slice(0, 300) };
+      throw new LauncherError('unreachable', result.errors);
+    },
+  };
+}
+
+/** @throws LauncherError */
+function told(result: CommandResult, away: RegExp, submits: boolean): string {
+  if (result.kind === 'missing')
+    throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
+  if (result.kind === 'timeout') throw new LauncherError(submits ? 'unclear' : 'unreachable', result.errors);
+  if (result.code === 0) return result.out;
+  const text = result.errors.replace(/\s+/g, ' ');
+  if (away.test(text)) throw new LauncherError(submits ? 'unclear' : 'unreachable', text);
+  throw new LauncherError('refused', text);
+}
+
+/** Systems without a word for the job's id in the name of its output write there themselves. */
+export function logged({ body, log }: Submission, jobId: string): string {
+  const [before = '', after = ''] = log.split('%j');
+  return `exec >>${quoted(before)}"$(printf %s "${jobId}" | tr -c 'A-Za-z0-9_.-' _)"${quoted(after)} 2>&1\n${body}`;
+}
+
+const quoted = (text: string) => (text === '' ? '' : `'${text.replaceAll("'", `'\\''`)}'`);
+
+/** `HH:MM:SS` of a pool's time, however it is written. */
+export function wallTime(time: string): string {
+  const seconds = Math.floor((timeLimitMs(time) ?? 0) / 1_000);
+  const two = (value: number) => String(value).padStart(2, '0');
+  return `${two(Math.floor(seconds / 3_600))}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
+}
+
+export const minutesOf = (time: string): number => Math.ceil((timeLimitMs(time) ?? 0) / 60_000);

@@ -1,0 +1,108 @@
+/** Grid Engine (8.1.9 of Debian was run; Altair's and Open Cluster Scheduler take the same flags): qsub(1), qstat(1), qhost(1), qdel(1). */
+import { dirname } from 'node:path';
+import type { ClusterConfig } from '../config/schema.ts';
+import { type BatchSystem, logged, wallTime } from './batch-system.ts';
+import type { Capacity, ListedJob, Submission } from './launcher.ts';
+
+/** The complex that counts GPUs, where a pool names none. */
+const GPU_COMPLEX = 'gpu';
+
+function flags({ name, pool, gpus, log }: Submission): string[] {
+  return [
+    '-N',
+    name,
+    '-q',
+    pool.name,
+    '-l',
+    [
+      `${pool.gres ?? GPU_COMPLEX}=${gpus}`,
+      `h_rt=${wallTime(pool.time)}`,
+      ...(pool.memory === undefined ? [] : [`h_vmem=${pool.memory}`]),
+    ].join(','),
+    ...(pool.account === undefined ? [] : ['-P', pool.account]),
+    '-S',
+    '/bin/bash',
+    // Some homes are not there on the nodes; a job that cannot go to its directory stays in the queue in state Eqw.
+    '-wd',
+    dirname(log),
+    '-j',
+    'y',
+    '-o',
+    '/dev/null',
+    '-r',
+    'n',
+    // USR1 before the end, TERM before KILL: as far as the queue's `notify` allows.
+    '-notify',
+    ...pool.options.map((one) => (one.startsWith('-') ? one : `-${one}`)),
+  ];
+}
+
+const JOB_ID = '$JOB_ID';
+
+export function gridEngine(cluster: ClusterConfig): BatchSystem {
+  return {
+    kind: 'grid-engine',
+    seen: 'real',
+    jobId: JOB_ID,
+    away: /unable to contact qmaster|commlib error|can't connect|error: gdi|got select error/i,
+    submit: (submission) => ({
+      file: 'qsub',
+      args: ['-terse', ...flags(submission)],
+      input: `#!/bin/bash\n${logged(submission, JOB_ID)}`,
+    }),
+    idIn: (out) => /^(\d+)/m.exec(out.trim())?.[1],
+    // Ended jobs are not told; what is missing for a while is over.
+    list: { file: 'qstat', args: ['-xml', '-r'] },
+    parse: parseJobs,
+    capacity: {
+      file: 'qstat',
+      args: ['-f', '-F', [...new Set(cluster.pools.map(({ gres }) => gres ?? GPU_COMPLEX))].join(','), '-xml'],
+      parse: parseQueues,
+    },
+    cancel: { file: 'qdel', args: (ids) => [...ids], gone: /does not exist/ },
+    check: (submission) => ({
+      file: 'qsub',
+      args: ['-w', 'v', ...flags(submission)],
+      input: `#!/bin/bash\n${submission.body}`,
+    }),
+  };
+}
+
+/** `-xml -r` writes one element a line; names come whole in `full_job_name`. */
+export function parseJobs(out: string): ListedJob[] {
+  if (!out.includes('<job_info')) throw new Error('no job_info');
+  return elements(out, 'job_list').flatMap((text): ListedJob[] => {
+    const [id, name, state] = [
+      inside(text, 'JB_job_number'),
+      inside(text, 'full_job_name') ?? inside(text, 'JB_name'),
+      inside(text, 'state'),
+    ];
+    if (id === undefined || name === undefined || state === undefined) return [];
+    // qstat(1): r running, t transferring, s and S suspended, R restarted, d being deleted; qw waits, h is held, E has an error.
+    if (/[rtsSTR]/.test(state.replace('E', ''))) return [{ id, name, state: 'running' }];
+    return [{ id, name, state: 'pending', reason: state.includes('E') ? `${state}: qstat -j ${id} says why` : state }];
+  });
+}
+
+export function parseQueues(out: string, cluster: ClusterConfig): Capacity[] {
+  return cluster.pools.map((pool) => {
+    const queues = elements(out, 'Queue-List').filter((text) => inside(text, 'name')?.split('@')[0] === pool.name);
+    const idle = queues.reduce((sum, text) => {
+      // d disabled, u unreachable, E error, s suspended: nothing begins there.
+      if (/[duEsSC]/.test(inside(text, 'state') ?? '')) return sum;
+      const [, count = '0'] =
+        new RegExp(`<resource name="${pool.gres ?? GPU_COMPLEX}" type="h?[a-z]+">([\\d.]+)<`).exec(text) ?? [];
+      return sum + Math.floor(Number(count));
+    }, 0);
+    return { pool: pool.name, idle };
+  });
+}
+
+const elements = (out: string, name: string) =>
+  [...out.matchAll(new RegExp(`<${name}[ >][^]*?</${name}>`, 'g'))].map(([text]) => text);
+
+function inside(text: string, name: string): string | undefined {
+  // A queue's own elements stand before those of its jobs.
+  const [, value] = new RegExp(`<${name}>([^<]*)</${name}>`).exec(text) ?? [];
+  return value?.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
+}

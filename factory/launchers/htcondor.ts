@@ -1,0 +1,98 @@
+/** HTCondor 10 and later, by the output that its manual shows: condor_submit(1), condor_q(1) with -json, condor_rm(1). Not run. */
+import * as z from 'zod';
+import type { ClusterConfig } from '../config/schema.ts';
+import { type BatchSystem, logged, minutesOf } from './batch-system.ts';
+import type { Capacity, ListedJob, Submission } from './launcher.ts';
+
+const JOB_ID = '$OTELA_CONDOR_ID';
+/** A job that is held for so long needs a person: it goes, and the factory tries it again with its own back-off. */
+const HELD_S = 600;
+
+function description(submission: Submission): string {
+  const { name, pool, gpus } = submission;
+  const script = logged(submission, JOB_ID);
+  return [
+    'universe = vanilla',
+    `batch_name = ${name}`,
+    'executable = /bin/bash',
+    'transfer_executable = false',
+    // As one word of the environment: no quotes of three languages around a script. Bash is replaced by the agent, so that TERM reaches it.
+    `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
+    `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
+    `request_gpus = ${gpus}`,
+    ...(pool.cpus === undefined ? [] : [`request_cpus = ${pool.cpus}`]),
+    ...(pool.memory === undefined ? [] : [`request_memory = ${pool.memory}`]),
+    ...(pool.constraint === undefined ? [] : [`requirements = ${pool.constraint}`]),
+    ...(pool.account === undefined ? [] : [`accounting_group = ${pool.account}`]),
+    'kill_sig = SIGTERM',
+    'want_graceful_removal = true',
+    'job_max_vacate_time = 120',
+    `periodic_remove = (JobStatus == 5 && time() - EnteredCurrentStatus > ${HELD_S}) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
+    ...pool.options,
+    'queue',
+    '',
+  ].join('\n');
+}
+
+export function htcondor(_cluster: ClusterConfig): BatchSystem {
+  return {
+    kind: 'htcondor',
+    seen: 'recorded',
+    jobId: JOB_ID,
+    away: /failed to connect|can't find address|failed to fetch ads|unable to locate|communication error|timed out/i,
+    submit: (submission) => ({ file: 'condor_submit', args: ['-terse', '-'], input: description(submission) }),
+    idIn: (out) => /^(\d+\.\d+) - \d+\.\d+$/m.exec(out.trim())?.[1],
+    list: { file: 'condor_q', args: ['-json', '-attributes', 'ClusterId,ProcId,JobBatchName,JobStatus,HoldReason'] },
+    parse: parseJobs,
+    capacity: {
+      file: 'condor_status',
+      args: ['-constraint', 'State == "Unclaimed" && GPUs > 0', '-autoformat', 'GPUs'],
+      parse: parseSlots,
+    },
+    cancel: { file: 'condor_rm', args: (ids) => [...ids], gone: /not found|couldn't find/i },
+    check: (submission) => ({
+      file: 'condor_submit',
+      args: ['-dry-run', '/dev/null', '-'],
+      input: description(submission),
+    }),
+  };
+}
+
+const jobsSchema = z.array(
+  z.object({
+    ClusterId: z.number(),
+    ProcId: z.number(),
+    JobBatchName: z.string().optional(),
+    JobStatus: z.number(),
+    HoldReason: z.string().optional(),
+  }),
+);
+
+/** The queue forgets what is over; an evicted job waits in it again. */
+export function parseJobs(out: string): ListedJob[] {
+  // An empty queue is an empty output.
+  if (out.trim() === '') return [];
+  return jobsSchema
+    .parse(JSON.parse(out))
+    .map(({ ClusterId, ProcId, JobBatchName = '', JobStatus, HoldReason }): ListedJob => {
+      const named = { id: `${ClusterId}.${ProcId}`, name: JobBatchName };
+      switch (JobStatus) {
+        case 2:
+        case 6:
+        case 7:
+          return { ...named, state: 'running' };
+        case 3:
+          return { ...named, state: 'ended', ended: 'cancelled' };
+        case 4:
+          return { ...named, state: 'ended', ended: 'done' };
+        default:
+          return { ...named, state: 'pending', reason: HoldReason ?? (JobStatus === 5 ? 'held' : 'idle') };
+      }
+    });
+}
+
+/** Slots say their GPUs; which pool they are of is a matter of requirements, so the first one has them all. */
+export function parseSlots(out: string, { pools }: ClusterConfig): Capacity[] {
+  const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
+  return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));
+}

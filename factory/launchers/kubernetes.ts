@@ -1,0 +1,219 @@
+/**
+ * Kubernetes: a Job of batch/v1 for each job, by four calls of its REST interface. The official client brings sixteen packages for them; the types here
+ * are generated from the API's published schema. Checked against that schema and a stand-in server; no cluster was run.
+ */
+import { readFileSync } from 'node:fs';
+import type { Job } from 'kubernetes-types/batch/v1.d.ts';
+import { Agent, fetch } from 'undici';
+import * as z from 'zod';
+import type { ClusterConfig } from '../config/schema.ts';
+import { timeLimitMs } from '../config/values.ts';
+import { said } from '../errors.ts';
+import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
+
+const PATIENCE_MS = 30_000;
+const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
+const JOBS_PER_PAGE = 500;
+/** Ended jobs stay for the factory to see how they ended. */
+const KEPT_AFTER_END_S = 600;
+/** An agent drains meanwhile. */
+const GRACE_S = 120;
+const NAME_LABEL = 'otela-submission';
+const FACTORY_LABEL = 'app.kubernetes.io/managed-by';
+const SECRET_AT = '/var/run/otela';
+
+export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
+  const api = new Api(cluster);
+  return {
+    kind: 'kubernetes',
+    seen: 'recorded',
+    jobId: '$OTELA_JOB',
+    async submit(submission) {
+      const ids = Array.from({ length: submission.count }, (_, n) =>
+        submission.count === 1 ? submission.name : `${submission.name}-${n}`,
+      );
+      for (const [n, id] of ids.entries())
+        await api.call('POST', '', manifest(submission, id, cluster)).catch((error: unknown) => {
+          throw n > 0 && error instanceof LauncherError
+            ? new LauncherError('unclear', error.message, { cause: error })
+            : error;
+        });
+      return ids;
+    },
+    async list(prefix) {
+      const jobs: ListedJob[] = [];
+      for (let next: string | undefined = ''; next !== undefined; ) {
+        const page: string = next === '' ? '' : `&continue=${encodeURIComponent(next)}`;
+        const read = parseList(
+          await api.call('GET', `?labelSelector=${FACTORY_LABEL}%3Dotela-factory&limit=${JOBS_PER_PAGE}${page}`),
+        );
+        jobs.push(...read.jobs.filter(({ name }) => name.startsWith(prefix)));
+        next = read.next;
+      }
+      return jobs;
+    },
+    // Idle GPUs are a matter of all pods of all namespaces, which a guest may not list.
+    capacity: async () => undefined,
+    async cancel(ids) {
+      for (const id of ids)
+        await api.call('DELETE', `/${id}?propagationPolicy=Background`).catch((error: unknown) => {
+          if (!(error instanceof LauncherError) || !error.message.startsWith('404')) throw error;
+        });
+    },
+    async check(submission): Promise<CheckFinding> {
+      try {
+        await api.call('POST', '?dryRun=All', manifest(submission, `${submission.name}-check`, cluster));
+        return { ok: true, text: 'the API server would take it' };
+      } catch (error) {
+        if (error instanceof LauncherError && error.code === 'refused') return { ok: false, text: error.message };
+        throw error;
+      }
+    },
+  };
+}
+
+/** @throws LauncherError refused where the engine names no image */
+export function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
+  if (image === undefined) throw new LauncherError('refused', 'the engine names no image');
+  const resource = pool.gres ?? 'nvidia.com/gpu';
+  const limits = {
+    [resource]: String(gpus),
+    ...(pool.cpus === undefined ? {} : { cpu: String(pool.cpus) }),
+    ...(pool.memory === undefined ? {} : { memory: pool.memory }),
+  };
+  const labels = { [FACTORY_LABEL]: 'otela-factory', [NAME_LABEL]: name };
+  return {
+    apiVersion: 'batch/v1',
+    kind: 'Job',
+    metadata: { name: id, labels },
+    spec: {
+      // A pod that began again would be a job that nobody submitted.
+      backoffLimit: 0,
+      activeDeadlineSeconds: Math.floor((timeLimitMs(pool.time) ?? 0) / 1_000),
+      ttlSecondsAfterFinished: KEPT_AFTER_END_S,
+      template: {
+        metadata: { labels },
+        spec: {
+          restartPolicy: 'Never',
+          terminationGracePeriodSeconds: GRACE_S,
+          automountServiceAccountToken: false,
+          ...(cluster.service_account === undefined ? {} : { serviceAccountName: cluster.service_account }),
+          ...(pool.node_selector === undefined ? {} : { nodeSelector: pool.node_selector }),
+          ...(pool.account === undefined ? {} : { priorityClassName: pool.account }),
+          ...(cluster.secret === undefined
+            ? {}
+            : { volumes: [{ name: 'join-token', secret: { secretName: cluster.secret, defaultMode: 0o400 } }] }),
+          containers: [
+            {
+              name: 'agent',
+              image,
+              command: ['/bin/bash', '-c', body],
+              env: [{ name: 'OTELA_JOB', value: id }],
+              resources: { limits },
+              ...(cluster.secret === undefined
+                ? {}
+                : { volumeMounts: [{ name: 'join-token', mountPath: SECRET_AT, readOnly: true }] }),
+            },
+          ],
+        },
+      },
+    },
+  };
+}
+
+const listSchema = z.object({
+  metadata: z.object({ continue: z.string().optional() }),
+  items: z.array(
+    z.object({
+      metadata: z.object({ name: z.string(), labels: z.record(z.string(), z.string()).optional() }),
+      status: z
+        .object({
+          ready: z.number().optional(),
+          active: z.number().optional(),
+          conditions: z
+            .array(
+              z.object({
+                type: z.string(),
+                status: z.string(),
+                reason: z.string().optional(),
+                message: z.string().optional(),
+              }),
+            )
+            .optional(),
+        })
+        .optional(),
+    }),
+  ),
+});
+
+/** A pod that waits for its node is active, too; it runs once its containers are ready. */
+export function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
+  const { items, metadata } = listSchema.parse(value);
+  const jobs = items.map(({ metadata: { name: id, labels }, status }): ListedJob => {
+    const named = { id, name: labels?.[NAME_LABEL] ?? '' };
+    const over = status?.conditions?.find(
+      (one) => one.status === 'True' && (one.type === 'Failed' || one.type === 'Complete'),
+    );
+    if (over !== undefined) {
+      const ended = over.type === 'Complete' ? 'done' : over.reason === 'DeadlineExceeded' ? 'time' : 'failed';
+      return { ...named, state: 'ended', ended, reason: (over.message ?? over.reason ?? over.type).slice(0, 300) };
+    }
+    return (status?.ready ?? 0) > 0
+      ? { ...named, state: 'running' }
+      : { ...named, state: 'pending', reason: (status?.active ?? 0) > 0 ? 'its pod waits' : 'no pod yet' };
+  });
+  return { jobs, ...(metadata.continue === undefined || metadata.continue === '' ? {} : { next: metadata.continue }) };
+}
+
+class Api {
+  readonly #cluster: ClusterConfig;
+  #dispatcher: Agent | undefined;
+
+  constructor(cluster: ClusterConfig) {
+    this.#cluster = cluster;
+  }
+
+  /** @throws LauncherError; what it says of a refusal begins with the status */
+  async call(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown> {
+    const { server = '', namespace = '', token_file: tokenFile = '', ca_file: caFile } = this.#cluster;
+    let [status, text] = [0, ''];
+    try {
+      this.#dispatcher ??= new Agent(caFile === undefined ? {} : { connect: { ca: readFileSync(caFile) } });
+      const response = await fetch(`${server.replace(/\/$/, '')}/apis/batch/v1/namespaces/${namespace}/jobs${path}`, {
+        method,
+        // Tokens of service accounts are changed hourly: read anew each time.
+        headers: {
+          authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`,
+          'content-type': 'application/json',
+          accept: 'application/json',
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        dispatcher: this.#dispatcher,
+        redirect: 'error',
+        signal: AbortSignal.timeout(PATIENCE_MS),
+      });
+      status = response.status;
+      text = await response.text();
+      if (text.length > ANSWER_MAX_BYTES) throw new Error(`an answer of more than ${ANSWER_MAX_BYTES} bytes`);
+    } catch (cause) {
+      throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${said(cause)}`, { cause });
+    }
+    if (status >= 500 || status === 429)
+      throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${status} ${message(text)}`);
+    if (status >= 400)
+      throw new LauncherError(method === 'GET' ? 'unreachable' : 'refused', `${status} ${message(text)}`);
+    try {
+      return JSON.parse(text);
+    } catch (cause) {
+      throw new LauncherError('unreachable', `${server} answered no JSON`, { cause });
+    }
+  }
+}
+
+function message(text: string): string {
+  try {
+    return z.object({ message: z.string() }).parse(JSON.parse(text)).message.slice(0, 300);
+  } catch {
+    return text.slice(0, 200);
+  }
+}

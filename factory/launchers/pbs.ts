@@ -1,0 +1,123 @@
+/** PBS Professional and OpenPBS 20 and later, by the output that their reference guide shows: qsub(1B), qstat(1B) with -F json, qdel(1B). Not run. */
+import * as z from 'zod';
+import type { ClusterConfig } from '../config/schema.ts';
+import { type BatchSystem, logged, wallTime } from './batch-system.ts';
+import type { Capacity, ListedJob, Submission } from './launcher.ts';
+
+// biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
+const JOB_ID = '${PBS_JOBID}';
+
+function flags({ name, pool, gpus }: Submission): string[] {
+  const chunk = [
+    'select=1',
+    `ngpus=${gpus}`,
+    ...(pool.cpus === undefined ? [] : [`ncpus=${pool.cpus}`]),
+    ...(pool.memory === undefined ? [] : [`mem=${pool.memory}`]),
+    ...(pool.constraint === undefined ? [] : [pool.constraint]),
+  ];
+  return [
+    '-N',
+    name,
+    '-q',
+    pool.name,
+    '-l',
+    chunk.join(':'),
+    '-l',
+    `walltime=${wallTime(pool.time)}`,
+    ...(pool.account === undefined ? [] : ['-A', pool.account]),
+    '-j',
+    'oe',
+    '-o',
+    '/dev/null',
+    '-r',
+    'n',
+    ...pool.options.flatMap((one) => ['-l', one]),
+  ];
+}
+
+export function pbs(_cluster: ClusterConfig): BatchSystem {
+  return {
+    kind: 'pbs',
+    seen: 'recorded',
+    jobId: JOB_ID,
+    away: /cannot connect to server|connection refused|no permission to connect|communication failure|timed? ?out/i,
+    submit: (submission) => ({
+      file: 'qsub',
+      args: flags(submission),
+      input: `#!/bin/bash\n${logged(submission, JOB_ID)}`,
+    }),
+    idIn: (out) => /^\d+\.[\w.-]+$/m.exec(out.trim())?.[0],
+    // -x: those that are over as well, as long as the server keeps them.
+    list: { file: 'qstat', args: ['-x', '-f', '-F', 'json'] },
+    parse: parseJobs,
+    capacity: { file: 'pbsnodes', args: ['-a', '-F', 'json'], parse: parseNodes },
+    cancel: { file: 'qdel', args: (ids) => [...ids], gone: /has finished|unknown job id/i },
+    check: ({ pool }) => ({ file: 'qstat', args: ['-Q', pool.name] }),
+  };
+}
+
+const jobsSchema = z.object({
+  Jobs: z
+    .record(
+      z.string(),
+      z.object({
+        Job_Name: z.string(),
+        job_state: z.string(),
+        comment: z.string().optional(),
+        Exit_status: z.number().optional(),
+      }),
+    )
+    .optional(),
+});
+/** Exit codes above 256 are signals of the server: the reference guide, "Job Exit Status Codes". */
+const BY_SIGNAL = 256;
+
+export function parseJobs(out: string): ListedJob[] {
+  return Object.entries(jobsSchema.parse(JSON.parse(out)).Jobs ?? {}).map(([id, job]): ListedJob => {
+    const named = { id, name: job.Job_Name };
+    switch (job.job_state) {
+      case 'R':
+      case 'E':
+      case 'S':
+      case 'U':
+        return { ...named, state: 'running' };
+      case 'F':
+      case 'X': {
+        const status = job.Exit_status ?? 0;
+        const ended = status === 0 ? 'done' : status > BY_SIGNAL || status < 0 ? 'cancelled' : 'failed';
+        return {
+          ...named,
+          state: 'ended',
+          ended: /walltime/.test(job.comment ?? '') ? 'time' : ended,
+          reason: job.comment ?? `exit status ${status}`,
+        };
+      }
+      default:
+        return { ...named, state: 'pending', reason: job.comment ?? job.job_state };
+    }
+  });
+}
+
+const nodesSchema = z.object({
+  nodes: z.record(
+    z.string(),
+    z.object({
+      state: z.string(),
+      queue: z.string().optional(),
+      resources_available: z.object({ ngpus: z.number().optional() }).optional(),
+      resources_assigned: z.object({ ngpus: z.number().optional() }).optional(),
+    }),
+  ),
+});
+
+/** Nodes that belong to no queue are every queue's: their GPUs are told of the first pool alone. */
+export function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
+  const idle = new Map(pools.map(({ name }) => [name, 0]));
+  for (const node of Object.values(nodesSchema.parse(JSON.parse(out)).nodes)) {
+    if (!/^(free|job-busy)$/.test(node.state)) continue;
+    const name = node.queue ?? pools[0]?.name ?? '';
+    const free = (node.resources_available?.ngpus ?? 0) - (node.resources_assigned?.ngpus ?? 0);
+    if (idle.has(name)) idle.set(name, (idle.get(name) ?? 0) + Math.max(0, free));
+  }
+  return [...idle].map(([pool, count]) => ({ pool, idle: count }));
+}

@@ -1,0 +1,321 @@
+/** What batch systems print. Slurm's and Grid Engine's were recorded from programs that ran; the others are the examples of their manuals, with our names. */
+import { expect, it } from 'vitest';
+import { parseConfig } from '../../../factory/config/read.ts';
+import type { ClusterConfig } from '../../../factory/config/schema.ts';
+import type { CommandResult, RunCommand } from '../../../factory/launchers/command.ts';
+import type { Launcher, ListedJob, Submission } from '../../../factory/launchers/launcher.ts';
+import { LauncherError } from '../../../factory/launchers/launcher.ts';
+import { makeLauncher } from '../../../factory/launchers/make.ts';
+import { CONFIG } from '../../support/factory/config-text.ts';
+
+const NAME = 'otela-pool--0123456789ab-1';
+const PREFIX = 'otela-pool--';
+
+function clusterOf(launcher: ClusterConfig['launcher']): ClusterConfig {
+  const read = parseConfig(CONFIG);
+  if ('faults' in read) throw new Error(JSON.stringify(read.faults));
+  const [cluster] = read.config.clusters;
+  if (cluster === undefined) throw new Error('no cluster');
+  return { ...cluster, launcher };
+}
+
+const done = (out: string, code = 0, errors = ''): CommandResult => ({ kind: 'done', code, out, errors });
+
+function launcherWith(
+  kind: ClusterConfig['launcher'],
+  answer: (file: string, args: readonly string[], input: string) => CommandResult,
+): { launcher: Launcher; calls: string[] } {
+  const calls: string[] = [];
+  const run: RunCommand = async (file, args, input = '') => {
+    calls.push([file, ...args].join(' '));
+    return answer(file, args, input);
+  };
+  return { launcher: makeLauncher(clusterOf(kind), run), calls };
+}
+
+const submission = (kind: ClusterConfig['launcher'], more: Partial<Submission> = {}): Submission => {
+  const [pool] = clusterOf(kind).pools;
+  if (pool === undefined) throw new Error('no pool');
+  return {
+    name: NAME,
+    count: 1,
+    pool,
+    gpus: 2,
+    body: 'exec otela-agent start -- x\n',
+    log: "/state/it's/alps-%j.log",
+    ...more,
+  };
+};
+
+interface Recorded {
+  kind: ClusterConfig['launcher'];
+  submitted: string;
+  id: string;
+  listed: string;
+  jobs: ListedJob[];
+  nothing: string;
+  away: string;
+  refused: string;
+}
+
+const RECORDED: Recorded[] = [
+  {
+    kind: 'slurm',
+    submitted: '4711\n',
+    id: '4711',
+    listed: `CLUSTER: alps
+1|${NAME}|PENDING|Priority
+2_0|${NAME}|RUNNING|None
+3|${NAME}|FAILED|NonZeroExitCode
+4|${NAME}|PREEMPTED|None
+5|${NAME}|CANCELLED by 0|None
+6|${NAME}|OUT_OF_MEMORY|OutOfMemory
+7|somebody-else|RUNNING|None
+8|${NAME}|PENDING|Reason|with a bar
+`,
+    jobs: [
+      { id: '1', name: NAME, state: 'pending', reason: 'Priority' },
+      { id: '2_0', name: NAME, state: 'running' },
+      { id: '3', name: NAME, state: 'ended', ended: 'failed', reason: 'FAILED' },
+      { id: '4', name: NAME, state: 'ended', ended: 'preempted', reason: 'PREEMPTED' },
+      { id: '5', name: NAME, state: 'ended', ended: 'cancelled', reason: 'CANCELLED by 0' },
+      { id: '6', name: NAME, state: 'ended', ended: 'failed', reason: 'OUT_OF_MEMORY' },
+      { id: '8', name: NAME, state: 'pending', reason: 'Reason|with a bar' },
+    ],
+    nothing: '',
+    away: 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)',
+    refused: 'sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified',
+  },
+  {
+    kind: 'grid-engine',
+    submitted: '6\n',
+    id: '6',
+    // qstat -xml -r of Grid Engine 8.1.9.
+    listed: `<?xml version='1.0'?>
+<job_info  xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/qstat/qstat.xsd">
+  <queue_info>
+    <job_list state="running">
+      <JB_job_number>6</JB_job_number>
+      <JAT_prio>0.50000</JAT_prio>
+      <JB_name>${NAME}</JB_name>
+      <JB_owner>nobody</JB_owner>
+      <state>r</state>
+      <JAT_start_time>2026-11-25T01:24:37</JAT_start_time>
+      <queue_name>gpu.q@localhost</queue_name>
+      <slots>1</slots>
+      <full_job_name>${NAME}</full_job_name>
+      <hard_req_queue>gpu.q</hard_req_queue>
+    </job_list>
+  </queue_info>
+  <job_info>
+    <job_list state="pending">
+      <JB_job_number>1</JB_job_number>
+      <JB_name>${NAME}</JB_name>
+      <state>Eqw</state>
+      <queue_name></queue_name>
+      <full_job_name>${NAME}</full_job_name>
+    </job_list>
+  </job_info>
+</job_info>
+`,
+    jobs: [
+      { id: '6', name: NAME, state: 'running' },
+      { id: '1', name: NAME, state: 'pending', reason: 'Eqw: qstat -j 1 says why' },
+    ],
+    nothing:
+      '<?xml version=\'1.0\'?>\n<job_info  xmlns:xsd="x">\n  <queue_info>\n  </queue_info>\n  <job_info>\n  </job_info>\n</job_info>\n',
+    away: 'error: commlib error: access denied\nerror: unable to contact qmaster using port 16444 on host "localhost"',
+    refused: 'Unable to run job: Job was rejected because job requests unknown queue "no.q".\nExiting.',
+  },
+  {
+    kind: 'pbs',
+    submitted: '1234.pbs01\n',
+    id: '1234.pbs01',
+    listed: JSON.stringify({
+      timestamp: 1,
+      pbs_version: '22.05.11',
+      Jobs: {
+        '1234.pbs01': {
+          Job_Name: NAME,
+          job_state: 'Q',
+          comment: 'Not Running: Insufficient amount of resource: ngpus',
+        },
+        '1235.pbs01': { Job_Name: NAME, job_state: 'R' },
+        '1236.pbs01': { Job_Name: NAME, job_state: 'F', Exit_status: 70 },
+        '1237.pbs01': { Job_Name: NAME, job_state: 'F', Exit_status: 271 },
+        '1238.pbs01': { Job_Name: 'STDIN', job_state: 'R' },
+      },
+    }),
+    jobs: [
+      { id: '1234.pbs01', name: NAME, state: 'pending', reason: 'Not Running: Insufficient amount of resource: ngpus' },
+      { id: '1235.pbs01', name: NAME, state: 'running' },
+      { id: '1236.pbs01', name: NAME, state: 'ended', ended: 'failed', reason: 'exit status 70' },
+      { id: '1237.pbs01', name: NAME, state: 'ended', ended: 'cancelled', reason: 'exit status 271' },
+    ],
+    nothing: JSON.stringify({ timestamp: 1, pbs_version: '22.05.11', pbs_server: 'pbs01' }),
+    away: 'Connection refused\nqstat: cannot connect to server pbs01 (errno=15010)',
+    refused: 'qsub: Invalid allocation',
+  },
+  {
+    kind: 'lsf',
+    submitted: 'Job <3421> is submitted to queue <normal>.\n',
+    id: '3421',
+    listed: JSON.stringify({
+      COMMAND: 'bjobs',
+      JOBS: 3,
+      RECORDS: [
+        {
+          JOBID: '3421',
+          JOB_NAME: NAME,
+          STAT: 'PEND',
+          EXIT_REASON: '',
+          PEND_REASON: 'New job is waiting for scheduling;',
+        },
+        { JOBID: '3422', JOB_NAME: NAME, STAT: 'RUN', EXIT_REASON: '', PEND_REASON: '' },
+        {
+          JOBID: '3423',
+          JOB_NAME: NAME,
+          STAT: 'EXIT',
+          EXIT_REASON: 'TERM_RUNLIMIT: job killed after reaching LSF run time limit',
+          PEND_REASON: '',
+        },
+      ],
+    }),
+    jobs: [
+      { id: '3421', name: NAME, state: 'pending', reason: 'New job is waiting for scheduling;' },
+      { id: '3422', name: NAME, state: 'running' },
+      {
+        id: '3423',
+        name: NAME,
+        state: 'ended',
+        ended: 'time',
+        reason: 'TERM_RUNLIMIT: job killed after reaching LSF run time limit',
+      },
+    ],
+    nothing: 'No job found\n',
+    away: 'LSF is down. Please wait ...',
+    refused: 'User cannot use the queue. Job not submitted.',
+  },
+  {
+    kind: 'flux',
+    submitted: 'ƒ2oLkTLb\n',
+    id: 'f2oLkTLb',
+    listed: `f2oLkTLb|${NAME}|SCHED||\nf2oLkTLc|${NAME}|RUN||\nf2oLkTLd|${NAME}|INACTIVE|TIMEOUT|resource allocation expired\nf2oLkTLe|sleep|RUN||\n`,
+    jobs: [
+      { id: 'f2oLkTLb', name: NAME, state: 'pending', reason: 'SCHED' },
+      { id: 'f2oLkTLc', name: NAME, state: 'running' },
+      { id: 'f2oLkTLd', name: NAME, state: 'ended', ended: 'time', reason: 'resource allocation expired' },
+    ],
+    nothing: '',
+    away: 'flux-jobs: ERROR: Unable to connect to Flux: broker socket /run/flux/local was not found',
+    refused: 'flux-submit: ERROR: [Errno 22] Invalid queue specified: normal',
+  },
+  {
+    kind: 'htcondor',
+    submitted: '42.0 - 42.0\n',
+    id: '42.0',
+    listed: JSON.stringify([
+      { ClusterId: 42, ProcId: 0, JobBatchName: NAME, JobStatus: 1 },
+      { ClusterId: 43, ProcId: 0, JobBatchName: NAME, JobStatus: 2 },
+      { ClusterId: 44, ProcId: 0, JobBatchName: NAME, JobStatus: 5, HoldReason: 'Job has gone over memory limit' },
+      { ClusterId: 45, ProcId: 0, JobStatus: 2 },
+    ]),
+    jobs: [
+      { id: '42.0', name: NAME, state: 'pending', reason: 'idle' },
+      { id: '43.0', name: NAME, state: 'running' },
+      { id: '44.0', name: NAME, state: 'pending', reason: 'Job has gone over memory limit' },
+    ],
+    nothing: '',
+    away: '-- Failed to fetch ads from: <127.0.0.1:9618> : schedd',
+    refused: 'ERROR: Failed to parse command file (line 3).',
+  },
+];
+
+it.each(RECORDED)(
+  '$kind: submits, lists, and takes no job list for an empty one only where it is',
+  async (recorded) => {
+    const scripts: string[] = [];
+    const ok = launcherWith(recorded.kind, (_, args, input) => {
+      if (input !== '' || args.includes('-c')) scripts.push(input || (args.at(-1) ?? ''));
+      return done(scripts.length > 0 && input + args.join() === '' ? '' : recorded.submitted);
+    });
+    expect(await ok.launcher.submit(submission(recorded.kind))).toEqual([recorded.id]);
+    expect(`${ok.calls.join()} ${scripts.join()}`).toContain(NAME);
+    const list = (out: string) => launcherWith(recorded.kind, () => done(out)).launcher.list(PREFIX);
+    expect(await list(recorded.listed)).toEqual(recorded.jobs);
+    expect(await list(recorded.nothing)).toEqual([]);
+  },
+);
+
+it.each(RECORDED)(
+  '$kind: a server that is away is not an empty list, and its refusals are told',
+  async ({ kind, away, refused }) => {
+    const codeOf = (promise: Promise<unknown>) =>
+      promise.then(
+        () => 'done',
+        (error: unknown) => (error instanceof LauncherError ? error.code : String(error)),
+      );
+    const gone = launcherWith(kind, () => done('', 1, away)).launcher;
+    expect(await codeOf(gone.list(PREFIX))).toBe('unreachable');
+    // The submission may have been taken.
+    expect(await codeOf(gone.submit(submission(kind)))).toBe('unclear');
+    const no = launcherWith(kind, () => done('', 1, refused)).launcher;
+    expect(await codeOf(no.submit(submission(kind)))).toBe('refused');
+    const slow = launcherWith(kind, () => ({ kind: 'timeout', errors: 'late' })).launcher;
+    expect([await codeOf(slow.list(PREFIX)), await codeOf(slow.submit(submission(kind)))]).toEqual([
+      'unreachable',
+      'unclear',
+    ]);
+    const missing = launcherWith(kind, () => ({ kind: 'missing', errors: 'ENOENT' })).launcher;
+    expect(await codeOf(missing.list(PREFIX))).toBe('unreachable');
+  },
+);
+
+it.each(RECORDED.filter(({ kind }) => kind !== 'slurm' && kind !== 'flux' && kind !== 'htcondor'))(
+  '$kind: output that is none is no empty list',
+  async ({ kind }) => {
+    await expect(
+      launcherWith(kind, () => done('<html>maintenance</html>')).launcher.list(PREFIX),
+    ).rejects.toMatchObject({ code: 'unreachable' });
+  },
+);
+
+it('Slurm: idle GPUs of a pool are those of its own kind, on nodes that take jobs', async () => {
+  const out = `n1|normal*|mix|gpu:h100:4(S:0-1)|gpu:h100:1(IDX:0)
+n2|normal*|idle|gpu:h100:4|gpu:h100:0
+n3|normal*|drain|gpu:h100:4|gpu:h100:0
+n4|normal*|idle|gpu:a100:4|gpu:a100:0
+n5|old|idle|gpu:2|gpu:0
+`;
+  expect(await launcherWith('slurm', () => done(out)).launcher.capacity()).toEqual([
+    { pool: 'normal', idle: 7 },
+    { pool: 'old', idle: 2 },
+  ]);
+});
+
+it('Slurm: several jobs are one array, and a job is never put back by the scheduler', async () => {
+  let script = '';
+  const { launcher } = launcherWith('slurm', (_, __, input) => {
+    script = input;
+    return done('10;alps\n');
+  });
+  expect(await launcher.submit(submission('slurm', { count: 3 }))).toEqual(['10_0', '10_1', '10_2']);
+  expect(script).toContain('#SBATCH --array=0-2\n');
+  expect(script).toContain('#SBATCH --no-requeue\n');
+  expect(script).toContain('alps-%A_%a.log');
+});
+
+it('Grid Engine: idle GPUs are told by the queues that are open', async () => {
+  const queue = (name: string, gpus: number, state = '') =>
+    `<Queue-List><name>${name}</name>${state}<resource name="gpu" type="hc">${gpus}</resource></Queue-List>`;
+  const out = `<job_info>${queue('normal@a', 3)}${queue('normal@b', 2, '<state>au</state>')}${queue('other@a', 9)}</job_info>`;
+  expect(await launcherWith('grid-engine', () => done(out)).launcher.capacity()).toEqual([
+    { pool: 'normal', idle: 3 },
+    { pool: 'old', idle: 0 },
+  ]);
+});
+
+it('a job that has ended meanwhile is cancelled without complaint', async () => {
+  const { launcher } = launcherWith('grid-engine', () => done('denied: job "999" does not exist', 1));
+  await launcher.cancel(['999']);
+});
