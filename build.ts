@@ -99,6 +99,7 @@ async function buildCommands(): Promise<void> {
     'otela-agent.js': 'agent/cli/main.ts',
     'otela-plan.js': 'scheduler/cli/main.ts',
     'otela.js': 'clients/otela/main.ts',
+    'otela-factory.js': 'factory/cli/main.ts',
   };
   for (const [name, entry] of Object.entries(commands)) {
     // An entry may bring its own first line, which esbuild keeps; here each has exactly one.

@@ -1,5 +1,5 @@
-/** `config`: the file is wrong, nothing was done. `busy`: another factory holds the lease. `gateway`: it refused. `internal`: all else. */
-export type FactoryErrorCode = 'usage' | 'config' | 'busy' | 'gateway' | 'internal';
+/** `config`: the file is wrong, nothing was done. `busy`: another factory holds the lease. `gateway`: it refused. */
+export type FactoryErrorCode = 'config' | 'busy' | 'gateway';
 
 export class FactoryError extends Error {
   override name = 'FactoryError';

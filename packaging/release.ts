@@ -24,7 +24,15 @@ import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const NODES = join(ROOT, 'node_modules/.cache/otela');
 /** What is installed. `dist/worker` is for looking at, and other releases may lie in dist/. */
-const RUNS = ['otela-agent.js', 'otela-gateway.js', 'otela-plan.js', 'otela-plan-data', 'gateway.json', 'dashboard'];
+const RUNS = [
+  'otela-agent.js',
+  'otela-gateway.js',
+  'otela-plan.js',
+  'otela-plan-data',
+  'otela-factory.js',
+  'gateway.json',
+  'dashboard',
+];
 const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
 /** Hundreds of files that no agent runs. Each agent brings the manifest, so they are in the checksums alone. */
 const PAGE = 'dist/dashboard/';

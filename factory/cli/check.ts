@@ -1,4 +1,5 @@
 /** `otela-factory check`: the file, the token, the state directory, and each place of each model by the cluster's own word. */
+import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { placesOf } from '../config/places.ts';
 import { readConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
@@ -8,7 +9,7 @@ import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make.ts';
 import { contextId, contextOf } from '../recipes/context.ts';
 import { scriptBody } from '../recipes/script.ts';
-import { EXIT_DONE, EXIT_FOUND } from './exit.ts';
+import { EXIT_FOUND } from './exit.ts';
 import type { Io } from './io.ts';
 
 export async function checkCommand(path: string, offline: boolean, io: Io): Promise<number> {

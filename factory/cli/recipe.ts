@@ -2,12 +2,10 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import { ENGINES, type EngineKind } from '../config/schema.ts';
-import { FactoryError } from '../errors.ts';
 import { commandRunner, type RunCommand } from '../launchers/command.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type Given, text } from './flags.ts';
 import type { Io } from './io.ts';
 
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
@@ -33,42 +31,48 @@ function plannerCommand(): [string, ...string[]] {
   return found === undefined ? ['otela-plan'] : [process.execPath, found];
 }
 
-export async function recipeCommand(given: Given, io: Io, run: RunCommand = commandRunner()): Promise<number> {
-  const { argument: model } = given;
-  const gpu = text(given, 'gpu');
-  if (model === undefined || gpu === undefined) throw new FactoryError('usage', 'otela-factory recipe NAME --gpu KIND');
-  const engine = engineOf(text(given, 'engine'));
-  const context = text(given, 'context');
+interface Asked {
+  model: string | undefined;
+  gpu: string | undefined;
+  engine: string;
+  context: string | undefined;
+}
+
+/** @throws UsageError */
+export async function recipeCommand(
+  { model, gpu, engine: named, context }: Asked,
+  io: Io,
+  run: RunCommand = commandRunner(),
+): Promise<number> {
+  if (model === undefined || gpu === undefined) throw new UsageError('otela-factory recipe NAME --gpu KIND');
+  const engine = engineOf(named);
   if (context !== undefined && !/^[1-9]\d{2,7}$/.test(context))
-    throw new FactoryError('usage', `--context: "${context}" is no number of tokens`);
+    throw new UsageError(`--context: "${context}" is no number of tokens`);
   const plan = async (args: readonly string[]): Promise<string> => {
     const [file, ...first] = plannerCommand();
     const result = await run(file, [...first, ...args]);
     if (result.kind === 'done' && result.code === 0) return result.out;
-    throw new FactoryError('usage', result.errors.replace(/^otela-plan: /, ''));
+    throw new UsageError(result.errors.replace(/^otela-plan: /, ''));
   };
   const { gpus, models } = catalogueSchema.parse(JSON.parse(await plan(['catalogue', '--json'])));
   const kind = gpus.find(({ id }) => id === gpu) ?? gpus.find(({ id }) => gpuClass(id) === gpuClass(gpu));
   if (kind === undefined)
-    throw new FactoryError(
-      'usage',
-      `the planner knows no GPU ${gpu}; there are ${gpus.map(({ id }) => id).join(', ')}`,
-    );
+    throw new UsageError(`the planner knows no GPU ${gpu}; there are ${gpus.map(({ id }) => id).join(', ')}`);
   const most = models.find(({ id }) => id === model)?.context ?? CONTEXT_DEFAULT;
   const wanted = context === undefined ? Math.min(most, CONTEXT_DEFAULT) : Number(context);
-  if (wanted > most) throw new FactoryError('usage', `--context ${wanted}: ${model} has ${most} tokens`);
+  if (wanted > most) throw new UsageError(`--context ${wanted}: ${model} has ${most} tokens`);
   const found = await smallest(model, kind, wanted, plan);
   io.out(recipeText({ model, gpu: kind.id, engine, wanted, ...found }));
   return EXIT_DONE;
 }
 
-function engineOf(name = 'vllm'): EngineKind {
+function engineOf(name: string): EngineKind {
   const found = ENGINES.find((one) => one === name);
-  if (found === undefined) throw new FactoryError('usage', `--engine: "${name}" is none of ${ENGINES.join(', ')}`);
+  if (found === undefined) throw new UsageError(`--engine: "${name}" is none of ${ENGINES.join(', ')}`);
   return found;
 }
 
-/** The fewest GPUs whose memory holds the weights and the contexts. @throws FactoryError usage, with what comes nearest */
+/** The fewest GPUs whose memory holds the weights and the contexts. @throws UsageError, with what comes nearest */
 async function smallest(
   model: string,
   gpu: { id: string; gpusPerNode: number },
@@ -101,15 +105,14 @@ async function smallest(
       largest = { gpus: tp, capacity: Math.floor(simulatedTokens / kvPeak) };
       if (largest.capacity >= wanted * CONTEXTS_AT_ONCE) return largest;
     } catch (error) {
-      if (!(error instanceof FactoryError)) throw error;
+      if (!(error instanceof UsageError)) throw error;
       why = error.message;
       // A name that it does not know is as wrong with more GPUs.
       if (!/does not fit/.test(why)) throw error;
     }
-  if (largest === undefined) throw new FactoryError('usage', why);
+  if (largest === undefined) throw new UsageError(why);
   const fits = Math.floor(largest.capacity / CONTEXTS_AT_ONCE / CONTEXT_STEP) * CONTEXT_STEP;
-  throw new FactoryError(
-    'usage',
+  throw new UsageError(
     `${model} on ${largest.gpus} × ${gpu.id} has room for ${fits} tokens of context; say --context ${fits}, or another GPU`,
   );
 }

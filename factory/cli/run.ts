@@ -1,5 +1,6 @@
 /** `otela-factory run`: until it is told to end. Its jobs run on. */
 import * as z from 'zod';
+import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { parseAnswer } from '../../shared/factory/exchange.ts';
 import { readConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
@@ -8,7 +9,7 @@ import { GatewayExchange } from '../demand/gateway-exchange.ts';
 import { FactoryError } from '../errors.ts';
 import { Factory } from '../life/factory.ts';
 import { StateFiles } from '../life/state-files.ts';
-import { EXIT_DONE, EXIT_GATEWAY } from './exit.ts';
+import { EXIT_GATEWAY } from './exit.ts';
 import type { Io } from './io.ts';
 
 /** A factory that runs writes every round. */

@@ -1,12 +1,12 @@
 /** `otela-factory status` and `explain`: from the file that a running factory writes each round, readable on any node that sees its directory. */
 import * as z from 'zod';
+import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
 import { nearest } from '../../shared/text/nearest.ts';
 import { readConfig } from '../config/read.ts';
 import { formatMs } from '../config/values.ts';
 import { FactoryError } from '../errors.ts';
 import { StateFiles } from '../life/state-files.ts';
-import { EXIT_DONE } from './exit.ts';
 import type { Io } from './io.ts';
 
 /** A round is 15 s, one that asks a slow scheduler a minute. */
@@ -149,8 +149,7 @@ export function explainCommand(configPath: string, model: string | undefined, js
   const found = status.report.models.find(({ id }) => id === model);
   if (model === undefined || found === undefined) {
     const meant = model === undefined ? undefined : nearest(model, ids);
-    throw new FactoryError(
-      'usage',
+    throw new UsageError(
       `which model? ${meant === undefined ? `there are ${ids.join(', ')}` : `did you mean ${meant}?`}`,
     );
   }

@@ -133,7 +133,7 @@ export function parseJobs(out: string, prefix: string): ListedJob[] {
     const reason = rest.join('|');
     if (PENDING.has(word)) return [{ id, name, state: 'pending', reason }];
     if (RUNNING.has(word)) return [{ id, name, state: 'running' }];
-    const ended = ENDED[word.split(" ")[0] ?? ""];
+    const ended = ENDED[word.split(' ')[0] ?? ''];
     return [{ id, name, state: 'ended', reason: word, ...(ended === undefined ? {} : { ended }) }];
   });
 }

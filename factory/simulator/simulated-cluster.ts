@@ -64,6 +64,8 @@ export class SimulatedCluster implements Launcher {
   /** Jobs that were cancelled though they ran. */
   readonly killed: { id: string; at: number }[] = [];
   now = 0;
+  submitted = 0;
+  preempted = 0;
   #next = 1;
   #looked = 0;
   #lives = new Map<string, number>();
@@ -86,6 +88,7 @@ export class SimulatedCluster implements Launcher {
     const job = this.jobs.find((one) => one.id === id);
     if (job === undefined || job.state === 'ended') return;
     Object.assign(job, { state: 'ended', ended: this.now, how });
+    if (how === 'preempted') this.preempted += 1;
   }
 
   /** Time goes on to `now`. */
@@ -124,6 +127,7 @@ export class SimulatedCluster implements Launcher {
     if (fault === 'refuses') throw new LauncherError('refused', 'Job violates accounting/QOS policy');
     const ids = Array.from({ length: count }, () => String(this.#next++));
     if (fault === 'loses') return ids;
+    this.submitted += count;
     for (const id of ids)
       this.jobs.push({
         id,

@@ -66,6 +66,11 @@ export class SimulatedEngines {
     );
   }
 
+  /** GPUs of engines that answer. */
+  busyGpus(): number {
+    return this.#cluster.running().reduce((sum, { id, gpus }) => sum + (this.isBusy(id) ? gpus : 0), 0);
+  }
+
   step(now: number): void {
     const passed = now - this.now;
     this.now = now;

@@ -97,7 +97,7 @@ it('docs/quickstart-operator.md, in a copy of this clone', async () => {
     (node) => Number(/^v(\d+)/.exec(run(node, '--version'))?.[1]) < 24,
   );
   if (old === undefined) return console.log('not run: programs under an older Node; there is none here');
-  for (const program of ['otela-gateway', 'otela-agent', 'otela-plan']) {
+  for (const program of ['otela-gateway', 'otela-agent', 'otela-plan', 'otela-factory']) {
     expect(run(old, join(here.cwd, 'dist', `${program}.js`), 'help')).toMatch(
       /^this needs Node 24 or later, and is run by v\d/,
     );

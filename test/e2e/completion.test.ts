@@ -15,6 +15,7 @@ const MAINS = {
   'otela-agent': 'agent/cli/main.ts',
   'otela-gateway': 'gateway/cli/main.ts',
   'otela-plan': 'scheduler/cli/main.ts',
+  'otela-factory': 'factory/cli/main.ts',
 } as const;
 type Program = keyof typeof MAINS;
 const PROGRAMS = Object.keys(MAINS) as Program[];
