@@ -1,0 +1,217 @@
+import { expect, it } from 'vitest';
+import { parseConfig } from '../../../factory/config/read.ts';
+import { type Decisions, decide } from '../../../factory/decisions/decide.ts';
+import { emptyMemory, jobName, type Memory } from '../../../factory/decisions/memory.ts';
+import { observe } from '../../../factory/decisions/observe.ts';
+import { wantedOf } from '../../../factory/decisions/wanted.ts';
+import { type ClusterView, placedModels, type World } from '../../../factory/decisions/world.ts';
+import { none } from '../../../factory/demand/demand-source.ts';
+import type { ListedJob } from '../../../factory/launchers/launcher.ts';
+import type { ModelDemand, ServingNode } from '../../../shared/factory/exchange.ts';
+import { CONFIG } from '../../support/factory/config-text.ts';
+
+const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
+const QWEN = 'Qwen/Qwen3-8B';
+const NOW = Date.parse('2026-01-07T12:00:00Z');
+
+/** One factory's memory, and the worlds that it is shown. */
+class Bench {
+  readonly config;
+  readonly models;
+  readonly memory: Memory = emptyMemory(NOW);
+  now = NOW;
+
+  constructor(text = CONFIG) {
+    const read = parseConfig(text);
+    if ('faults' in read) throw new Error(JSON.stringify(read.faults));
+    this.config = read.config;
+    this.models = placedModels(read.config);
+  }
+
+  job(model: string, id: string, state: ListedJob['state'] = 'running', more: Partial<ListedJob> = {}): ListedJob {
+    const context = this.models.find((one) => one.model.id === model)?.places[0]?.context ?? '0'.repeat(12);
+    return { id, name: jobName('pool', context, 1), state, ...more };
+  }
+
+  round(
+    view: ClusterView | readonly ListedJob[],
+    demand: (Partial<ModelDemand> & { model: string })[] = [],
+    nodes: ServingNode[] | undefined = [],
+  ): Decisions {
+    const clusters = new Map<string, ClusterView>([
+      ['alps', 'reachable' in view ? view : { reachable: true, jobs: view }],
+    ]);
+    const world: World = {
+      config: this.config,
+      models: this.models,
+      clusters,
+      demand: new Map(demand.map((one) => [one.model, { ...none(one.model), ...one }])),
+      nodes,
+    };
+    observe(this.memory, world, this.now);
+    const decisions = decide(this.memory, world, this.now);
+    this.now += 15_000;
+    return decisions;
+  }
+}
+
+const node = (id: string, more: Partial<ServingNode> = {}): ServingNode => ({
+  session: `session-${id}`,
+  state: 'ready',
+  in_flight: 0,
+  idle_ms: 0,
+  labels: { 'factory-job': `alps/${id}` },
+  ...more,
+});
+const kinds = ({ actions }: Decisions) => actions.map((action) => [action.kind, action.model]);
+
+it('a request for a cold model starts one job, and no second one while the first is on its way', () => {
+  const bench = new Bench();
+  const waiting = [{ model: LLAMA, waiting: 3, oldest_wait_ms: 1_000 }];
+  expect(kinds(bench.round([], waiting))).toEqual([['submit', LLAMA]]);
+  expect(kinds(bench.round([bench.job(LLAMA, '1', 'pending')], waiting))).toEqual([]);
+  expect(kinds(bench.round([bench.job(LLAMA, '1')], waiting))).toEqual([]);
+});
+
+it('replicas of others are enough: a model that is asked for and served is not started', () => {
+  expect(kinds(new Bench().round([], [{ model: LLAMA, asked_ms_ago: 1_000, ready_replicas: 1 }]))).toEqual([]);
+});
+
+it('a controller that is away for ten minutes changes nothing, and nothing is submitted meanwhile', () => {
+  const bench = new Bench();
+  const waiting = [{ model: LLAMA, waiting: 1 }];
+  bench.round([bench.job(LLAMA, '1'), bench.job(LLAMA, '2', 'pending')], [{ model: LLAMA, batch: { lines: 150 } }]);
+  for (let n = 0; n < 40; n++) {
+    const { actions, held } = bench.round({ reachable: false, reason: 'Unable to contact slurm controller' }, [
+      { model: LLAMA, batch: { lines: 1_000 } },
+      ...waiting.slice(1),
+    ]);
+    expect(actions).toEqual([]);
+    expect(held.get(LLAMA)).toContain('alps does not answer: Unable to contact slurm controller');
+  }
+  expect(Object.keys(bench.memory.jobs)).toEqual(['alps/1', 'alps/2']);
+});
+
+it('a gateway that is away ends nothing, and starts nothing but what is kept anyway', () => {
+  const bench = new Bench(CONFIG.replace('max = 2', 'max = 2\nmin = 1'));
+  const idle = [node('1', { idle_ms: 10_000_000 })];
+  bench.round([bench.job(LLAMA, '1')], [], idle);
+  const blind = new Bench(CONFIG.replace('max = 2', 'max = 2\nmin = 1'));
+  const { actions } = blind.round(
+    [blind.job(LLAMA, '1'), blind.job(LLAMA, '2', 'pending')],
+    [{ model: LLAMA, batch: { lines: 5_000 } }],
+    undefined,
+  );
+  expect(actions.map((action) => [action.kind, action.model])).toEqual([['submit', QWEN]]);
+});
+
+it('jobs that wait are cancelled before one that runs is drained', () => {
+  const bench = new Bench();
+  const listed = [bench.job(LLAMA, '1'), bench.job(LLAMA, '2', 'pending')];
+  const { actions } = bench.round(
+    listed,
+    [{ model: LLAMA, asked_ms_ago: 1_000, ready_replicas: 1 }],
+    [node('1', { idle_ms: 1_000 })],
+  );
+  expect(actions).toEqual([expect.objectContaining({ kind: 'cancel', jobs: ['2'] })]);
+});
+
+it('an idle engine is drained by its session, kept for as long as the gateway knows it, and cancelled when nothing is left', () => {
+  const bench = new Bench();
+  const listed = [bench.job(LLAMA, '1')];
+  bench.round(listed, [], [node('1')]);
+  expect(bench.round(listed, [], [node('1', { idle_ms: 600_000 })]).actions).toEqual([
+    expect.objectContaining({ kind: 'drain', session: 'session-1' }),
+  ]);
+  const draining = [node('1', { state: 'draining', in_flight: 1 })];
+  for (let n = 0; n < 10; n++) expect(kinds(bench.round(listed, [], draining))).toEqual([]);
+  expect(kinds(bench.round(listed, [], [node('1', { state: 'draining' })]))).toEqual([['cancel', LLAMA]]);
+});
+
+it('a drain that never ends is a cancellation after a quarter of an hour', () => {
+  const bench = new Bench();
+  const listed = [bench.job(LLAMA, '1')];
+  bench.round(listed, [], [node('1', { idle_ms: 600_000 })]);
+  const stuck = [node('1', { state: 'draining', in_flight: 1 })];
+  const rounds = Array.from({ length: 62 }, () => kinds(bench.round(listed, [], stuck)).length);
+  expect(rounds.findIndex((count) => count > 0)).toBe(59);
+});
+
+it('an engine that nobody uses gives its GPUs to a model of the same or a higher priority, so often an hour', () => {
+  const full = CONFIG.replace('max_jobs = 8', 'max_jobs = 1').replace(
+    'state = "state"',
+    'state = "state"\n[guest]\nswitches_per_hour = 1',
+  );
+  const bench = new Bench(full);
+  const listed = [bench.job(LLAMA, '1')];
+  const wants = [{ model: QWEN, waiting: 1 }];
+  bench.round(listed, [], [node('1')]);
+  // Between two requests of a conversation it stays, though the other one has a higher priority: it is not idle, and is drained.
+  const { actions, held } = bench.round(listed, wants, [node('1', { idle_ms: 60_000 })]);
+  expect(actions).toEqual([
+    expect.objectContaining({ kind: 'drain', why: expect.stringContaining(`${QWEN} is wanted more`) }),
+  ]);
+  expect(held.get(QWEN)).toContain('alps has its 1 jobs');
+  const again = new Bench(full);
+  again.memory.switches = [NOW - 60_000];
+  expect(kinds(again.round([again.job(LLAMA, '1')], wants, [node('1', { idle_ms: 60_000 })]))).toEqual([]);
+});
+
+it('an engine of a higher priority keeps its GPUs', () => {
+  const bench = new Bench(CONFIG.replace('max_jobs = 8', 'max_jobs = 1'));
+  const { actions } = bench.round(
+    [bench.job(QWEN, '1')],
+    [{ model: LLAMA, waiting: 1 }],
+    [node('1', { idle_ms: 60_000 })],
+  );
+  expect(actions).toEqual([]);
+});
+
+it('jobs of a recipe that was edited serve until nobody asks, and count', () => {
+  const bench = new Bench();
+  bench.round([bench.job(LLAMA, '1')], [], [node('1')]);
+  const edited = new Bench(
+    CONFIG.replace('gpus = 1\nengine = "vllm"', 'gpus = 1\nengine = "vllm"\narguments = ["--max-model-len", "8192"]'),
+  );
+  Object.assign(edited.memory, bench.memory);
+  const listed = [bench.job(LLAMA, '1')];
+  const busy = [{ model: LLAMA, in_flight: 3, busy: 0.3, ready_replicas: 1, batch: { lines: 10 } }];
+  expect(kinds(edited.round(listed, busy, [node('1', { in_flight: 3 })]))).toEqual([['submit', LLAMA]]);
+  expect(kinds(edited.round(listed, busy, [node('1', { in_flight: 0 })]))).toContainEqual(['drain', LLAMA]);
+});
+
+it('a job of a model that the file has no more is ended', () => {
+  const bench = new Bench();
+  const stray = { id: '9', name: jobName('pool', 'f'.repeat(12), 1), state: 'pending' as const };
+  expect(bench.round([stray]).actions).toEqual([expect.objectContaining({ kind: 'cancel', jobs: ['9'] })]);
+  // Of another factory whose name begins like ours: not ours.
+  expect(bench.round([{ ...stray, id: '10', name: 'otela-pool-two--ffffffffffff-1' }]).actions).toEqual([]);
+});
+
+it('a job that an administrator cancelled is not there again at once', () => {
+  const bench = new Bench();
+  const wants = [{ model: LLAMA, waiting: 1 }];
+  bench.round([bench.job(LLAMA, '1')], wants);
+  bench.round([bench.job(LLAMA, '1', 'ended', { ended: 'cancelled' })], wants);
+  // The end is judged by the round that reads its log: here it is known at least.
+  expect(bench.memory.jobs).toEqual({});
+});
+
+it("warm hours are those of the file's time zone, over midnight as well", () => {
+  const text = CONFIG.replace('state = "state"', 'state = "state"\ntimezone = "Europe/Zurich"').replace(
+    'priority = 5',
+    'priority = 5\nwarm = [{ days = ["fri"], from = "22:00", to = "06:00" }]',
+  );
+  const bench = new Bench(text);
+  const model = bench.config.models[1];
+  if (model === undefined) throw new Error('no model');
+  const at = (time: string) => wantedOf(model, undefined, 0, bench.config, Date.parse(time)).floor;
+  // 2026-01-09 is a Friday; Zurich is an hour ahead of UTC.
+  expect([
+    at('2026-01-09T20:59:00Z'),
+    at('2026-01-09T21:00:00Z'),
+    at('2026-01-10T04:59:00Z'),
+    at('2026-01-10T05:00:00Z'),
+    at('2026-01-10T21:30:00Z'),
+  ]).toEqual([0, 1, 1, 0, 0]);
+});
