@@ -30,14 +30,15 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
     const listed = new Map(jobs.map((job) => [job.id, job]));
     for (const submission of memory.submissions) if (submission.cluster === cluster) submission.lists += 1;
     for (const job of jobs) {
-      settle(memory, cluster, job);
+      const isNew = settle(memory, cluster, job);
       const key = jobKey(cluster, job.id);
       const known = memory.jobs[key];
       if (job.state === 'ended') {
-        if (known === undefined) continue;
+        // One that began and ended between two lists is an end all the same: unseen ones would be submitted again at once, for ever.
+        if (known === undefined && !isNew) continue;
         delete memory.jobs[key];
         ended.push({
-          job: known,
+          job: known ?? adopted(memory, world, cluster, job, now),
           how: job.ended ?? 'failed',
           ...(job.reason === undefined ? {} : { reason: job.reason }),
         });
@@ -85,10 +86,12 @@ export function nodesByJob({ nodes, config }: World): Map<string, ServingNode> {
   return known;
 }
 
-function settle(memory: Memory, cluster: string, job: ListedJob): void {
+/** True for a job of a submission that was not listed before. */
+function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
   const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === job.name);
-  if (submission !== undefined && !submission.seen.includes(job.id) && submission.seen.length < 100)
-    submission.seen.push(job.id);
+  if (submission === undefined || submission.seen.includes(job.id) || submission.seen.length >= 100) return false;
+  submission.seen.push(job.id);
+  return true;
 }
 
 /** A job of this factory's name that it does not remember: of a submission that it knows, or of a factory that was killed. */

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
-import { type Decisions, decide } from '../../../factory/decisions/decide.ts';
+import { type Decisions, decide, intended } from '../../../factory/decisions/decide.ts';
 import { emptyMemory, jobName, type Memory } from '../../../factory/decisions/memory.ts';
-import { observe } from '../../../factory/decisions/observe.ts';
+import { assessEnd, observe } from '../../../factory/decisions/observe.ts';
 import { wantedOf } from '../../../factory/decisions/wanted.ts';
 import { type ClusterView, placedModels, type World } from '../../../factory/decisions/world.ts';
 import { none } from '../../../factory/demand/demand-source.ts';
@@ -214,4 +214,27 @@ it("warm hours are those of the file's time zone, over midnight as well", () => 
     at('2026-01-10T05:00:00Z'),
     at('2026-01-10T21:30:00Z'),
   ]).toEqual([0, 1, 1, 0, 0]);
+});
+
+it('a job that began and failed between two lists counts as a failed start, once', () => {
+  const bench = new Bench();
+  const [placed] = bench.models;
+  const [place] = placed?.places ?? [];
+  if (place === undefined) throw new Error('no place');
+  const world = (jobs: ListedJob[]): World => ({
+    config: bench.config,
+    models: bench.models,
+    clusters: new Map([['alps', { reachable: true, jobs }]]),
+    demand: new Map(),
+    nodes: [],
+  });
+  const { name } = intended(bench.memory, { kind: 'submit', model: LLAMA, place, count: 1, why: '' }, 'pool', NOW);
+  const listed: ListedJob[] = [{ id: '7', name, state: 'ended', ended: 'failed' }];
+  const { ended } = observe(bench.memory, world(listed), NOW + 2_000);
+  expect(ended).toEqual([
+    expect.objectContaining({ how: 'failed', job: expect.objectContaining({ id: '7', model: LLAMA }) }),
+  ]);
+  for (const one of ended) assessEnd(one, 'CUDA out of memory', bench.memory, world(listed), NOW + 2_000);
+  expect(bench.memory.back_offs).toMatchObject({ [`${LLAMA}@alps`]: { failed: 1, log_tail: 'CUDA out of memory' } });
+  expect(observe(bench.memory, world(listed), NOW + 4_000).ended).toEqual([]);
 });
