@@ -19,6 +19,7 @@ import { metricsRoutes } from './observe/routes.ts';
 import { discardRequest, handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
+import { agentGatewayRoutes } from './registry/agent-gateways.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
 import { connectGossip } from './registry/gossip/door.ts';
 import { agentLogRoutes } from './registry/views/agent-logs.ts';
@@ -38,6 +39,7 @@ app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx))
 app.route('/agent', admitRoutes);
 app.route('/agent', agentLogRoutes);
 app.route('/agent', agentLeftRoutes);
+app.route('/agent', agentGatewayRoutes);
 app.route('/agent/batch', batchAgentRoutes);
 app.route('/factory', factoryRoutes);
 app.route('/v1/files', fileRoutes);

@@ -20,6 +20,18 @@ interface Fetcher {
   fetch(url: string, init?: RequestInit): Promise<Response>;
 }
 
+/** Gateways of one institution, of which this one is the first or a follower. */
+export interface Institution {
+  /** Where changes are made; undefined: here. */
+  readonly first: string | undefined;
+  /** The others' addresses. */
+  gateways(): string[];
+  /** For operators. */
+  status(): object;
+  /** Forgets a follower. @returns whether there was one */
+  remove(key: string): boolean;
+}
+
 export interface Env extends IssuerEnvironment {
   DB: D1Database;
   /** The same for reads that take long, and hold up nothing; without it they are made of DB. */
@@ -83,6 +95,8 @@ export interface Env extends IssuerEnvironment {
    * So it is in the Node host.
    */
   OBJECTS_STAY?: string;
+  /** The Node host: this gateway among others of its institution. */
+  INSTITUTION?: Institution;
   /** Which requests are logged: `error` (default), `all` or `off`. */
   REQUEST_LOG?: string;
 }

@@ -1,6 +1,7 @@
 /** All tunnels of one agent as one thing. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { MeshGateway } from '../mesh/delegates.ts';
+import { GATEWAYS_MAX } from '../tunnel/admission.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { lessRepeated } from './less-repeated.ts';
 import { Once, within } from './wait.ts';
@@ -14,6 +15,8 @@ export interface GatewayStatus {
 
 interface GatewaysOptions {
   urls: readonly URL[];
+  /** Those among them that the operator named: the others were learned of. */
+  configured: readonly URL[];
   /** The gateway that admitted the session, as a gossip peer: it alone evicts it, so its word is enough. */
   admittedBy: string;
   openTunnel(options: TunnelOptions): Tunnel;
@@ -37,6 +40,8 @@ const CLOSE_WAIT_MS = 1000;
 interface Member {
   url: URL;
   tunnel: Tunnel;
+  /** By another gateway's word, not the configuration's. */
+  learned: boolean;
   refusal?: Refusal;
   /** As a gossip peer, once it has taken the session in. */
   id?: string;
@@ -52,26 +57,55 @@ export class Gateways {
 
   constructor(options: GatewaysOptions) {
     this.#options = options;
-    for (const url of options.urls) {
-      const log = lessRepeated(options.log);
-      const tunnel = options.openTunnel({
-        ...options.shared,
-        gateway: url,
-        log,
-        onRefused: (refusal) => this.#refused(url, refusal),
-        onOver: (why) => this.#over(url, why),
-        onRecorded: () => this.#stored.settle(),
-        onConnected: (id) => {
-          log(`gateway ${url.host}: connected`);
-          this.#meet(url, id);
-        },
-        onDisconnected: () => {
-          if (this.#closed) return;
-          log(`gateway ${url.host}: connection lost, trying again`);
-          this.#judge();
-        },
-      });
-      this.#members.push({ url, tunnel });
+    const configured = new Set(options.configured.map(({ href }) => href));
+    for (const url of options.urls) this.#members.push(this.#member(url, !configured.has(url.href)));
+  }
+
+  #member(url: URL, learned: boolean): Member {
+    const { openTunnel, shared, log: write } = this.#options;
+    const log = lessRepeated(write);
+    const tunnel = openTunnel({
+      ...shared,
+      gateway: url,
+      log,
+      onRefused: (refusal) => this.#refused(url, refusal),
+      onOver: (why) => this.#over(url, why),
+      onRecorded: () => this.#stored.settle(),
+      onConnected: (id) => {
+        log(`gateway ${url.host}: connected`);
+        this.#meet(url, id);
+      },
+      onDisconnected: () => {
+        if (this.#closed) return;
+        log(`gateway ${url.host}: connection lost, trying again`);
+        this.#judge();
+      },
+    });
+    return { url, tunnel, learned };
+  }
+
+  /**
+   * Which gateways there are beside those of the configuration, by the word of one that is connected. New ones are connected to; those
+   * that were learned so, are no longer named, and have nothing running are left.
+   */
+  learn(urls: readonly URL[]): void {
+    if (this.#closed) return;
+    const named = new Set(urls.map(({ href }) => href));
+    const known = new Set(this.#members.map(({ url }) => url.href));
+    for (const url of urls) {
+      if (known.has(url.href) || this.#members.length >= GATEWAYS_MAX) continue;
+      this.#options.log(`gateway ${url.host}: learned of it`);
+      const member = this.#member(url, true);
+      this.#members.push(member);
+      member.tunnel.open();
+    }
+    for (const member of this.#members.filter(
+      ({ learned, url, tunnel }) => learned && !named.has(url.href) && tunnel.inFlight === 0,
+    )) {
+      this.#members.splice(this.#members.indexOf(member), 1);
+      this.#options.log(`gateway ${member.url.host}: it is no longer named`);
+      void member.tunnel.close().catch(() => {});
+      if (member.id !== undefined) this.#options.onKnown(this.known);
     }
   }
 

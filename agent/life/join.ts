@@ -9,8 +9,9 @@ import type { LoadMeter } from '../engine/load.ts';
 import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import type { NodeSeals } from '../seal/node-seals.ts';
-import { type Admission, type AdmissionOptions, GATEWAYS_MAX } from '../tunnel/admission.ts';
+import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
+import { askForGateways } from '../tunnel/other-gateways.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import type { Job } from './job.ts';
 import { lessRepeated } from './less-repeated.ts';
@@ -44,8 +45,8 @@ export interface JoinContext {
 export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<Admitted> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load, seals } = around;
-  const { token, cluster, gateways, releaseDir } = config;
-  const { proxy, detours } = network;
+  const { token, cluster, releaseDir } = config;
+  const { proxy, detours, gateways } = network;
   const key = createSessionKey();
   const release = await ownRelease(releaseDir);
   const asked = { gateways, token, cluster, key, release, jobEndsAt: job.ends, proxy, detours, env, signal };
@@ -58,7 +59,13 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
       const session = new Session({
         ticket,
         key,
-        gateways: allGateways(gateways, admission.gateways),
+        configured: config.gateways,
+        gateways: network.gateways,
+        otherGateways: async (gateway) => {
+          const others = await askForGateways({ gateway, ticket, proxy, env });
+          if (others !== undefined) network.learnGateways(others);
+          return others;
+        },
         first,
         openTunnel,
         join: joinMesh ? (member) => network.join(member) : undefined,
@@ -87,9 +94,4 @@ async function answerOrder({ orders, sessions }: Parts, ticket: Ticket, order: U
   if (orders !== undefined && sessions?.current?.id === ticket.session) return orders.answer(ticket, order);
   const message = `session ${ticket.session} ends; ask the one that followed it`;
   return { answer: { kind: 'refused', code: 'wrong_session', message } };
-}
-
-/** Those of the configuration, then others of the same institution that the admission named. */
-function allGateways(configured: readonly URL[], named: readonly URL[]): URL[] {
-  return [...new Map([...configured, ...named].map((url) => [url.href, url])).values()].slice(0, GATEWAYS_MAX);
 }

@@ -260,7 +260,7 @@ export class Lifecycle {
         log(`session ${session.id}, state in ${this.#state?.path}`);
         const { ticket } = session;
         this.#will?.set(
-          willOf({ gateways: config.gateways, proxy: this.#network.proxy, ticket, record: session.will() }),
+          willOf({ gateways: this.#network.gateways, proxy: this.#network.proxy, ticket, record: session.will() }),
         );
       },
       onRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),

@@ -14,7 +14,7 @@ import type { SessionKey } from '../mesh/channel/session-key.ts';
 import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
 import { relayProxy } from '../mesh/relay/pass.ts';
 import { Relay } from '../mesh/relay/relay.ts';
-import type { Admission } from '../tunnel/admission.ts';
+import { type Admission, GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { authority } from '../tunnel/websocket.ts';
 import { lessRepeated } from './less-repeated.ts';
 
@@ -42,6 +42,8 @@ export class Network {
   /** Names by id, as the gateway that admitted us calls them. */
   #issuers = new Map<string, string>();
   #own: string | undefined;
+  /** Gateways beside those of the configuration, by the word of one of them. */
+  #learned: readonly URL[] = [];
   #requests: MeshOptions['requests'];
 
   constructor(options: NetworkOptions) {
@@ -63,11 +65,22 @@ export class Network {
   }
 
   /** Whose tickets are good from now on. */
-  learn({ ticket, issuers }: Admission): void {
+  learn({ ticket, issuers, gateways }: Admission): void {
+    this.learnGateways(gateways);
     const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
     this.#issuers = new Map([...named, [ticket.issuer, LOCAL_ISSUER]]);
     this.#own = ticket.issuer;
     this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
+  }
+
+  learnGateways(gateways: readonly URL[]): void {
+    this.#learned = gateways;
+  }
+
+  /** Those of the configuration, then those that were learned of: any of them may let this agent in. */
+  get gateways(): URL[] {
+    const all = [...this.#options.config.gateways, ...this.#learned];
+    return [...new Map(all.map((url) => [url.href, url])).values()].slice(0, GATEWAYS_MAX);
   }
 
   /** How lists here call an issuer; undefined for our own. */

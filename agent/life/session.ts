@@ -20,6 +20,10 @@ interface SessionOptions {
   ticket: Ticket;
   key: SessionKey;
   gateways: readonly URL[];
+  /** Those among them that the operator named. */
+  configured: readonly URL[];
+  /** Asks a gateway which others there are; undefined: it does not say. */
+  otherGateways?: ((gateway: URL) => Promise<URL[] | undefined>) | undefined;
   /** As it joins. */
   first: NodeWord;
   openTunnel(options: TunnelOptions): Tunnel;
@@ -50,6 +54,8 @@ const LEFT_WAIT_MS = 2000;
 const DOWN_WAIT_MS = 200;
 /** How often it is looked whether the next encryption key is due. */
 const SEAL_LOOK_MS = 60_000;
+/** Gateways come and go seldom; a thousand agents ask. */
+const LOOK_FOR_GATEWAYS_MS = 30_000;
 
 export class Session {
   readonly ticket: Ticket;
@@ -61,6 +67,7 @@ export class Session {
   #mesh: Mesh | undefined;
   #left: Promise<void> | undefined;
   #sealing: NodeJS.Timeout | undefined;
+  #looking: NodeJS.Timeout | undefined;
 
   constructor(options: SessionOptions) {
     const {
@@ -85,6 +92,7 @@ export class Session {
     this.#keeper = new RecordKeeper({ ...first, ...seals?.word(ticket) }, () => this.#announce(), log);
     this.#gateways = new Gateways({
       urls: gateways,
+      configured: options.configured,
       admittedBy: `gw:${ticket.keyName}`,
       openTunnel,
       shared: {
@@ -131,7 +139,23 @@ export class Session {
     const { seals } = this.#options;
     if (seals !== undefined)
       this.#sealing = setInterval(() => this.change(seals.word(this.ticket)), SEAL_LOOK_MS).unref();
+    this.#lookForGateways();
     void this.#join();
+  }
+
+  #lookForGateways(): void {
+    const { otherGateways } = this.#options;
+    if (otherGateways === undefined) return;
+    const soon = LOOK_FOR_GATEWAYS_MS * (0.75 + Math.random() / 2);
+    this.#looking = setTimeout(async () => {
+      const [first] = this.connected;
+      const others = first === undefined ? undefined : await otherGateways(first);
+      if (this.#left !== undefined) return;
+      // The gateway that was asked does not name itself.
+      if (others !== undefined && first !== undefined) this.#gateways.learn([first, ...others]);
+      this.#lookForGateways();
+    }, soon);
+    this.#looking.unref();
   }
 
   /** Among the other agents; a node that cannot listen is still served by its gateways. */
@@ -242,6 +266,7 @@ export class Session {
 
   async #close(): Promise<void> {
     clearInterval(this.#sealing);
+    clearTimeout(this.#looking);
     this.#mesh?.close();
     await this.#gateways.close();
   }

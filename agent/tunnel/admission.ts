@@ -233,7 +233,7 @@ function readAdmission(text: string, key: Signer, gateway: URL): Admission {
 }
 
 /** Not in clear what the gateway that names them is not asked in clear. */
-function otherGateways(gateways: readonly { url: string }[], by: URL): URL[] {
+export function otherGateways(gateways: readonly { url: string }[], by: URL): URL[] {
   const urls = gateways.map(({ url }) => new URL(url));
   return urls
     .filter((url) => (url.protocol === 'https:' || by.protocol === 'http:') && url.username === '' && url.search === '')

@@ -13,12 +13,14 @@ import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
 import { isStale, readSettings, type Settings } from './settings.ts';
 import { isToken, tokenAccount } from './token.ts';
 
-type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY'>>;
+type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
 
 /** About 600 bytes each. */
 const CACHED_MAX = 10_000;
 /** Short, so that a key that was tried before its row arrived works soon. */
 const REFUSED_MS = 30_000;
+/** At a gateway that follows another one, where a new key is on its way for a second. */
+const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
 /** Longer headers are no keys; they are not worth a hash. */
 const KEY_MAX_CHARS = 256;
@@ -113,9 +115,10 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
   if (!isSecret(key, KEY_PREFIX)) throw refusal('unknown');
   // Concurrent look-ups of one key are not shared: the promise of a request that goes away would never settle.
   const answer = await findKey(env, { hash }, now);
+  const refusedMs = env.INSTITUTION?.first === undefined ? REFUSED_MS : REFUSED_AT_FOLLOWER_MS;
   if (typeof answer === 'string') {
     accounts.delete(cacheName(key));
-    keep(refused, REFUSED_MAX, hash, { value: answer, until: now + REFUSED_MS });
+    keep(refused, REFUSED_MAX, hash, { value: answer, until: now + refusedMs });
     throw refusal(answer);
   }
   return remember(key, answer, now);

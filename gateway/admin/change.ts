@@ -23,9 +23,25 @@ export interface Change {
 
 /** Does what `statements` say and writes it down, both or neither; then every isolate hears of it. */
 export async function change(call: AnyCall, statements: BatchItem<'sqlite'>[], what: Change): Promise<void> {
+  requireFirst(call.env);
   requireWritable();
-  await asked(database(call.env).batch([auditLine(call, what), ...statements]));
+  // The audit log's line comes last: gateways that follow this one hear of rows in this order, and believe them by its number.
+  await asked(database(call.env).batch(nonEmpty([...statements, auditLine(call, what)])));
   await tell(call.env);
+}
+
+/** A gateway that follows another one changes nothing. @throws ApiError 503 with the address of the first */
+export function requireFirst({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
+  const first = INSTITUTION?.first;
+  if (first === undefined) return;
+  const message = `This gateway follows ${first}: make changes there.`;
+  throw new ApiError('server_is_overloaded', message, { headers: { location: first, 'x-should-retry': 'false' } });
+}
+
+type Statements = [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]];
+
+function nonEmpty(statements: BatchItem<'sqlite'>[]): Statements {
+  return statements as Statements;
 }
 
 /** Told again when a request is repeated: the change may be stored and the registry not know of it. */
@@ -35,6 +51,7 @@ export async function tell(env: Env): Promise<void> {
 
 /** What is done elsewhere than in D1: written down before it is done, so that nothing is done that nobody can look up. */
 export async function writeDown(call: AnyCall, what: Change): Promise<void> {
+  requireFirst(call.env);
   requireWritable();
   await asked(auditLine(call, what));
 }
@@ -80,10 +97,11 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
       db.insert(idempotency).values({ actor: call.actor, key, request, object: creation.object, createdAt: call.now }),
     );
   }
+  requireFirst(call.env);
   requireWritable();
   await creation.check?.();
   try {
-    await asked(db.batch([auditLine(call, creation), ...once, ...creation.statements]));
+    await asked(db.batch(nonEmpty([...once, ...creation.statements, auditLine(call, creation)])));
   } catch (error) {
     // Two at once: the other one was first.
     const again = key === undefined ? undefined : await replay(call, key, request, creation);

@@ -7,6 +7,7 @@ import { auditRoutes } from './audit.ts';
 import { callerOf } from './caller.ts';
 import { factoryAdminRoutes } from './factory.ts';
 import { factoryTokenRoutes } from './factory-tokens.ts';
+import { gatewayRoutes } from './gateways.ts';
 import { modelCardRoutes } from './model-cards.ts';
 import { modelRoutes } from './models.ts';
 import { nodeLoadRoutes } from './node-loads.ts';
@@ -49,6 +50,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...drainRoutes,
   ...telemetryRoutes,
   ...peerRoutes,
+  ...gatewayRoutes,
   ...settingsRoutes,
   ...auditRoutes,
   ...usageRoutes,

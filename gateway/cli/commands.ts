@@ -6,11 +6,13 @@ import { EXIT_FAILED, EXIT_UNREACHABLE } from '../command.ts';
 import { BACKUP } from '../hosts/node/backup/backup-command.ts';
 import { RESTORE } from '../hosts/node/backup/restore-command.ts';
 import { DOCTOR } from '../hosts/node/doctor/doctor-command.ts';
+import { PROMOTE } from '../hosts/node/following/promote-command.ts';
 import { ISSUER } from '../hosts/node/issuer/issuer-command.ts';
 import { SERVE } from '../hosts/node/serve/serve-command.ts';
 import { BATCHES } from './batches-command.ts';
 import { FACTORY } from './factory-command.ts';
 import { FILES } from './files-command.ts';
+import { GATEWAYS } from './gateways-command.ts';
 import { NODES } from './nodes-command.ts';
 import { PEERS } from './peers-command.ts';
 import { commandOf } from './resource-command.ts';
@@ -29,11 +31,13 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   peers: PEERS,
   batches: BATCHES,
   files: FILES,
+  gateways: GATEWAYS,
   usage: USAGE,
   trace: TRACE,
   settings: SETTINGS,
   audit: AUDIT,
   issuer: ISSUER,
+  promote: PROMOTE,
 };
 
 export const PROGRAM: Program = {
@@ -46,7 +50,7 @@ export const PROGRAM: Program = {
   otela-gateway tokens create --provider eth --cluster alps
   otela-gateway nodes list --url https://gw.example.org --key-file admin.key
 
-All but serve, doctor, backup, restore and issuer ask a gateway: --url, --key-file. --json prints one object a line.`,
+All but serve, doctor, backup, restore, issuer and promote ask a gateway: --url, --key-file. --json prints one object a line.`,
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong use, ${EXIT_UNREACHABLE} no gateway answers.`,
   commands: COMMANDS,
 };

@@ -14,6 +14,7 @@ import type { Env } from '../env.ts';
 import { readBody } from '../json-body.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import type { QuotaRefusal } from './admission-quota.ts';
+import { otherGateways } from './agent-gateways.ts';
 import { requireRelease } from './attest.ts';
 import type { AdmittedNode } from './membership.ts';
 import { versionMismatch } from './tickets.ts';
@@ -84,8 +85,7 @@ admitRoutes.post('/admit', async (c) => {
       issuer: admitted.issuer,
       issuers: admitted.issuers.map(({ name, id, root }) => ({ name, id, root })),
       gateway: admitted.gateway,
-      // Others of the same issuer, once an issuer has a list of them: an agent is told by its flags.
-      gateways: [],
+      gateways: otherGateways(c.env, admitted.issuers),
     },
     200,
     { 'cache-control': 'no-store' },

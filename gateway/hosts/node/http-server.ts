@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
 import { WebSocketServer } from 'ws';
+import { ApiError } from '../../../shared/openai/errors.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
@@ -13,6 +14,8 @@ import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
 import { Connections } from './connections.ts';
+import type { Following } from './following/following.ts';
+import { LEADER_PATH } from './following/leader.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
 import { upgradeOf } from './node-sockets.ts';
@@ -45,6 +48,7 @@ export interface TlsMaterial {
 interface HttpServerOptions {
   tls: TlsMaterial | undefined;
   env: Env;
+  following: Pick<Following, 'leader' | 'refusal'>;
   offloads: LocalOffloads;
   background: Background;
 }
@@ -156,6 +160,9 @@ export class HttpServer {
     // HTTP/1.0 needs none, and those who ask whether a server lives often speak it.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
+    if (path.startsWith(LEADER_PATH)) return void this.#lead(message, response);
+    const refusal = path.startsWith('/v1/') ? this.#options.following.refusal : undefined;
+    if (refusal !== undefined) return refuse(response, refusal);
     if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
       void this.#ask(message, response, path);
     else if (URL.canParse(`http://${message.headers.host}`)) void this.#listener(message, response);
@@ -163,6 +170,13 @@ export class HttpServer {
       connection.last = true;
       refuseAmbiguous(response, NO_HOST);
     }
+  }
+
+  /** Another gateway of the institution. */
+  async #lead(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { leader } = this.#options.following;
+    if (leader === undefined) return refuse(response, 'This gateway is starting.');
+    await leader.handle(message, response).catch(() => response.destroy());
   }
 
   /** A request to a model: past the router and the Fetch classes. */
@@ -234,6 +248,12 @@ export class HttpServer {
       await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
     this.#connections.closeAll();
   }
+}
+
+function refuse(response: ServerResponse, message: string): void {
+  const error = new ApiError('server_is_overloaded', message);
+  response.writeHead(error.status, { 'content-type': 'application/json', ...error.headers, connection: 'close' });
+  response.end(JSON.stringify({ error: { message, type: error.type, param: null, code: error.code } }));
 }
 
 function isWebSocket({ method, headers }: IncomingMessage): boolean {

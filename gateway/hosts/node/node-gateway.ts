@@ -15,6 +15,8 @@ import { TunnelObject } from '../../tunnel/object.ts';
 import { UsageObject } from '../../usage/object.ts';
 import { Assets } from './assets.ts';
 import { D1, migrate } from './d1.ts';
+import { Following } from './following/following.ts';
+import type { GatewayIdentity } from './following/signed.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
@@ -46,6 +48,8 @@ export interface NodeGatewayOptions {
   /** Settings and secrets; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
   tls: TlsMaterial | undefined;
+  /** This gateway among others of its institution. */
+  following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number };
   log(line: string): void;
 }
 
@@ -54,6 +58,7 @@ interface Parts {
   host: ObjectHost;
   accounts: Database;
   reports: ReportReads;
+  following: Following;
 }
 
 export class NodeGateway {
@@ -62,12 +67,14 @@ export class NodeGateway {
   readonly #accounts: Database;
 
   readonly #reports: ReportReads;
+  readonly following: Following;
 
-  private constructor({ server, host, accounts, reports }: Parts) {
+  private constructor({ server, host, accounts, reports, following }: Parts) {
     this.#server = server;
     this.#host = host;
     this.#accounts = accounts;
     this.#reports = reports;
+    this.following = following;
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
@@ -77,15 +84,21 @@ export class NodeGateway {
     const d1 = new D1(database);
     const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
     const offloads = new LocalOffloads();
+    const following = new Following({ ...options.following, accounts: database, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
+    const own = {
+      limits: host.namespace<LimitsObject>('LIMITS'),
+      usage: host.namespace<UsageObject>('USAGE'),
+      registry: host.namespace<RegistryObject>('REGISTRY'),
+    };
     const env: Env = {
       ...settings,
       DB: d1 as unknown as Env['DB'],
       REPORTS: reports.accounts(d1) as unknown as Env['DB'],
       TUNNEL: host.namespace<TunnelObject>('TUNNEL'),
-      REGISTRY: host.namespace<RegistryObject>('REGISTRY'),
-      LIMITS: host.namespace<LimitsObject>('LIMITS'),
-      USAGE: reports.hours(host.namespace<UsageObject>('USAGE')),
+      REGISTRY: own.registry,
+      LIMITS: following.limits(own.limits),
+      USAGE: reports.hours(following.usage(own.usage)),
       QUEUE: host.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       BATCH: host.namespace<BatchObject>('BATCH'),
@@ -96,11 +109,13 @@ export class NodeGateway {
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
       OBJECTS_STAY: 'on',
+      INSTITUTION: following,
     };
     const waitUntil = (work: Promise<unknown>) =>
       void work.catch((error: unknown) => log(`in the background: ${error}`));
-    const server = new HttpServer({ tls, env, offloads, background: { waitUntil } });
-    return new NodeGateway({ server, host, accounts: database, reports });
+    const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
+    following.start(own);
+    return new NodeGateway({ server, host, accounts: database, reports, following });
   }
 
   /** Resolves with the port. */
@@ -116,6 +131,7 @@ export class NodeGateway {
 
   async close(drainMs: number): Promise<void> {
     await this.#server.close(drainMs);
+    await this.following.close();
     await this.#reports.close();
     this.#host.close();
     this.#accounts.close();

@@ -147,6 +147,7 @@ test('a restore goes into an empty directory alone, and never into one that a ga
   expect((await readdir(half)).sort()).toEqual([
     'accounts.sqlite',
     'admin.key',
+    'following.sqlite',
     'issuer',
     'layout.json',
     'lock',

@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { CommandError } from '../../../command.ts';
 import { LAYOUT_FILE } from '../data/layout.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
+import { FOLLOWING_FILE, ROLE_FILE } from '../following/role.ts';
 import { ISSUER_FILES } from '../issuer/issuer-files.ts';
 import { BACKED_UP } from './manifest.ts';
 
@@ -30,7 +31,7 @@ const STILL_MS = 50;
  * Where news goes from what comes first to what comes later, and is told again until it is acknowledged: taken in this order, none
  * is missing at both ends. Records go from nodes' objects to the hour's and on to the totals in the accounts, which have the admitted tokens.
  */
-const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/', ACCOUNTS_FILE];
+const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/', FOLLOWING_FILE, ACCOUNTS_FILE];
 
 /** How many databases may be held at once. Node has raised the soft limit to the hard one by now. */
 export function heldAtOnce(): number {
@@ -54,7 +55,7 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
   const found = entries
     .filter((entry) => entry.isFile() && entry.name.endsWith('.sqlite'))
     .map((entry) => join(entry.parentPath, entry.name).slice(data.length + 1));
-  if (existsSync(join(data, ACCOUNTS_FILE))) found.push(ACCOUNTS_FILE);
+  for (const file of [FOLLOWING_FILE, ACCOUNTS_FILE]) if (existsSync(join(data, file))) found.push(file);
   const odd = found.find((path) => !BACKED_UP.test(path));
   if (odd !== undefined)
     throw new CommandError(`${join(data, odd)} is no database of a gateway's: move it away, then back up again`);
@@ -165,6 +166,7 @@ async function keysOf(data: string): Promise<Map<string, string>> {
   const paths = [
     LAYOUT_FILE,
     'admin.key',
+    ...(existsSync(join(data, ROLE_FILE)) ? [ROLE_FILE] : []),
     ...names.filter((name) => ISSUER_FILES.has(name)).map((name) => `issuer/${name}`),
   ];
   return new Map(

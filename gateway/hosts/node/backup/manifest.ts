@@ -12,7 +12,7 @@ export const MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
 /** Only names that a data directory has: no way up, no absolute path. */
 export const BACKED_UP =
-  /^(layout\.json|admin\.key|accounts\.sqlite|issuer\/[\w.-]+|files\/file-[0-9a-z]{24}|objects\/(alarms|[A-Z_]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
+  /^(layout\.json|role\.json|admin\.key|accounts\.sqlite|following\.sqlite|issuer\/[\w.-]+|files\/file-[0-9a-z]{24}|objects\/(alarms|[A-Z_]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
 
 export const manifestSchema = z.object({
   otela_backup: z.literal(BACKUP_FORM),

@@ -1,4 +1,5 @@
 /** `otela-gateway restore`: a data directory out of a backup. */
+
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -17,6 +18,7 @@ import { CommandError } from '../../../command.ts';
 import { lockDirectory } from '../data/data-directory.ts';
 import { LAYOUT_FILE, refuseNewerLayout } from '../data/layout.ts';
 import { ACCOUNTS_FILE, refuseNewer } from '../data/schema-version.ts';
+import { FOLLOWING_FILE, ROLE_FILE } from '../following/role.ts';
 import { loadManifest } from '../serve/program-files.ts';
 import { ringAll } from './alarms.ts';
 import {
@@ -51,7 +53,7 @@ not in it: keys made since are unknown, keys revoked since work again. Agents co
 
 /** Files lie here until all of them are verified; where it stands beside no lock, a restore was cut off. */
 const UNFINISHED = 'restoring';
-const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects', 'files'];
+const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, FOLLOWING_FILE, 'objects', 'files'];
 
 async function restoreCommand(args: readonly string[]): Promise<number> {
   const {

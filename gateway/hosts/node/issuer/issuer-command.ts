@@ -13,21 +13,23 @@ import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/certificate.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
+import { delegate } from './delegate.ts';
 import { environment, type IssuerFiles, keyNames, openIssuer, revoke, rotate } from './issuer-files.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
   ...JSON_FLAG,
 } as const satisfies Flags;
-const VERBS = ['show', 'init', 'rotate', 'revoke', 'secrets'];
+const VERBS = ['show', 'init', 'rotate', 'revoke', 'delegate', 'secrets'];
 
 export const ISSUER: Command = {
   summary: 'the keys that this gateway admits nodes with',
-  examples: `show | init | rotate | revoke KEY | secrets
+  examples: `show | init | rotate | revoke KEY | delegate | secrets
 
   otela-gateway issuer show                                    root_key is what other gateways add as a peer
   otela-gateway issuer rotate                                  a new gateway key; restart to use it
   otela-gateway issuer revoke KEY                              a key that leaked: its sessions end
+  otela-gateway issuer delegate > gw2.json                     key and certificate of a gateway that follows: a secret
   otela-gateway issuer secrets | npx wrangler secret bulk      for a gateway on Cloudflare`,
   verbs: VERBS,
   flags: FLAGS,
@@ -39,11 +41,15 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
   const [verb, key] = words;
   const wanted = (verb === 'revoke') === (key !== undefined);
   if (!wanted || !VERBS.includes(verb ?? ''))
-    throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | secrets');
+    throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | delegate | secrets');
   const nowS = Math.floor(Date.now() / 1000);
   const dir = join(values.data, 'issuer');
   if (verb !== 'init') await existing(dir);
   const before = await openIssuer(dir, nowS);
+  if (verb === 'delegate') {
+    console.log(delegate(before, nowS));
+    return EXIT_DONE;
+  }
   if (verb === 'secrets') {
     // For `wrangler secret bulk`, on a pipe: it holds the gateway's key.
     console.log(JSON.stringify(environment(before)));

@@ -146,7 +146,7 @@ function decode({ certificate }: GatewayKey): Certificate {
   }
 }
 
-function needRoot({ root, dir }: IssuerFiles): string {
+export function needRoot({ root, dir }: IssuerFiles): string {
   if (root !== undefined) return root;
   throw new IssuerError(`This needs the root key: put root.key into ${dir} for as long as it takes.`);
 }
@@ -192,7 +192,7 @@ async function lines(dir: string, name: string): Promise<string[]> {
 }
 
 /** Undefined where there is no such file; one that others could read is closed to them. */
-async function read(dir: string, name: string): Promise<string | undefined> {
+export async function read(dir: string, name: string): Promise<string | undefined> {
   const file = join(dir, name);
   const exists = await access(file).then(
     () => true,
@@ -203,7 +203,7 @@ async function read(dir: string, name: string): Promise<string | undefined> {
   return (await readFile(file, 'utf8')).trim();
 }
 
-async function write(dir: string, name: string, text: string): Promise<void> {
+export async function write(dir: string, name: string, text: string): Promise<void> {
   const unfinished = join(dir, `${name}.new`);
   const handle = await open(unfinished, 'w', 0o600);
   try {

@@ -25,6 +25,18 @@ export const SERVE_FLAGS = {
   files: { value: 'DIR|s3://BUCKET', help: 'where uploaded files are kept; left out: DATA/files' },
   'tls-cert': { value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
   'tls-key': { value: 'FILE', takes: 'file', help: 'PEM: its key' },
+  url: { value: 'URL', help: 'where agents and other gateways reach this one' },
+  follow: { value: 'URL', help: 'the first gateway of the institution: this one follows it' },
+  identity: {
+    value: 'FILE',
+    takes: 'file',
+    help: 'of `issuer delegate`; needed at the first start of a follower',
+  },
+  'max-stale': {
+    default: '24h',
+    value: 'TIME',
+    help: 'a follower serves for so long without the first',
+  },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
@@ -35,6 +47,7 @@ export const SERVE: Command = {
   otela-gateway serve --data ./data                            a trial: http on this machine alone
   otela-gateway serve --data /var/lib/otela/data --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
   otela-gateway serve --files s3://otela/files                 a bucket; AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID …
+  otela-gateway serve --data ./gw2 --follow https://gw1.example.org --url https://gw2.example.org --identity gw2.json
 
 Prints "otela-gateway ready URL" when it answers. The first start makes DATA/admin.key, the first operator's key.
 SIGTERM and SIGINT let running answers finish for 5 s at most (a second one: now) and end with 0. SIGHUP reads the TLS files again.
@@ -52,7 +65,28 @@ export function serveOptions(values: Values<Omit<typeof SERVE_FLAGS, 'json'>>): 
   if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
   const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
   const files = values.files === undefined ? {} : { files: values.files };
-  return { port, host: values.host, data: values.data, ...files, ...tls };
+  const url = values.url === undefined ? {} : { url: httpUrl('--url', values.url) };
+  const follow = values.follow === undefined ? {} : { follow: httpUrl('--follow', values.follow) };
+  if (values.follow !== undefined && values.url === undefined)
+    throw new UsageError('--follow needs --url: where agents and the first gateway reach this one');
+  const identity = values.identity === undefined ? {} : { identity: values.identity };
+  const maxStaleMs = durationMs('--max-stale', values['max-stale']);
+  return { port, host: values.host, data: values.data, maxStaleMs, ...files, ...tls, ...url, ...follow, ...identity };
+}
+
+function httpUrl(flag: string, text: string): string {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '' || url.hash !== '')
+    throw new UsageError(`${flag} ${text} is no http or https URL`);
+  return url.href.replace(/\/$/, '');
+}
+
+const UNITS_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+function durationMs(flag: string, text: string): number {
+  const [, count = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
+  if (count === '') throw new UsageError(`${flag} ${text} is no time: write 90m or 24h`);
+  return Number(count) * UNITS_MS[unit as keyof typeof UNITS_MS];
 }
 
 async function serveCommand(args: readonly string[]): Promise<number> {

@@ -10,8 +10,10 @@ import { refuseDamaged } from '../data/damage.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { nameDisk } from '../data/disk-error.ts';
 import { fileStoreOf, problemOf } from '../file-store-of.ts';
+import { takeRole } from '../following/take-role.ts';
 import type { TlsMaterial } from '../http-server.ts';
-import { environment, openIssuer } from '../issuer/issuer-files.ts';
+import { adoptIdentity, needIdentity } from '../issuer/delegate.ts';
+import { environment, keyNames, openIssuer } from '../issuer/issuer-files.ts';
 import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
 import { checkReady } from './check.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
@@ -25,6 +27,14 @@ export interface ServeOptions {
   files?: string;
   /** PEM files; both or none. */
   tls?: { cert: string; key: string };
+  /** Where other gateways and agents reach this one. */
+  url?: string;
+  /** The first gateway of the institution, which this one follows. */
+  follow?: string;
+  /** A file of `issuer delegate`: the key and certificate of this gateway. Needed once. */
+  identity?: string;
+  /** A follower serves for so long without the first. */
+  maxStaleMs: number;
 }
 
 interface RunningGateway {
@@ -73,7 +83,11 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   // What throws outside every object and request is told; the others go on.
   process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
-  const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
+  if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
+  else if (options.follow !== undefined) await needIdentity(data.issuer);
+  const issuerFiles = await openIssuer(data.issuer, Math.floor(Date.now() / 1000));
+  const issuer = environment(issuerFiles);
+  takeRole(data.path, options.follow);
   const settings = Object.fromEntries(
     SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );
@@ -95,6 +109,16 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     migrations: program.migrations,
     settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
     tls,
+    following: {
+      data: data.path,
+      identity: {
+        key: issuerFiles.gateway,
+        certificate: issuerFiles.certificate,
+        revoked: new Set(keyNames(issuerFiles).revoked),
+      },
+      url: options.url,
+      maxStaleMs: options.maxStaleMs,
+    },
     log,
   });
   const stop = once(async (drainMs: number) => {
@@ -107,6 +131,9 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
       throw new CommandError(listenError(cause, options).message, { cause });
     });
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
+    await gateway.following.firstCopy().catch((cause: unknown) => {
+      throw new CommandError(cause instanceof Error ? cause.message : String(cause), { cause });
+    });
     await checkReady(url, data.adminKey);
     if (!isOn(given.REQUIRE_SIGNED_AGENT))
       log('agents need no signed release here: whoever has a join token may run any program as one');

@@ -1,0 +1,53 @@
+/** Gateways of this institution: which one is the first, and which follow it. */
+import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { requireFirst } from './change.ts';
+import { type AdminRoute, route } from './route.ts';
+
+const gatewaysSchema = z.object({
+  object: z.literal('gateways'),
+  role: z.enum(['first', 'follower', 'alone']),
+  epoch: z.number().int().optional(),
+  /** Of a first. */
+  followers: z
+    .array(
+      z.object({
+        key: z.string(),
+        url: z.string(),
+        version: z.string(),
+        seen_at: z.iso.datetime(),
+        connected: z.boolean(),
+        waiting_records: z.number().int(),
+      }),
+    )
+    .optional(),
+  /** Of a follower: the first's address. */
+  first: z.string().optional(),
+  connected: z.boolean().optional(),
+  synced_at: z.iso.datetime().nullable().optional(),
+  waiting_records: z.number().int().optional(),
+  error: z.string().optional(),
+});
+
+export const gatewayRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/gateways',
+    summary: 'Whether this gateway is the first of its institution, and which follow it.',
+    answer: gatewaysSchema,
+    run: async ({ env }) => ({ object: 'gateways', ...(env.INSTITUTION?.status() ?? { role: 'alone' }) }),
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: '/gateways/:key',
+    summary: 'Forgets a follower that is gone: its share of limits comes back, and agents leave it.',
+    answer: z.object({ object: z.literal('gateway'), key: z.string(), deleted: z.boolean() }),
+    run: async ({ env, param }) => {
+      requireFirst(env);
+      if (env.INSTITUTION === undefined) throw new ApiError('not_found', 'No gateway follows one on this host.');
+      return { object: 'gateway', key: param('key'), deleted: env.INSTITUTION.remove(param('key')) };
+    },
+  }),
+];

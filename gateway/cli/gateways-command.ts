@@ -1,0 +1,75 @@
+/** `otela-gateway gateways …`: the gateways of one institution, of which one is the first. */
+import * as z from 'zod';
+import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { ask, CONNECTION, doorTo } from './client.ts';
+
+const followerSchema = z.object({
+  key: z.string(),
+  url: z.string(),
+  version: z.string(),
+  seen_at: z.string(),
+  connected: z.boolean(),
+  waiting_records: z.number(),
+});
+const statusSchema = z.object({
+  role: z.string(),
+  epoch: z.number().optional(),
+  followers: z.array(followerSchema).optional(),
+  first: z.string().optional(),
+  connected: z.boolean().optional(),
+  synced_at: z.string().nullable().optional(),
+  waiting_records: z.number().optional(),
+  error: z.string().optional(),
+});
+
+export const GATEWAYS: Command = {
+  summary: 'gateways that follow this one, or the one that it follows',
+  examples: `list | remove KEY
+
+  otela-gateway gateways list                  role, epoch, and each follower: connected or away, records that wait there
+  otela-gateway gateways remove KEY            a follower that is gone for good: its share of limits comes back
+
+How one follows another: docs/gateways.md.`,
+  verbs: ['list', 'remove'],
+  flags: CONNECTION,
+  run: gatewaysCommand,
+};
+
+async function gatewaysCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, CONNECTION, { words: 2 });
+  const door = doorTo('/admin/gateways', values);
+  const [verb, key] = words;
+  if (verb === 'list' && key === undefined) {
+    const status = statusSchema.parse(await ask(door, 'GET', ''));
+    if (door.json) console.log(JSON.stringify(status));
+    else for (const line of told(status)) console.log(line);
+    return EXIT_DONE;
+  }
+  if (verb === 'remove' && key !== undefined) {
+    const gone = await ask(door, 'DELETE', `/${encodeURIComponent(key)}`);
+    if (door.json) console.log(JSON.stringify(gone));
+    return EXIT_DONE;
+  }
+  throw new UsageError('usage: otela-gateway gateways list | remove KEY');
+}
+
+function told(status: z.infer<typeof statusSchema>): string[] {
+  const { role, epoch = 0, followers = [], first, connected, synced_at, waiting_records, error } = status;
+  const here = `${role}  epoch ${epoch}`;
+  if (first === undefined)
+    return [
+      here,
+      ...followers.map((one) =>
+        [
+          one.key,
+          one.url,
+          one.version,
+          one.connected ? 'connected' : `away since ${one.seen_at}`,
+          `${one.waiting_records} records wait`,
+        ].join('  '),
+      ),
+    ];
+  const state =
+    connected === true ? 'connected' : `away: ${error ?? 'no answer yet'}; last copy ${synced_at ?? 'never'}`;
+  return [`${here}  of ${first}  ${state}  ${waiting_records ?? 0} records wait`];
+}

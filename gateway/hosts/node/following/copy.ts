@@ -1,0 +1,75 @@
+/** A follower's copy of the first's accounts: rows are written as they came, all of one page or none. */
+import type { Database, Value } from '../sqlite.ts';
+import type { ChangedRow } from './change-feed.ts';
+import { REPLICATED } from './replicated.ts';
+
+export class AccountsCopy {
+  readonly #database: Database;
+  readonly #columns = new Map<string, ReadonlySet<string>>();
+
+  constructor(accounts: Database) {
+    this.#database = accounts;
+    accounts.script(
+      `CREATE TABLE IF NOT EXISTS follow_seen (tbl TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tbl, key)) WITHOUT ROWID`,
+    );
+    for (const { table } of REPLICATED) {
+      const rows = accounts.rows(`SELECT name FROM pragma_table_info('${table}')`, []);
+      this.#columns.set(table, new Set(rows.map(({ name }) => String(name))));
+    }
+  }
+
+  /** A copy of everything begins: what does not come until `complete` is gone at the first. */
+  begin(): void {
+    this.#database.rows('DELETE FROM follow_seen', []);
+  }
+
+  /** @returns how many rows differ from what was there */
+  apply(rows: readonly ChangedRow[], whole: boolean): number {
+    return this.#database.together(() => {
+      const before = this.#database.counters().total;
+      for (const one of rows) this.#write(one);
+      const changed = this.#database.counters().total - before;
+      if (whole)
+        for (const { table, key } of rows)
+          this.#database.rows('INSERT OR IGNORE INTO follow_seen (tbl, key) VALUES (?, ?)', [table, key]);
+      return changed;
+    });
+  }
+
+  /** Everything came: other rows go. */
+  complete(): void {
+    this.#database.together(() => {
+      for (const { table, key, only } of REPLICATED) {
+        const at_home = only === undefined ? '' : `AND ${only.replaceAll('ROW.', '')}`;
+        this.#database.rows(
+          `DELETE FROM ${table} WHERE NOT EXISTS
+             (SELECT 1 FROM follow_seen WHERE tbl = ? AND follow_seen.key = CAST(${table}."${key}" AS TEXT)) ${at_home}`,
+          [table],
+        );
+      }
+      this.#database.rows('DELETE FROM follow_seen', []);
+    });
+  }
+
+  #write({ table, key, row }: ChangedRow): void {
+    const known = REPLICATED.find((one) => one.table === table);
+    const columns = this.#columns.get(table);
+    // A table or column of a newer first: this version does nothing with it.
+    if (known === undefined || columns === undefined) return;
+    if (row === null) {
+      this.#database.rows(`DELETE FROM ${table} WHERE "${known.key}" = ?`, [key]);
+      return;
+    }
+    const names = Object.keys(row).filter((name) => columns.has(name));
+    const quiet = known.quiet ?? [];
+    const updates = names.filter((name) => name !== known.key && !quiet.includes(name));
+    const values: Value[] = names.map((name) => row[name] ?? null);
+    const list = names.map((name) => `"${name}"`).join(', ');
+    const sets = updates.map((name) => `"${name}" = excluded."${name}"`).join(', ');
+    this.#database.rows(
+      `INSERT INTO ${table} (${list}) VALUES (${names.map(() => '?').join(', ')})
+       ON CONFLICT ("${known.key}") DO UPDATE SET ${sets}`,
+      values,
+    );
+  }
+}

@@ -1,0 +1,180 @@
+/** Asks the first once a second what changed, and hands over what was counted here. */
+import type { AccountsCopy } from './copy.ts';
+import type { HandOver } from './hand-over.ts';
+import type { GatewayLink } from './link.ts';
+import { SILENCE_MS } from './member-table.ts';
+import { epochTakenSchema, type Followed, followedSchema, recordsTakenSchema } from './messages.ts';
+
+const EVERY_MS = 1_000;
+const ANSWER_MS = 2_000;
+/** A page of rows, or of records. */
+const LONG_ANSWER_MS = 15_000;
+/** After the first has surely noticed the silence. */
+const MARGIN_MS = 500;
+/** When the last answer came is kept on disk so often. */
+const SAVE_MS = 60_000;
+
+export interface CopyState {
+  cursor: { feed: string; seq: number } | null;
+  /** Milliseconds since 1970 of the last answer that left nothing to copy; 0: never. */
+  syncedAt: number;
+}
+
+interface FollowerOptions {
+  first: URL;
+  /** Where this gateway answers. */
+  url: string;
+  version: string;
+  link: GatewayLink;
+  copy: AccountsCopy;
+  handOver: HandOver;
+  state: CopyState;
+  /** Monotonic milliseconds. */
+  now(): number;
+  save(state: CopyState): void;
+  /** Rows came that differ; `revoked`: join tokens that let nobody in any more. */
+  changed(revoked: readonly string[]): Promise<void>;
+  /** The answer's epoch and its statement. @returns false: it is not this institution's first */
+  believe(answer: Followed, by: string): boolean;
+  log(line: string): void;
+}
+
+type LinkState = 'new' | 'linked' | 'lost' | 'alone';
+
+export class Follower {
+  readonly #options: FollowerOptions;
+  #link: LinkState = 'new';
+  #state: CopyState;
+  #lastTryEnded: number;
+  #stopped = false;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #waiting = new Set<() => void>();
+  /** A copy of everything is under way. */
+  #copying = false;
+  /** Rows came that isolates have not heard of. */
+  #differs = false;
+  /** Join tokens among them that let nobody in any more. */
+  readonly #revoked = new Set<string>();
+  #savedAt = 0;
+  #savedSeq = -1;
+  /** Others that follow the same first. */
+  others: Followed['followers'] = [];
+  lastError: string | undefined;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+    this.#state = options.state;
+    this.#lastTryEnded = options.now();
+    void this.#run();
+  }
+
+  get connected(): boolean {
+    return this.#link === 'linked';
+  }
+
+  get syncedAt(): number {
+    return this.#state.syncedAt;
+  }
+
+  get cursor(): CopyState['cursor'] {
+    return this.#state.cursor;
+  }
+
+  /** Resolves when the first has surely noticed that it is not heard (true), or is heard again (false). */
+  async alone(): Promise<boolean> {
+    while (this.#link === 'lost' || this.#link === 'new')
+      await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    return this.#link === 'alone' || this.#stopped;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#become('alone');
+  }
+
+  #become(state: LinkState): void {
+    if (this.#link === state) return;
+    const { log, first } = this.#options;
+    if (state === 'linked') log(`following ${first.host}`);
+    if (state === 'lost') log(`the first gateway, ${first.host}, does not answer: ${this.lastError ?? ''}`);
+    this.#link = state;
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      const more = await this.#once();
+      if (!more && !this.#stopped)
+        await new Promise<void>((resolve) => {
+          this.#timer = setTimeout(resolve, EVERY_MS);
+          this.#timer.unref();
+        });
+    }
+  }
+
+  /** @returns whether there is more to copy at once */
+  async #once(): Promise<boolean> {
+    const { now } = this.#options;
+    try {
+      if (this.#link === 'lost' || this.#link === 'alone') await this.#probe();
+      const more = await this.#follow();
+      this.#become('linked');
+      if (!more) await this.#deliver();
+      return more;
+    } catch (error) {
+      this.lastError = error instanceof Error ? error.message : String(error);
+      if (this.#link === 'linked' || this.#link === 'new') {
+        this.#lastTryEnded = now();
+        this.#become('lost');
+      } else if (this.#link === 'lost' && now() - this.#lastTryEnded > SILENCE_MS + MARGIN_MS) this.#become('alone');
+      return false;
+    }
+  }
+
+  /** Does not count as being heard: this gateway may be using its own share of limits. */
+  async #probe(): Promise<void> {
+    const { link, first } = this.#options;
+    await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, ANSWER_MS);
+  }
+
+  async #follow(): Promise<boolean> {
+    const { link, first, url, version, copy, handOver, changed, believe, save } = this.#options;
+    const asked = { url, version, cursor: this.#state.cursor, waiting: handOver.waiting };
+    const within = this.#state.cursor === null ? LONG_ANSWER_MS : ANSWER_MS;
+    const { answer, by } = await link.ask(first, '/gateway/follow', asked, followedSchema, within);
+    if (!believe(answer, by)) throw new Error('it is not the first of this institution');
+    this.others = answer.followers;
+    const { feed, seq, rows, more, anew } = answer;
+    if (anew) copy.begin();
+    const whole = anew || this.#copying;
+    if (copy.apply(rows, whole) > 0 || anew) this.#differs = true;
+    for (const { table, key, row } of rows)
+      if (table === 'join_tokens' && (row === null || row.revoked_at !== null)) this.#revoked.add(key);
+    if (whole && !more) copy.complete();
+    this.#copying = whole && more;
+    this.#state = { cursor: { feed, seq }, syncedAt: more ? this.#state.syncedAt : Date.now() };
+    if (more) return true;
+    if (this.#differs) await changed([...this.#revoked]);
+    this.#differs = false;
+    this.#revoked.clear();
+    // A copy that is cut off by the end of the process begins anew: what went meanwhile would stay else.
+    if (Date.now() - this.#savedAt > SAVE_MS || this.#savedSeq !== seq) {
+      save(this.#state);
+      this.#savedAt = Date.now();
+      this.#savedSeq = seq;
+    }
+    return false;
+  }
+
+  /** What waits, in order, until nothing does. */
+  async #deliver(): Promise<void> {
+    const { link, first, handOver } = this.#options;
+    for (let items = handOver.oldest(); items.length > 0; items = handOver.oldest()) {
+      const { answer } = await link.ask(first, '/gateway/records', { items }, recordsTakenSchema, LONG_ANSWER_MS);
+      if (answer.position < (items[0]?.position ?? 0)) throw new Error('it takes no records');
+      handOver.done(answer.position);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+/** What a follower counted and the first must have: a queue on disk, handed over in order. The first knows by position what it has. */
+import type { Database } from '../sqlite.ts';
+
+/** Of one message. */
+const TOGETHER = 200;
+/** Beyond this the oldest make room: some 2 GiB, a month of a busy follower. */
+const WAITING_MAX = 2_000_000;
+
+export interface HandedOver {
+  position: number;
+  /** `usage`: rows for an hour; `settle`: what requests used, for limits. */
+  kind: 'usage' | 'settle';
+  /** Of the object that takes it: an hour, or whose limits. */
+  name: string;
+  /** JSON. */
+  body: string;
+}
+
+export class HandOver {
+  readonly #database: Database;
+  #waiting: number;
+  lost = 0;
+
+  constructor(database: Database) {
+    this.#database = database;
+    database.script(`CREATE TABLE IF NOT EXISTS hand_over (position INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,
+      name TEXT NOT NULL, body TEXT NOT NULL)`);
+    const [row] = database.rows('SELECT count(*) AS n FROM hand_over', []);
+    this.#waiting = Number(row?.n ?? 0);
+  }
+
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** On disk when it returns. @throws Error where the disk takes nothing */
+  add(kind: HandedOver['kind'], name: string, body: unknown): void {
+    this.#database.rows('INSERT INTO hand_over (kind, name, body) VALUES (?, ?, ?)', [
+      kind,
+      name,
+      JSON.stringify(body),
+    ]);
+    this.#waiting++;
+    if (this.#waiting <= WAITING_MAX) return;
+    this.#database.rows('DELETE FROM hand_over WHERE position = (SELECT min(position) FROM hand_over)', []);
+    this.#waiting--;
+    this.lost++;
+  }
+
+  oldest(): HandedOver[] {
+    const query = 'SELECT position, kind, name, body FROM hand_over ORDER BY position LIMIT ?';
+    return this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
+      position: Number(position),
+      kind: kind === 'settle' ? 'settle' : 'usage',
+      name: String(name),
+      body: String(body),
+    }));
+  }
+
+  /** The first has all up to `position`. */
+  done(position: number): void {
+    this.#database.rows('DELETE FROM hand_over WHERE position <= ?', [position]);
+    const [row] = this.#database.rows('SELECT count(*) AS n FROM hand_over', []);
+    this.#waiting = Number(row?.n ?? 0);
+  }
+}

@@ -1,0 +1,185 @@
+/** What the first of an institution answers to those that follow it: `POST /gateway/…`, signed. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type * as z from 'zod';
+import type { LimitsObject, Settlement } from '../../../accounts/limits-object.ts';
+import type { ObjectNamespace } from '../../../object-context.ts';
+import type { UsageObject } from '../../../usage/object.ts';
+import type { UsageRow } from '../../../usage/row.ts';
+import type { ChangeFeed } from './change-feed.ts';
+import type { MemberTable } from './member-table.ts';
+import { epochSchema, type Followed, followSchema, limitCallSchema, recordsSchema } from './messages.ts';
+import type { Role } from './role.ts';
+import { type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
+
+export const LEADER_PATH = '/gateway/';
+const BODY_MAX_BYTES = 16 * 1024 * 1024;
+/** Bodies that are read at once: each may be as long as that. */
+const READING_MAX = 8;
+
+interface LeaderOptions {
+  identity: GatewayIdentity;
+  role(): Role;
+  feed: ChangeFeed;
+  members: MemberTable;
+  /** Without parts: what followers ask for is asked of the whole. */
+  limits: ObjectNamespace<LimitsObject>;
+  usage: ObjectNamespace<UsageObject>;
+  /** A former first hears that another one was promoted. @returns the epoch that holds here now */
+  hear(statement: string): number;
+  log(line: string): void;
+}
+
+class Refused extends Error {
+  readonly status: number;
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export class Leader {
+  readonly #options: LeaderOptions;
+  #reading = 0;
+  /** Positions are taken one message after the other, by follower. */
+  readonly #taking = new Map<string, Promise<unknown>>();
+
+  constructor(options: LeaderOptions) {
+    this.#options = options;
+  }
+
+  async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { identity, log } = this.#options;
+    try {
+      const path = message.url ?? '/';
+      if (message.method !== 'POST') throw new Refused(405, 'These routes take POST alone.');
+      const body = await this.#body(message);
+      const { certificate, nonce } = verify(
+        identity,
+        String(message.headers[SIGNED_HEADER] ?? ''),
+        { about: `POST ${path}`, body },
+        nowS(),
+      );
+      const answer = Buffer.from(JSON.stringify(await this.#answer(path, certificate.keyName, body)));
+      const { header } = sign(identity, { about: nonce, body: answer }, nowS());
+      response.writeHead(200, {
+        'content-type': 'application/json',
+        'content-length': answer.length,
+        [SIGNED_HEADER]: header,
+      });
+      response.end(answer);
+    } catch (error) {
+      const status = error instanceof Refused ? error.status : error instanceof SignatureError ? 403 : 503;
+      const text = error instanceof Error ? error.message : String(error);
+      if (status === 503) log(`a gateway that follows could not be answered: ${text}`);
+      const type = status === 503 ? 'service_unavailable_error' : 'invalid_request_error';
+      const code = status === 403 ? 'permission_denied' : status === 503 ? 'server_is_overloaded' : 'invalid_request';
+      response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });
+      response.end(JSON.stringify({ error: { message: text, type, param: null, code } }));
+    }
+  }
+
+  async #body(message: IncomingMessage): Promise<Buffer> {
+    if (this.#reading >= READING_MAX) throw new Refused(503, 'Too many gateways ask at once.');
+    this.#reading++;
+    try {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of message as AsyncIterable<Buffer>) {
+        bytes += chunk.length;
+        if (bytes > BODY_MAX_BYTES) throw new Refused(413, `A message may have ${BODY_MAX_BYTES} bytes.`);
+        chunks.push(chunk);
+      }
+      return Buffer.concat(chunks);
+    } finally {
+      this.#reading--;
+    }
+  }
+
+  async #answer(path: string, from: string, body: Buffer): Promise<object> {
+    const { limits, role } = this.#options;
+    if (path === '/gateway/epoch') return { epoch: this.#options.hear(parse(epochSchema, body).statement) };
+    const { role: mine, follow } = role();
+    if (mine === 'follower') throw new Refused(409, `This gateway follows ${follow}: ask there.`);
+    switch (path) {
+      case '/gateway/follow':
+        return this.#follow(from, body);
+      case '/gateway/limits': {
+        const { subject, method, args } = parse(limitCallSchema, body);
+        const stub = limits.getByName(subject);
+        const result: unknown = await Reflect.apply(stub[method] as (...args: unknown[]) => unknown, stub, args);
+        return { result: result ?? null };
+      }
+      case '/gateway/records':
+        return { position: await this.#inTurn(from, () => this.#take(from, body)) };
+      default:
+        throw new Refused(404, `There is no ${path.slice(0, 64)} here.`);
+    }
+  }
+
+  #follow(from: string, body: Buffer): Followed {
+    const { feed, members, role } = this.#options;
+    const { url, version, cursor, waiting } = parse(followSchema, body);
+    if (!members.heard(from, url, version, waiting))
+      throw new Refused(
+        409,
+        'This gateway has as many followers as it can. Remove one: otela-gateway followers remove KEY',
+      );
+    const anew = cursor === null || cursor.feed !== feed.id || cursor.seq > feed.last;
+    const page = feed.since(anew ? 0 : cursor.seq);
+    const { epoch, statement } = role();
+    return {
+      feed: feed.id,
+      epoch,
+      ...(statement === undefined ? {} : { statement }),
+      anew,
+      ...page,
+      followers: members.list().map(({ key, url: at }) => ({ key, url: at })),
+    };
+  }
+
+  async #take(from: string, body: Buffer): Promise<number> {
+    const { members, usage, limits } = this.#options;
+    let done = members.taken(from);
+    for (const { position, kind, name, body: text } of parse(recordsSchema, body).items) {
+      if (position <= done) continue;
+      const content: unknown = JSON.parse(text);
+      if (kind === 'usage') await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
+      else {
+        const { source, items } = content as { source: string; items: { position: number; settlement: Settlement }[] };
+        await limits.getByName(name).settle(`${source}@${from}`, items);
+      }
+      done = position;
+    }
+    // Both above know what they have: a crash before this line repeats, and changes nothing.
+    members.take(from, done);
+    return done;
+  }
+
+  #inTurn<T>(from: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#taking.get(from) ?? Promise.resolve();
+    const done = before.catch(() => {}).then(work);
+    this.#taking.set(from, done);
+    return done;
+  }
+}
+
+/** Streams are numbered by each gateway: a node that both ask has the same number for two attempts. */
+function renamed(row: UsageRow, gateway: string): UsageRow {
+  return row.session === '' ? row : { ...row, session: `${row.session}@${gateway.slice(0, 8)}` };
+}
+
+function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(body.toString());
+  } catch {
+    throw new Refused(400, 'The body is no JSON.');
+  }
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) throw new Refused(400, `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
+  return parsed.data;
+}
+
+function nowS(): number {
+  return Math.floor(Date.now() / 1000);
+}

@@ -1,0 +1,88 @@
+/** A gateway asks another one of its institution: requests are signed, and so are answers, each about the request's nonce. */
+import { Agent, type Dispatcher, request } from 'undici';
+import * as z from 'zod';
+import { type GatewayIdentity, SIGNED_HEADER, sign, verify } from './signed.ts';
+
+/** Bytes of an answer. */
+export const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
+const errorSchema = z.object({ error: z.object({ message: z.string() }) });
+
+export class LinkError extends Error {}
+
+export class GatewayLink {
+  readonly #identity: GatewayIdentity;
+  readonly #dispatcher: Dispatcher;
+
+  constructor(identity: GatewayIdentity) {
+    this.#identity = identity;
+    this.#dispatcher = new Agent({ connections: 8, pipelining: 1 });
+  }
+
+  /**
+   * POSTs JSON.
+   * @throws LinkError where there is no good answer within `withinMs`
+   */
+  async ask<T>(
+    base: URL,
+    path: string,
+    body: unknown,
+    schema: z.ZodType<T>,
+    withinMs: number,
+  ): Promise<{ answer: T; by: string }> {
+    const bytes = Buffer.from(JSON.stringify(body));
+    const { header, nonce } = sign(this.#identity, { about: `POST ${path}`, body: bytes }, nowS());
+    let status: number;
+    let text: Buffer;
+    let proof: string | string[] | undefined;
+    try {
+      const response = await request(new URL(path, base), {
+        method: 'POST',
+        dispatcher: this.#dispatcher,
+        headers: { 'content-type': 'application/json', [SIGNED_HEADER]: header },
+        body: bytes,
+        signal: AbortSignal.timeout(withinMs),
+      });
+      status = response.statusCode;
+      proof = response.headers[SIGNED_HEADER];
+      text = await bounded(response.body);
+    } catch (cause) {
+      throw new LinkError(`${base.host}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+    if (status !== 200) throw new LinkError(`${base.host}: ${status} ${messageOf(text)}`);
+    try {
+      const { certificate } = verify(this.#identity, String(proof), { about: nonce, body: text }, nowS());
+      return { answer: schema.parse(JSON.parse(text.toString())), by: certificate.keyName };
+    } catch (cause) {
+      throw new LinkError(`${base.host}: its answer is not good: ${cause instanceof Error ? cause.message : cause}`, {
+        cause,
+      });
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#dispatcher.destroy();
+  }
+}
+
+async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > ANSWER_MAX_BYTES) throw new Error(`more than ${ANSWER_MAX_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function messageOf(text: Buffer): string {
+  try {
+    return errorSchema.parse(JSON.parse(text.toString())).error.message;
+  } catch {
+    return text.toString('utf8', 0, 200);
+  }
+}
+
+function nowS(): number {
+  return Math.floor(Date.now() / 1000);
+}

@@ -1,0 +1,63 @@
+/** What gateways of one institution say to each other: JSON, checked on both sides. Members that are not known are passed over. */
+import * as z from 'zod';
+
+const url = z.url({ protocol: /^https?$/ }).max(2048);
+const cell = z.union([z.string(), z.number(), z.null()]);
+
+/** POST /gateway/follow, once a second. */
+export const followSchema = z.object({
+  /** Where this follower answers. */
+  url,
+  version: z.string().max(64),
+  /** What it has: nothing, or a feed's rows up to a number. */
+  cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
+  /** Records that wait there. */
+  waiting: z.number().int().min(0),
+});
+export type Follow = z.infer<typeof followSchema>;
+
+export const followedSchema = z.object({
+  feed: z.string().max(64),
+  /** Of the statement; 0: there is none. */
+  epoch: z.number().int().min(0),
+  statement: z.string().max(8192).optional(),
+  /** The cursor was of another feed: a copy of everything begins with these rows. */
+  anew: z.boolean(),
+  rows: z
+    .array(
+      z.object({ table: z.string().max(64), key: z.string().max(512), row: z.record(z.string(), cell).nullable() }),
+    )
+    .max(1_000),
+  seq: z.number().int().min(0),
+  more: z.boolean(),
+  /** All followers, the asking one included. */
+  followers: z.array(z.object({ key: z.string().max(64), url })).max(64),
+});
+export type Followed = z.infer<typeof followedSchema>;
+
+/** POST /gateway/limits */
+export const limitCallSchema = z.object({
+  subject: z.string().min(1).max(256),
+  method: z.enum(['reserve', 'release', 'correct', 'uses', 'used']),
+  args: z.array(z.unknown()).max(4),
+});
+export const limitAnswerSchema = z.object({ result: z.unknown() });
+
+/** POST /gateway/records */
+export const recordsSchema = z.object({
+  items: z
+    .array(
+      z.object({
+        position: z.number().int().min(1),
+        kind: z.enum(['usage', 'settle']),
+        name: z.string().min(1).max(256),
+        body: z.string().max(8 * 1024 * 1024),
+      }),
+    )
+    .max(1_000),
+});
+export const recordsTakenSchema = z.object({ position: z.number().int().min(0) });
+
+/** POST /gateway/epoch: a promoted gateway tells a former first. */
+export const epochSchema = z.object({ statement: z.string().max(8192) });
+export const epochTakenSchema = z.object({ epoch: z.number().int().min(0) });

@@ -1,0 +1,55 @@
+/** DATA/role.json: whether this gateway is the first of its institution or follows another. Absent: the first, in epoch 0. */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { CommandError } from '../../../command.ts';
+
+export const ROLE_FILE = 'role.json';
+/** Followers, records that wait, how far the copy is. */
+export const FOLLOWING_FILE = 'following.sqlite';
+
+const roleSchema = z.strictObject({
+  role: z.enum(['first', 'follower']),
+  epoch: z.number().int().min(0),
+  /** Signed by the root; absent in epoch 0. */
+  statement: z.string().max(8192).optional(),
+  /** Of a follower: where the first answers. */
+  follow: z.url({ protocol: /^https?$/ }).optional(),
+  /** Of a promoted first: former firsts that have not heard of it yet. */
+  tell: z
+    .array(z.url({ protocol: /^https?$/ }))
+    .max(16)
+    .optional(),
+});
+export type Role = z.infer<typeof roleSchema>;
+
+const FIRST: Role = { role: 'first', epoch: 0 };
+
+/** @throws CommandError where the file is damaged: guessing would make two firsts */
+export function readRole(data: string): Role {
+  const file = join(data, ROLE_FILE);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return FIRST;
+    throw error;
+  }
+  const parsed = roleSchema.safeParse(jsonOf(text));
+  if (parsed.success) return parsed.data;
+  throw new CommandError(`${file} is damaged: ${z.prettifyError(parsed.error)}. Put it back from a backup.`);
+}
+
+export function writeRole(data: string, role: Role): void {
+  const file = join(data, ROLE_FILE);
+  writeFileSync(`${file}.new`, `${JSON.stringify(role)}\n`, { mode: 0o600, flush: true });
+  renameSync(`${file}.new`, file);
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,90 @@
+/** What gateways of one institution say to each other is signed by their keys, which their common root certifies. */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
+import { CERTIFICATE_BYTES, type Certificate, openCertificate } from '../../../../shared/lattice/certificate.ts';
+import { SIGNATURE_BYTES } from '../../../../shared/lattice/crypto.ts';
+import { workerdCrypto, workerdSigner } from '../../../issuer/crypto.ts';
+import type { GatewayKey } from '../../../issuer/issuer.ts';
+
+export const SIGNED_HEADER = 'x-otela-gateway';
+const NONCE_BYTES = 16;
+const HEADER_MAX_CHARS = 512;
+/** Clocks of two gateways may differ by so much. What is repeated within it changes nothing: every request may come twice. */
+const CLOCK_SKEW_S = 3600;
+
+/** This gateway towards the others of its institution. */
+export interface GatewayIdentity {
+  key: GatewayKey;
+  certificate: Certificate;
+  /** Names of keys that the root took back. */
+  revoked: ReadonlySet<string>;
+}
+
+/** The signature is missing, or not good; the message says why. */
+export class SignatureError extends Error {}
+
+interface Signed {
+  /** Method and path, or the nonce of the request that is answered. */
+  about: string;
+  body: Uint8Array;
+}
+
+/** The header's value: certificate, seconds, nonce, signature. */
+export function sign(
+  identity: GatewayIdentity,
+  { about, body }: Signed,
+  nowS: number,
+): { header: string; nonce: string } {
+  const nonce = randomBytes(NONCE_BYTES).toString('base64url');
+  const signature = workerdSigner(seedOf(identity.key)).sign(message(about, body, nowS, nonce));
+  const certificate = toBase64url(identity.certificate.bytes);
+  return { header: `${certificate}.${nowS}.${nonce}.${toBase64url(signature)}`, nonce };
+}
+
+/**
+ * Whose word it is.
+ * @throws SignatureError
+ */
+export function verify(
+  identity: GatewayIdentity,
+  header: string | undefined | null,
+  signed: Signed,
+  nowS: number,
+): { certificate: Certificate; nonce: string } {
+  if (header === undefined || header === null || header.length > HEADER_MAX_CHARS)
+    throw new SignatureError(`${SIGNED_HEADER} is missing or too long`);
+  const [certificateText = '', seconds = '', nonce = '', signatureText = ''] = header.split('.');
+  const bytes = fromBase64url(certificateText, CERTIFICATE_BYTES);
+  const signature = fromBase64url(signatureText, SIGNATURE_BYTES);
+  if (bytes === undefined || signature === undefined || !/^\d{1,12}$/.test(seconds) || nonce.length !== 22)
+    throw new SignatureError(`${SIGNED_HEADER} is malformed`);
+  let certificate: Certificate;
+  try {
+    certificate = openCertificate(bytes, workerdCrypto);
+  } catch (cause) {
+    throw new SignatureError('the certificate is not good', { cause });
+  }
+  if (!timingSafeEqual(certificate.root, identity.certificate.root))
+    throw new SignatureError('the gateway is of another institution');
+  if (identity.revoked.has(certificate.keyName)) throw new SignatureError('the key of this gateway was taken back');
+  if (certificate.notAfter <= nowS || certificate.notBefore > nowS + CLOCK_SKEW_S)
+    throw new SignatureError('the certificate of this gateway is not valid now');
+  if (Math.abs(Number(seconds) - nowS) > CLOCK_SKEW_S)
+    throw new SignatureError(`the clocks of the two gateways differ by more than ${CLOCK_SKEW_S} s`);
+  const good = workerdCrypto.verify(
+    certificate.key,
+    message(signed.about, signed.body, Number(seconds), nonce),
+    signature,
+  );
+  if (!good) throw new SignatureError('the signature does not fit');
+  return { certificate, nonce };
+}
+
+function message(about: string, body: Uint8Array, seconds: number, nonce: string): Uint8Array {
+  const hash = createHash('sha256').update(body).digest('base64url');
+  return Buffer.from(`otela gateway to gateway\n${about}\n${hash}\n${seconds}\n${nonce}`);
+}
+
+function seedOf({ key }: GatewayKey): Uint8Array {
+  return fromBase64url(key.trim(), 32) ?? new Uint8Array();
+}

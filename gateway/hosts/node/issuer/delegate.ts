@@ -1,0 +1,45 @@
+/** The key of another gateway of the same institution: made where the root is, carried by the operator. */
+import { mkdir, readFile } from 'node:fs/promises';
+import * as z from 'zod';
+import { toBase64url } from '../../../../shared/lattice/base64url.ts';
+import { CommandError } from '../../../command.ts';
+import { newSeed } from '../../../issuer/crypto.ts';
+import { certify, GatewayIssuer } from '../../../issuer/issuer.ts';
+import { type IssuerFiles, needRoot, read, write } from './issuer-files.ts';
+
+const identitySchema = z.strictObject({ key: z.string().max(64), certificate: z.string().max(512) });
+
+/** A new gateway key with its certificate, as JSON: a secret. @throws IssuerError where the root key is not here */
+export function delegate(files: IssuerFiles, nowS: number): string {
+  return JSON.stringify(certify(needRoot(files), toBase64url(newSeed()), nowS));
+}
+
+/** Puts such a file where a gateway looks for its keys. Repeating changes nothing. @throws CommandError */
+export async function adoptIdentity(dir: string, file: string): Promise<void> {
+  const text = await readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new CommandError(`${file} cannot be read: ${cause instanceof Error ? cause.message : cause}`, { cause });
+  });
+  let identity: z.infer<typeof identitySchema>;
+  try {
+    identity = identitySchema.parse(JSON.parse(text));
+    new GatewayIssuer(identity);
+  } catch (cause) {
+    throw new CommandError(`${file} is not what \`otela-gateway issuer delegate\` printed`, { cause });
+  }
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const own = await read(dir, 'gateway.key');
+  if (own === identity.key) return;
+  if (own !== undefined)
+    throw new CommandError(`${dir} has the key of another gateway. A follower gets a data directory of its own.`);
+  await write(dir, 'gateway.cert', identity.certificate);
+  await write(dir, 'gateway.key', identity.key);
+}
+
+/** @throws CommandError where a follower would become an institution of its own */
+export async function needIdentity(dir: string): Promise<void> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  if ((await read(dir, 'gateway.key')) !== undefined) return;
+  throw new CommandError(
+    'A follower needs --identity FILE at its first start. Make the file where the root key is: otela-gateway issuer delegate > FILE',
+  );
+}

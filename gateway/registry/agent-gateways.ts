@@ -1,0 +1,27 @@
+import { Hono } from 'hono';
+import type { Env } from '../env.ts';
+import type { ListedIssuer } from './issuers.ts';
+import { issuersView } from './issuers-view.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
+
+/** An agent serves no more than some tens of gateways at once. */
+const GATEWAYS_MAX = 32;
+
+/** Where else this agent may serve: the institution's other gateways, then those of peers, which decide for themselves. */
+export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): { url: string }[] {
+  const own = INSTITUTION?.gateways() ?? [];
+  const peers = [...issuers].flatMap(({ url }) => url ?? []);
+  return [...new Set([...own, ...peers])].slice(0, GATEWAYS_MAX).map((url) => ({ url }));
+}
+
+/** `POST /agent/gateways`: the same for a session that is there already, so that gateways come and go without a restart of agents. */
+export const agentGatewayRoutes = new Hono<{ Bindings: Env }>();
+
+agentGatewayRoutes.post('/gateways', async (c) => {
+  const request = c.req.raw;
+  const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
+  if (mismatch !== undefined) return mismatch;
+  const { issuer, view } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
+  const others = otherGateways(c.env, view.issuers.values()).filter(({ url }) => url !== issuer.url);
+  return c.json({ object: 'list', data: others }, 200, { 'cache-control': 'no-store' });
+});

@@ -1,0 +1,79 @@
+/** A follower has what is needed to serve, serves alone, and hands its records over once. */
+import { afterEach, expect, test, vi } from 'vitest';
+import { endAll, eventually } from '../../support/processes.ts';
+import { asked, booked, chat, cli, openPair } from './support.ts';
+
+// Processes start and stop several times, and an agent looks for gateways twice a minute.
+vi.setConfig({ testTimeout: 150_000 });
+afterEach(endAll);
+
+test('an agent that joined the first alone serves a follower that comes later; keys of the first work there, revocations within 5 s', async () => {
+  const { first, follower, key } = await openPair({ agent: 'before' });
+  expect(await asked(follower, key)).toBe(200);
+  const later = await first.createKey('later');
+  await eventually('a new key at the follower', 5_000, async () =>
+    (await asked(follower, later)) === 200 ? true : undefined,
+  );
+
+  const { data } = (await first.admin('GET', 'keys')) as { data: { id: string; name: string }[] };
+  const id = data.find(({ name }) => name === 'later')?.id ?? '';
+  await first.admin('DELETE', `keys/${id}`);
+  await eventually('the revoked key at the follower', 5_000, async () =>
+    (await asked(follower, later)) === 401 ? true : undefined,
+  );
+
+  const refused = await fetch(`${follower.url}/admin/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${follower.adminKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'elsewhere' }),
+  });
+  expect(refused.status).toBe(503);
+  expect(await refused.text()).toContain(first.url);
+  expect(cli('gateways', 'list', '--url', first.url, '--key-file', `${first.data}/admin.key`)).toMatch(
+    /first\s+epoch 0\n.*connected/,
+  );
+});
+
+test('the follower serves while the first is away, and hands its records over once', async () => {
+  const { first, follower, key } = await openPair();
+  for (let n = 0; n < 3; n++) expect(await asked(first, key)).toBe(200);
+  for (let n = 0; n < 4; n++) expect(await asked(follower, key)).toBe(200);
+  await eventually('the records of both at the first', 15_000, async () =>
+    (await booked(first)) === 7 ? true : undefined,
+  );
+
+  await first.kill9();
+  for (let n = 0; n < 5; n++) expect(await asked(follower, key)).toBe(200);
+  // Its own restart loses none of what waits, and it starts without the first.
+  await eventually('five wait', 10_000, async () => {
+    const status = (await follower.admin('GET', 'gateways')) as { waiting_records: number };
+    return status.waiting_records >= 1 ? true : undefined;
+  });
+  await follower.kill9();
+  await follower.restart();
+  await follower.serving(1);
+  expect(await asked(follower, key)).toBe(200);
+
+  await first.restart();
+  await eventually('all records at the first', 20_000, async () => ((await booked(first)) === 13 ? true : undefined));
+  await eventually('nothing waits', 10_000, async () => {
+    const status = (await follower.admin('GET', 'gateways')) as { waiting_records: number };
+    return status.waiting_records === 0 ? true : undefined;
+  });
+  expect(await booked(first)).toBe(13);
+});
+
+test('a follower that has not heard from the first for --max-stale serves nobody, and does again when it is back', async () => {
+  const { first, follower, key } = await openPair({ followerArgs: ['--max-stale', '3s'] });
+  expect(await asked(follower, key)).toBe(200);
+  await first.stop();
+  const refused = await eventually('a refusal', 10_000, async () => {
+    const response = await chat(follower, key, { tokens: 1 });
+    return response.status === 503 ? response : undefined;
+  });
+  expect(await refused.json()).toMatchObject({
+    error: { code: 'server_is_overloaded', message: expect.stringMatching(/not heard from/) },
+  });
+  await first.restart();
+  await eventually('service again', 15_000, async () => ((await asked(follower, key)) === 200 ? true : undefined));
+});

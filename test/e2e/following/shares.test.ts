@@ -1,0 +1,84 @@
+/** Limits hold over both gateways together, and a promoted follower is the first. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test, vi } from 'vitest';
+import { endAll, eventually } from '../../support/processes.ts';
+import { asked, chat, cli, openPair } from './support.ts';
+
+// Processes start and stop several times, and an agent looks for gateways twice a minute.
+vi.setConfig({ testTimeout: 150_000 });
+afterEach(endAll);
+
+const gatewaysOf = (gateway: { admin(method: string, path: string): Promise<unknown> }) =>
+  gateway.admin('GET', 'gateways') as Promise<{
+    role: string;
+    epoch: number;
+    first?: string;
+    connected?: boolean;
+    followers?: { connected: boolean }[];
+  }>;
+
+test('of 60 requests a minute over both gateways 60 pass while they hear each other; alone each allows its half', async () => {
+  const { first, follower } = await openPair();
+  const limited = await first.createKey('limited', { limits: { requests_per_minute: 60 } });
+  await eventually('the key at the follower', 10_000, async () => {
+    const response = await fetch(`${follower.url}/v1/models`, { headers: { authorization: `Bearer ${limited}` } });
+    return response.status === 200 ? true : undefined;
+  });
+  const both = await Promise.all(
+    Array.from({ length: 80 }, async (_, n) => {
+      const response = await chat(n % 2 === 0 ? first : follower, limited, { tokens: 1 });
+      await response.text();
+      return response.status;
+    }),
+  );
+  expect(both.filter((status) => status === 200)).toHaveLength(60);
+  expect(new Set(both)).toEqual(new Set([200, 429]));
+
+  const other = await first.createKey('other', { limits: { requests_per_minute: 21 } });
+  await eventually('the other key at the follower', 10_000, async () => {
+    const response = await fetch(`${follower.url}/v1/models`, { headers: { authorization: `Bearer ${other}` } });
+    return response.status === 200 ? true : undefined;
+  });
+  await first.kill9();
+  const alone = await Promise.all(Array.from({ length: 30 }, () => asked(follower, other)));
+  expect(alone.filter((status) => status === 200)).toHaveLength(10);
+  await follower.kill9();
+  await first.restart();
+  await first.serving(1);
+  const atFirst = await Promise.all(Array.from({ length: 30 }, () => asked(first, other)));
+  expect(atFirst.filter((status) => status === 200)).toHaveLength(11);
+});
+
+test('a promoted follower is the first; the former one follows it, and lists what was changed there after the split', async () => {
+  const { first, follower, key } = await openPair();
+  await eventually('a connected follower', 10_000, async () =>
+    (await gatewaysOf(first)).followers?.[0]?.connected ? true : undefined,
+  );
+  // Cut off, and not dead: a change is made that the follower never hears of.
+  follower.process.signal('SIGSTOP');
+  await first.createKey('made after the split');
+  await first.kill9();
+  follower.process.signal('SIGCONT');
+  const root = join(first.data, 'issuer/root.key');
+  expect(() => cli('promote', '--data', follower.data, '--url', follower.url)).toThrow(/root key/);
+  cli('promote', '--data', follower.data, '--url', follower.url, '--root-key', root);
+  await eventually('the follower is first', 10_000, async () =>
+    (await gatewaysOf(follower)).role === 'first' ? true : undefined,
+  );
+  const made = await follower.createKey('made at the new first');
+  expect(await asked(follower, made)).toBe(200);
+
+  await first.restart().catch(() => {});
+  await eventually('the former first follows', 20_000, async () => {
+    const { role, epoch, first: of, connected } = await gatewaysOf(first);
+    return role === 'follower' && epoch === 1 && of === follower.url && connected ? true : undefined;
+  });
+  const split = readdirSync(first.data).find((name) => name === 'split-1.jsonl');
+  expect(readFileSync(join(first.data, split ?? ''), 'utf8')).toContain('made after the split');
+  await eventually('the new key at the former first', 15_000, async () =>
+    (await asked(first, made)) === 200 ? true : undefined,
+  );
+  expect(await asked(first, key)).toBe(200);
+  expect(JSON.stringify(await first.admin('GET', 'keys'))).not.toContain('made after the split');
+});
