@@ -1,8 +1,8 @@
 import { Hono } from 'hono';
 import type { Env } from '../env.ts';
 import type { ListedIssuer } from './issuers.ts';
-import { issuersView } from './issuers-view.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
+import { issuersView } from './views/issuers-view.ts';
 
 /** An agent serves no more than some tens of gateways at once. */
 const GATEWAYS_MAX = 32;

@@ -2,7 +2,7 @@
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import manifest from '../../../../package.json' with { type: 'json' };
-import type { LimitsObject } from '../../../accounts/limits-object.ts';
+import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
 import type { RegistryObject } from '../../../registry/object.ts';
 import { REGISTRY_NAME } from '../../../registry-name.ts';

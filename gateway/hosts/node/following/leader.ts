@@ -1,7 +1,7 @@
 /** What the first of an institution answers to those that follow it: `POST /gateway/…`, signed. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
-import type { LimitsObject, Settlement } from '../../../accounts/limits-object.ts';
+import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';

@@ -1,6 +1,6 @@
 /** LIMITS of a gateway that is one of several: the first counts for all while they hear each other. */
-import type { Verdict } from '../../../accounts/limiter.ts';
-import type { LimitsObject, Settlement } from '../../../accounts/limits-object.ts';
+import type { Verdict } from '../../../accounts/limits/limiter.ts';
+import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
 import { type Part, shared } from './shares.ts';
 

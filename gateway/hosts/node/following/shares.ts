@@ -1,7 +1,7 @@
 /** What a gateway may allow of a limit while it does not hear the other: parts that are exact in sum. Pure. */
 
-import type { Reservation } from '../../../accounts/limiter.ts';
-import type { Limits } from '../../../accounts/limits.ts';
+import type { Reservation } from '../../../accounts/limits/limiter.ts';
+import type { Limits } from '../../../accounts/limits/limits.ts';
 
 /** Of each limit, how much a follower allows that is alone; several followers divide it. */
 export const FOLLOWERS_SHARE = 0.5;

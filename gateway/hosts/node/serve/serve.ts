@@ -33,9 +33,11 @@ export interface ServeOptions {
   follow?: string;
   /** A file of `issuer delegate`: the key and certificate of this gateway. Needed once. */
   identity?: string;
-  /** A follower serves for so long without the first. */
-  maxStaleMs: number;
+  /** A follower serves for so long without the first. Default: a day. */
+  maxStaleMs?: number;
 }
+
+const MAX_STALE_MS = 86_400_000;
 
 interface RunningGateway {
   /** As it is printed, with the port that was really taken. */
@@ -117,7 +119,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
         revoked: new Set(keyNames(issuerFiles).revoked),
       },
       url: options.url,
-      maxStaleMs: options.maxStaleMs,
+      maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
     },
     log,
   });
