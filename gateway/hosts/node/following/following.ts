@@ -1,5 +1,4 @@
 /** One gateway among those of its institution: the first, or one that follows it. What it gives to the gateway's rooms depends on that. */
-import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import manifest from '../../../../package.json' with { type: 'json' };
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
@@ -10,21 +9,18 @@ import type { UsageObject } from '../../../usage/object.ts';
 import { Database } from '../sqlite.ts';
 import { ChangeFeed } from './change-feed.ts';
 import { AccountsCopy } from './copy.ts';
-import { readEpoch } from './epoch.ts';
 import { type CopyState, Follower } from './follower.ts';
 import { HandOver } from './hand-over.ts';
 import { Leader } from './leader.ts';
 import { GatewayLink } from './link.ts';
 import { type Follower as KnownFollower, MemberTable } from './member-table.ts';
-import { epochTakenSchema, type Followed, limitAnswerSchema } from './messages.ts';
-import { FOLLOWING_FILE, type Role, readRole, writeRole } from './role.ts';
+import { limitAnswerSchema } from './messages.ts';
+import { FOLLOWING_FILE, type Role } from './role.ts';
+import { RoleKeeper } from './role-keeper.ts';
 import { type AskedMethod, limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
 import type { Part } from './shares.ts';
 import type { GatewayIdentity } from './signed.ts';
 
-/** `promote` writes the role's file; a running gateway looks at it so often. */
-const LOOK_MS = 1_000;
-const TELL_MS = 5_000;
 const LIMIT_ANSWER_MS = 1_500;
 const FIRST_COPY_MS = 30_000;
 
@@ -52,21 +48,36 @@ export class Following {
   readonly #handOver: HandOver;
   readonly #feed: ChangeFeed;
   readonly #link: GatewayLink;
-  readonly #timers: NodeJS.Timeout[] = [];
+  readonly #keeper: RoleKeeper;
   #own: Own | undefined;
-  #role: Role;
   #follower: Follower | undefined;
   leader: Leader | undefined;
 
   constructor(options: FollowingOptions) {
     this.#options = options;
-    this.#role = readRole(options.data);
     this.#database = new Database(join(options.data, FOLLOWING_FILE));
     this.#members = new MemberTable(this.#database, () => performance.now());
     this.#handOver = new HandOver(this.#database);
     this.#database.script('CREATE TABLE IF NOT EXISTS copy_state (id INTEGER PRIMARY KEY, state TEXT NOT NULL)');
     this.#feed = new ChangeFeed(options.accounts);
     this.#link = new GatewayLink(options.identity);
+    const { data, identity, log } = options;
+    this.#keeper = new RoleKeeper({
+      data,
+      identity,
+      feed: this.#feed,
+      link: this.#link,
+      others: () => this.#others(),
+      changed: (anew) => {
+        if (anew) this.#database.rows('DELETE FROM copy_state', []);
+        this.#act();
+      },
+      log,
+    });
+  }
+
+  get #role(): Role {
+    return this.#keeper.role;
   }
 
   /** Begins to follow, or to answer those that do. */
@@ -80,17 +91,15 @@ export class Following {
       members: this.#members,
       limits: own.limits,
       usage: own.usage,
-      hear: (statement) => this.#hear(statement),
+      hear: (statement) => this.#keeper.hear(statement),
       log,
     });
     this.#act();
-    const look = setInterval(() => this.#look(), LOOK_MS);
-    const tell = setInterval(() => void this.#tell(), TELL_MS);
-    this.#timers.push(look.unref(), tell.unref());
+    this.#keeper.start();
   }
 
   async close(): Promise<void> {
-    for (const timer of this.#timers) clearInterval(timer);
+    this.#keeper.close();
     this.#follower?.stop();
     await this.#link.close();
     this.#database.close();
@@ -113,9 +122,13 @@ export class Following {
 
   /** Other gateways of the institution that agents may serve. */
   gateways(): string[] {
+    return this.first === undefined ? this.#others() : [this.first, ...this.#others()];
+  }
+
+  /** Followers but for this gateway. */
+  #others(): string[] {
     const known = this.#role.role === 'first' ? this.#members.list() : (this.#follower?.others ?? []);
-    const others = known.filter(({ key }) => key !== this.#options.identity.certificate.keyName).map(({ url }) => url);
-    return this.first === undefined ? others : [this.first, ...others];
+    return known.filter(({ key }) => key !== this.#options.identity.certificate.keyName).map(({ url }) => url);
   }
 
   status(): object {
@@ -216,7 +229,7 @@ export class Following {
       save: (state) =>
         this.#database.rows('INSERT OR REPLACE INTO copy_state (id, state) VALUES (1, ?)', [JSON.stringify(state)]),
       changed: (revoked) => this.#changed(revoked),
-      believe: (answer, by) => this.#believe(answer, by),
+      believe: (answer, by) => this.#keeper.believe(answer, by),
       log,
     });
   }
@@ -231,97 +244,6 @@ export class Following {
     const registry = this.#own?.registry.getByName(REGISTRY_NAME);
     await registry?.reloadSettings();
     for (const token of revoked) await registry?.revokeToken(token, true);
-  }
-
-  /** The first is whom the statement with the highest epoch names; in epoch 0, whom the operator named by --follow. */
-  #believe({ epoch, statement }: Followed, by: string): boolean {
-    if (epoch < this.#role.epoch) return false;
-    if (epoch === 0) return true;
-    const said = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
-    if (said === undefined || said.epoch !== epoch || said.first !== by) return false;
-    if (epoch > this.#role.epoch)
-      this.#become({ ...this.#role, epoch, ...(statement === undefined ? {} : { statement }) });
-    return true;
-  }
-
-  /** Another gateway was promoted, by the root's word. */
-  #hear(text: string): number {
-    const { identity, log, data } = this.#options;
-    const statement = text === '' ? undefined : readEpoch(text, identity.certificate.root);
-    if (statement === undefined || statement.epoch <= this.#role.epoch) return this.#role.epoch;
-    if (statement.first === identity.certificate.keyName) return this.#role.epoch;
-    if (this.#role.role === 'first') {
-      const file = join(data, `split-${statement.epoch}.jsonl`);
-      const lines = this.#changesSince(statement.feed === this.#feed.id ? statement.since : 0);
-      if (lines.length > 0) appendFileSync(file, `${lines.join('\n')}\n`, { mode: 0o600 });
-      log(
-        `${statement.url} is the first gateway now. Changes made here since the split: ${lines.length}${lines.length > 0 ? `, listed in ${file}; they are not merged` : ''}`,
-      );
-    }
-    this.#database.rows('DELETE FROM copy_state', []);
-    this.#become({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
-    this.#act();
-    return statement.epoch;
-  }
-
-  /** The audit log's lines: what was changed, by whom, without secrets. */
-  #changesSince(seq: number): string[] {
-    const lines: string[] = [];
-    for (let from = seq; ; ) {
-      const page = this.#feed.since(from);
-      for (const { table, row } of page.rows)
-        if (table === 'audit_log' && row !== null) lines.push(JSON.stringify(row));
-      if (!page.more) return lines;
-      from = page.seq;
-    }
-  }
-
-  #become(role: Role): void {
-    writeRole(this.#options.data, role);
-    this.#role = role;
-  }
-
-  /** `promote` was called, or a file was put back. */
-  #look(): void {
-    let role: Role;
-    try {
-      role = readRole(this.#options.data);
-    } catch (error) {
-      this.#options.log(error instanceof Error ? error.message : String(error));
-      return;
-    }
-    if (JSON.stringify(role) === JSON.stringify(this.#role)) return;
-    const changes = role.role !== this.#role.role || role.follow !== this.#role.follow;
-    if (role.role === 'first' && this.#role.role === 'follower') role = { ...role, tell: this.#toBeTold(role.tell) };
-    this.#become(role);
-    this.#options.log(
-      role.role === 'first'
-        ? `this gateway is the first now, epoch ${role.epoch}`
-        : `this gateway follows ${role.follow}`,
-    );
-    if (changes) this.#act();
-  }
-
-  /** The former first, and those that follow it as this gateway did. */
-  #toBeTold(tell: readonly string[] = []): string[] {
-    const own = this.#options.identity.certificate.keyName;
-    const others = (this.#follower?.others ?? []).filter(({ key }) => key !== own).map(({ url }) => url);
-    return [...new Set([...tell, ...others])].slice(0, 16);
-  }
-
-  /** Former firsts hear of the promotion, until each has. */
-  async #tell(): Promise<void> {
-    const { statement, tell = [], epoch } = this.#role;
-    if (statement === undefined || this.#role.role !== 'first') return;
-    for (const url of tell) {
-      try {
-        const { answer } = await this.#link.ask(new URL(url), '/gateway/epoch', { statement }, epochTakenSchema, 3_000);
-        if (answer.epoch >= epoch)
-          this.#become({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
-      } catch {
-        // Away still.
-      }
-    }
   }
 }
 

@@ -1,0 +1,139 @@
+/** Whether this gateway is the first or a follower, and what changes that: `promote`, a restored file, the word of another gateway. */
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ChangeFeed } from './change-feed.ts';
+import { readEpoch } from './epoch.ts';
+import type { GatewayLink } from './link.ts';
+import { epochTakenSchema, type Followed } from './messages.ts';
+import { type Role, readRole, writeRole } from './role.ts';
+import type { GatewayIdentity } from './signed.ts';
+
+/** `promote` writes the file; a running gateway looks at it so often. */
+const LOOK_MS = 1_000;
+const TELL_MS = 5_000;
+const TELL_ANSWER_MS = 3_000;
+const TELL_MAX = 16;
+
+interface RoleKeeperOptions {
+  data: string;
+  identity: GatewayIdentity;
+  feed: ChangeFeed;
+  link: GatewayLink;
+  /** Other followers of the first, of a follower. */
+  others(): readonly string[];
+  /** The role, or the first, is another one. `anew`: what was copied is of a former first. */
+  changed(anew: boolean): void;
+  log(line: string): void;
+}
+
+export class RoleKeeper {
+  readonly #options: RoleKeeperOptions;
+  readonly #timers: NodeJS.Timeout[] = [];
+  #role: Role;
+
+  /** @throws CommandError where the file is damaged */
+  constructor(options: RoleKeeperOptions) {
+    this.#options = options;
+    this.#role = readRole(options.data);
+  }
+
+  get role(): Role {
+    return this.#role;
+  }
+
+  start(): void {
+    const look = setInterval(() => this.#look(), LOOK_MS);
+    const tell = setInterval(() => void this.#tell(), TELL_MS);
+    this.#timers.push(look.unref(), tell.unref());
+  }
+
+  close(): void {
+    for (const timer of this.#timers) clearInterval(timer);
+  }
+
+  /** The first is whom the statement with the highest epoch names; in epoch 0, whom the operator named by --follow. */
+  believe({ epoch, statement }: Followed, by: string): boolean {
+    if (epoch < this.#role.epoch) return false;
+    if (epoch === 0) return true;
+    const said = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
+    if (said === undefined || said.epoch !== epoch || said.first !== by) return false;
+    if (epoch > this.#role.epoch)
+      this.#become({ ...this.#role, epoch, ...(statement === undefined ? {} : { statement }) });
+    return true;
+  }
+
+  /** Another gateway was promoted, by the root's word. @returns the epoch that holds here now */
+  hear(text: string): number {
+    const { identity, log, data, feed } = this.#options;
+    const statement = text === '' ? undefined : readEpoch(text, identity.certificate.root);
+    if (statement === undefined || statement.epoch <= this.#role.epoch) return this.#role.epoch;
+    if (statement.first === identity.certificate.keyName) return this.#role.epoch;
+    if (this.#role.role === 'first') {
+      const lines = changesSince(feed, statement.feed === feed.id ? statement.since : 0);
+      const file = join(data, `split-${statement.epoch}.jsonl`);
+      if (lines.length > 0) appendFileSync(file, `${lines.join('\n')}\n`, { mode: 0o600 });
+      const listed = lines.length === 0 ? 'none' : `${lines.length}, listed in ${file}; they are not merged`;
+      log(`${statement.url} is the first gateway now. Changes made here since the split: ${listed}`);
+    }
+    this.#become({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
+    this.#options.changed(true);
+    return statement.epoch;
+  }
+
+  #become(role: Role): void {
+    writeRole(this.#options.data, role);
+    this.#role = role;
+  }
+
+  #look(): void {
+    const { data, log, changed } = this.#options;
+    let role: Role;
+    try {
+      role = readRole(data);
+    } catch (error) {
+      log(error instanceof Error ? error.message : String(error));
+      return;
+    }
+    if (JSON.stringify(role) === JSON.stringify(this.#role)) return;
+    const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
+    // The former first hears of it, and those that follow it as this gateway did.
+    if (role.role === 'first' && this.#role.role === 'follower')
+      role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, TELL_MAX) };
+    this.#become(role);
+    const first = role.role === 'first';
+    log(first ? `this gateway is the first now, epoch ${role.epoch}` : `this gateway follows ${role.follow}`);
+    if (isAnother) changed(false);
+  }
+
+  /** Until each has heard it. */
+  async #tell(): Promise<void> {
+    const { statement, tell = [], epoch } = this.#role;
+    if (statement === undefined || this.#role.role !== 'first') return;
+    for (const url of tell) {
+      try {
+        const asked = this.#options.link.ask(
+          new URL(url),
+          '/gateway/epoch',
+          { statement },
+          epochTakenSchema,
+          TELL_ANSWER_MS,
+        );
+        if ((await asked).answer.epoch < epoch) continue;
+        this.#become({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
+      } catch {
+        // Away still.
+      }
+    }
+  }
+}
+
+/** The audit log's lines: what was changed, by which key, without secrets. */
+function changesSince(feed: ChangeFeed, seq: number): string[] {
+  const lines: string[] = [];
+  for (let from = seq; ; ) {
+    const page = feed.since(from);
+    for (const { table, row } of page.rows) if (table === 'audit_log' && row !== null) lines.push(JSON.stringify(row));
+    if (!page.more) return lines;
+    from = page.seq;
+  }
+}

@@ -1,0 +1,175 @@
+/** Rules of gateways that follow each other, without processes: parts of limits, signatures, changes in order, epochs. */
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import { migrate } from '../../../gateway/hosts/node/d1.ts';
+import { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
+import { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
+import { readEpoch, signEpoch } from '../../../gateway/hosts/node/following/epoch.ts';
+import { REPLICATED } from '../../../gateway/hosts/node/following/replicated.ts';
+import { partOf } from '../../../gateway/hosts/node/following/shares.ts';
+import { type GatewayIdentity, sign, verify } from '../../../gateway/hosts/node/following/signed.ts';
+import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.ts';
+import { Database } from '../../../gateway/hosts/node/sqlite.ts';
+import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { certify, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
+import { ROOT } from '../../support/where.ts';
+
+afterEach(endAll);
+
+const NOW_S = 1_800_000_000;
+const seed = (n: number) => toBase64url(new Uint8Array(32).fill(n));
+
+function identity(root: number, key: number, revoked: string[] = []): GatewayIdentity {
+  const own = certify(seed(root), seed(key), NOW_S);
+  return { key: own, certificate: new GatewayIssuer(own).certificate, revoked: new Set(revoked) };
+}
+
+describe('parts of a limit', () => {
+  it('never add up to more than the limit, whichever followers are away', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 1_000_000 }),
+        fc.integer({ min: 1, max: 8 }),
+        fc.nat(8),
+        (limit, followers, n) => {
+          const away = Math.min(n, followers);
+          const first = partOf(limit, { of: 'first', followersAway: away, followers });
+          const each = partOf(limit, { of: 'follower', followers });
+          expect(first + away * each).toBe(limit);
+          expect(Math.min(first, each)).toBeGreaterThanOrEqual(0);
+        },
+      ),
+    );
+  });
+});
+
+describe('a signed message', () => {
+  const about = 'POST /gateway/follow';
+  const body = Buffer.from('{}');
+
+  it('is good at another gateway of the same root, and nowhere else', () => {
+    const { header, nonce } = sign(identity(1, 2), { about, body }, NOW_S);
+    expect(verify(identity(1, 3), header, { about, body }, NOW_S + 600)).toMatchObject({ nonce });
+    expect(() => verify(identity(9, 3), header, { about, body }, NOW_S)).toThrow(/another institution/);
+    expect(() => verify(identity(1, 3), header, { about: 'POST /gateway/limits', body }, NOW_S)).toThrow(
+      /does not fit/,
+    );
+    expect(() => verify(identity(1, 3), header, { about, body: Buffer.from('{ }') }, NOW_S)).toThrow(/does not fit/);
+    expect(() => verify(identity(1, 3), header, { about, body }, NOW_S + 7200)).toThrow(/clocks/);
+    expect(() => verify(identity(1, 3), undefined, { about, body }, NOW_S)).toThrow(/missing/);
+    expect(() => verify(identity(1, 3), 'a.b.c.d', { about, body }, NOW_S)).toThrow(/malformed/);
+    const revoked = identity(1, 2).certificate.keyName;
+    expect(() => verify(identity(1, 3, [revoked]), header, { about, body }, NOW_S)).toThrow(/taken back/);
+  });
+
+  it('is bad with any byte of it changed', () => {
+    const { header } = sign(identity(1, 2), { about, body }, NOW_S);
+    for (let at = 0; at < header.length; at += 7) {
+      const changed = `${header.slice(0, at)}${header[at] === 'A' ? 'B' : 'A'}${header.slice(at + 1)}`;
+      expect(() => verify(identity(1, 3), changed, { about, body }, NOW_S)).toThrow();
+    }
+  });
+});
+
+describe('an epoch', () => {
+  const statement = { epoch: 2, first: 'a'.repeat(52), url: 'https://gw2.example', since: 7, feed: 'f' };
+
+  it('is believed from the root alone', () => {
+    const root = workerdSigner(new Uint8Array(32).fill(1));
+    const text = signEpoch(statement, root);
+    expect(readEpoch(text, root.publicKey)).toEqual(statement);
+    expect(readEpoch(text, workerdSigner(new Uint8Array(32).fill(2)).publicKey)).toBeUndefined();
+    expect(readEpoch(`${text.slice(0, 10)}x${text.slice(11)}`, root.publicKey)).toBeUndefined();
+    expect(readEpoch('', root.publicKey)).toBeUndefined();
+  });
+});
+
+describe('a copy of the accounts', () => {
+  async function database(name: string): Promise<Database> {
+    const made = new Database(join(await temporaryDirectory('otela-copy'), `${name}.sqlite`));
+    migrate(made, await readMigrations(join(ROOT, 'migrations')));
+    return made;
+  }
+  const provider = (id: string, name = id) =>
+    [
+      'INSERT INTO providers (id, name, created_at) VALUES (?, ?, 0) ON CONFLICT (id) DO UPDATE SET name = excluded.name',
+      [id, name] as const,
+    ] as const;
+
+  it('equals what it is of after any changes, cut into any pages', async () => {
+    const [first, second] = [await database('first'), await database('second')];
+    const feed = new ChangeFeed(first);
+    const copy = new AccountsCopy(second);
+    let seq = 0;
+    let random = 12345;
+    const next = (n: number) => {
+      random = (random * 1103515245 + 12345) % 2147483648;
+      return random % n;
+    };
+    for (let step = 0; step < 400; step++) {
+      const id = `p${next(30)}`;
+      if (next(4) === 0) first.rows('DELETE FROM providers WHERE id = ?', [id]);
+      else first.rows(...provider(id, `name ${step}`));
+      if (next(10) > 0) continue;
+      for (let page = feed.since(seq); ; page = feed.since(seq)) {
+        copy.apply(page.rows, false);
+        seq = page.seq;
+        if (!page.more) break;
+      }
+      const all = (one: Database) => one.rows('SELECT * FROM providers ORDER BY id', []);
+      expect(all(second)).toEqual(all(first));
+    }
+    for (const one of [first, second]) one.close();
+  });
+
+  it('of everything takes away what the first does not have, and leaves the secret that is its own', async () => {
+    const [first, second] = [await database('first'), await database('second')];
+    first.rows(...provider('eth'));
+    second.rows(...provider('gone'));
+    second.rows(
+      "INSERT INTO settings (name, value, updated_at) VALUES ('installation_secret', '\"s\"', 0), ('queue', '{}', 0)",
+      [],
+    );
+    const feed = new ChangeFeed(first);
+    const copy = new AccountsCopy(second);
+    copy.begin();
+    copy.apply(feed.since(0).rows, true);
+    copy.complete();
+    expect(second.rows('SELECT id FROM providers', [])).toEqual([{ id: 'eth' }]);
+    expect(second.rows('SELECT name FROM settings', [])).toEqual([{ name: 'installation_secret' }]);
+    for (const one of [first, second]) one.close();
+  });
+
+  it('hears of every column but those that change with each use', async () => {
+    const first = await database('first');
+    const feed = new ChangeFeed(first);
+    first.rows(
+      "INSERT INTO api_keys (id, hash, prefix, name, role, created_at) VALUES ('key_1', 'h', 'otk', 'n', 'consumer', 0)",
+      [],
+    );
+    const { seq } = feed.since(0);
+    first.rows("UPDATE api_keys SET last_used_at = 5 WHERE id = 'key_1'", []);
+    expect(feed.since(seq).rows).toEqual([]);
+    first.rows("UPDATE api_keys SET revoked_at = 5 WHERE id = 'key_1'", []);
+    expect(feed.since(seq).rows).toMatchObject([{ table: 'api_keys', key: 'key_1', row: { revoked_at: 5 } }]);
+    expect(REPLICATED.at(-1)?.table).toBe('audit_log');
+    first.close();
+  });
+
+  it('of a newer first passes over tables and columns that it does not know', async () => {
+    const second = await database('second');
+    const copy = new AccountsCopy(second);
+    copy.apply(
+      [
+        { table: 'of_tomorrow', key: 'x', row: { id: 'x' } },
+        { table: 'providers', key: 'eth', row: { id: 'eth', name: 'eth', created_at: 0, of_tomorrow: 'x' } },
+      ],
+      false,
+    );
+    expect(second.rows('SELECT id FROM providers', [])).toEqual([{ id: 'eth' }]);
+    second.close();
+  });
+});
