@@ -159,6 +159,15 @@ describe('a copy of the accounts', () => {
     first.close();
   });
 
+  it('is watched over without a write where all is there', async () => {
+    const first = await database('first');
+    const { id } = new ChangeFeed(first);
+    const { total } = first.counters();
+    expect(new ChangeFeed(first).id).toBe(id);
+    expect(first.counters().total).toBe(total);
+    first.close();
+  });
+
   it('of a newer first passes over tables and columns that it does not know', async () => {
     const second = await database('second');
     const copy = new AccountsCopy(second);

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Database, Row, Value } from '../sqlite.ts';
-import { REPLICATED } from './replicated.ts';
+import { REPLICATED, type Replicated } from './replicated.ts';
 
 /** Rows of one answer. */
 export const PAGE_ROWS = 500;
@@ -14,6 +14,11 @@ export interface ChangedRow {
   key: string;
   /** Null: it is gone. */
   row: Record<string, string | number | null> | null;
+}
+
+interface Trigger {
+  name: string;
+  sql: string;
 }
 
 export interface ChangesPage {
@@ -28,30 +33,42 @@ export class ChangeFeed {
   /** Of this file: numbers of another feed mean nothing here. */
   readonly id: string;
 
+  /** Writes only where something is missing: a gateway starts on a full disk, too. */
   constructor(accounts: Database) {
     this.#database = accounts;
-    accounts.together(() => this.#install());
-    const [known] = accounts.rows("SELECT value FROM follow_feed WHERE name = 'id'", []);
-    this.id = String(known?.value);
+    const has = accounts.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'follow_feed'", []).length > 0;
+    const triggers = REPLICATED.flatMap((one) => this.#triggersOf(one));
+    const known = new Map(
+      accounts
+        .rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'", [])
+        .map(({ name, sql }) => [String(name), String(sql)]),
+    );
+    // Made anew where a migration added columns.
+    const missing = triggers.filter(({ name, sql }) => known.get(name) !== sql);
+    if (!has || missing.length > 0) accounts.together(() => this.#install(missing));
+    const [id] = accounts.rows("SELECT value FROM follow_feed WHERE name = 'id'", []);
+    this.id = String(id?.value);
   }
 
-  #install(): void {
+  #install(triggers: readonly Trigger[]): void {
     const database = this.#database;
     database.script(`CREATE TABLE IF NOT EXISTS account_changes (tbl TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL,
       PRIMARY KEY (tbl, key)) WITHOUT ROWID`);
     database.script('CREATE UNIQUE INDEX IF NOT EXISTS account_changes_seq ON account_changes (seq)');
     database.script('CREATE TABLE IF NOT EXISTS follow_feed (name TEXT PRIMARY KEY, value TEXT NOT NULL)');
-    database.rows("INSERT OR IGNORE INTO follow_feed (name, value) VALUES ('id', ?)", [
-      randomBytes(12).toString('base64url'),
-    ]);
-    database.rows("INSERT OR IGNORE INTO follow_feed (name, value) VALUES ('last', '0')", []);
-    for (const { table, key, quiet = [], only } of REPLICATED) this.#watch(table, key, quiet, only);
+    const id = randomBytes(12).toString('base64url');
+    database.rows("INSERT OR IGNORE INTO follow_feed (name, value) VALUES ('id', ?), ('last', '0')", [id]);
+    for (const { name, sql } of triggers) {
+      database.script(`DROP TRIGGER IF EXISTS ${name}`);
+      database.script(sql);
+    }
+    for (const one of REPLICATED) this.#noteThoseBefore(one);
   }
 
-  /** Triggers are made anew at each start: a migration may have added columns. */
-  #watch(table: string, key: string, quiet: readonly string[], only: string | undefined): void {
-    const database = this.#database;
-    const columns = database.rows(`SELECT name FROM pragma_table_info('${table}')`, []).map(({ name }) => String(name));
+  #triggersOf({ table, key, quiet = [], only }: Replicated): Trigger[] {
+    const columns = this.#database
+      .rows(`SELECT name FROM pragma_table_info('${table}')`, [])
+      .map(({ name }) => String(name));
     const news = columns.filter((column) => !quiet.includes(column)).map((column) => `"${column}"`);
     const note = (row: 'NEW' | 'OLD') => `BEGIN
         UPDATE follow_feed SET value = CAST(value AS INTEGER) + 1 WHERE name = 'last';
@@ -60,18 +77,23 @@ export class ChangeFeed {
           ON CONFLICT (tbl, key) DO UPDATE SET seq = excluded.seq;
       END`;
     const when = (row: 'NEW' | 'OLD') => (only === undefined ? '' : `WHEN ${only.replaceAll('ROW.', `${row}.`)}`);
-    for (const [name, on, row] of [
-      ['insert', `AFTER INSERT ON ${table}`, 'NEW'],
-      ['update', `AFTER UPDATE OF ${news.join(', ')} ON ${table}`, 'NEW'],
-      ['delete', `AFTER DELETE ON ${table}`, 'OLD'],
-    ] as const) {
-      database.script(`DROP TRIGGER IF EXISTS follow_${table}_${name}`);
-      database.script(`CREATE TRIGGER follow_${table}_${name} ${on} ${when(row)} ${note(row)}`);
-    }
-    // What was there before the first start that watches.
-    const where = only === undefined ? '' : `WHERE ${only.replaceAll('ROW.', '')}`;
+    const trigger = (what: string, on: string, row: 'NEW' | 'OLD'): Trigger => {
+      const name = `follow_${table}_${what}`;
+      return { name, sql: `CREATE TRIGGER ${name} ${on} ${when(row)} ${note(row)}` };
+    };
+    return [
+      trigger('insert', `AFTER INSERT ON ${table}`, 'NEW'),
+      trigger('update', `AFTER UPDATE OF ${news.join(', ')} ON ${table}`, 'NEW'),
+      trigger('delete', `AFTER DELETE ON ${table}`, 'OLD'),
+    ];
+  }
+
+  /** Rows from before the first start that watches. */
+  #noteThoseBefore({ table, key, only }: Replicated): void {
+    const database = this.#database;
+    const where = only === undefined ? '' : `${only.replaceAll('ROW.', '')} AND`;
     const missing = database.rows(
-      `SELECT "${key}" AS key FROM ${table} ${where} ${where === '' ? 'WHERE' : 'AND'} NOT EXISTS
+      `SELECT "${key}" AS key FROM ${table} WHERE ${where} NOT EXISTS
          (SELECT 1 FROM account_changes WHERE tbl = ? AND account_changes.key = ${table}."${key}") ORDER BY "${key}"`,
       [table],
     );

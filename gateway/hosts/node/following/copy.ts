@@ -9,9 +9,6 @@ export class AccountsCopy {
 
   constructor(accounts: Database) {
     this.#database = accounts;
-    accounts.script(
-      `CREATE TABLE IF NOT EXISTS follow_seen (tbl TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tbl, key)) WITHOUT ROWID`,
-    );
     for (const { table } of REPLICATED) {
       const rows = accounts.rows(`SELECT name FROM pragma_table_info('${table}')`, []);
       this.#columns.set(table, new Set(rows.map(({ name }) => String(name))));
@@ -20,6 +17,9 @@ export class AccountsCopy {
 
   /** A copy of everything begins: what does not come until `complete` is gone at the first. */
   begin(): void {
+    this.#database.script(
+      'CREATE TABLE IF NOT EXISTS follow_seen (tbl TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tbl, key)) WITHOUT ROWID',
+    );
     this.#database.rows('DELETE FROM follow_seen', []);
   }
 

@@ -1,21 +1,21 @@
 /** One gateway among those of its institution: the first, or one that follows it. What it gives to the gateway's rooms depends on that. */
-import { join } from 'node:path';
 import manifest from '../../../../package.json' with { type: 'json' };
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
 import type { RegistryObject } from '../../../registry/object.ts';
 import { REGISTRY_NAME } from '../../../registry-name.ts';
 import type { UsageObject } from '../../../usage/object.ts';
-import { Database } from '../sqlite.ts';
+import type { Database } from '../sqlite.ts';
 import { ChangeFeed } from './change-feed.ts';
 import { AccountsCopy } from './copy.ts';
 import { type CopyState, Follower } from './follower.ts';
+import { openFollowingFile } from './following-file.ts';
 import { HandOver } from './hand-over.ts';
 import { Leader } from './leader.ts';
 import { GatewayLink } from './link.ts';
 import { type Follower as KnownFollower, MemberTable } from './member-table.ts';
 import { limitAnswerSchema } from './messages.ts';
-import { FOLLOWING_FILE, type Role } from './role.ts';
+import type { Role } from './role.ts';
 import { RoleKeeper } from './role-keeper.ts';
 import { type AskedMethod, limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
 import type { Part } from './shares.ts';
@@ -55,10 +55,11 @@ export class Following {
 
   constructor(options: FollowingOptions) {
     this.#options = options;
-    this.#database = new Database(join(options.data, FOLLOWING_FILE));
+    this.#database = openFollowingFile(options.data);
     this.#members = new MemberTable(this.#database, () => performance.now());
     this.#handOver = new HandOver(this.#database);
-    this.#database.script('CREATE TABLE IF NOT EXISTS copy_state (id INTEGER PRIMARY KEY, state TEXT NOT NULL)');
+    // Until something is written: a file that was opened on a full disk is this process's alone.
+    if (this.#database.path !== ':memory:') this.#database.close();
     this.#feed = new ChangeFeed(options.accounts);
     this.#link = new GatewayLink(options.identity);
     const { data, identity, log } = options;

@@ -23,8 +23,6 @@ export class HandOver {
 
   constructor(database: Database) {
     this.#database = database;
-    database.script(`CREATE TABLE IF NOT EXISTS hand_over (position INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,
-      name TEXT NOT NULL, body TEXT NOT NULL)`);
     const [row] = database.rows('SELECT count(*) AS n FROM hand_over', []);
     this.#waiting = Number(row?.n ?? 0);
   }

@@ -6,6 +6,7 @@ export const SILENCE_MS = 4_000;
 /** A follower that was not heard for so long is forgotten. */
 const FORGOTTEN_MS = 7 * 86_400_000;
 export const FOLLOWERS_MAX = 8;
+const ROW_EVERY_MS = 60_000;
 
 export interface Follower {
   /** Name of its gateway key. */
@@ -18,59 +19,60 @@ export interface Follower {
   waiting: number;
 }
 
+interface Known {
+  url: string;
+  version: string;
+  /** Milliseconds since 1970, as its row has it. */
+  seenAt: number;
+  /** Monotonic milliseconds; absent: not since this process began. */
+  heardAt?: number;
+  waiting: number;
+}
+
 export class MemberTable {
   readonly #database: Database;
   readonly #now: () => number;
-  /** Monotonic milliseconds, by key. */
-  readonly #heard = new Map<string, { at: number; waiting: number }>();
+  readonly #known = new Map<string, Known>();
 
   constructor(database: Database, monotonicNow: () => number) {
     this.#database = database;
     this.#now = monotonicNow;
-    database.script(`CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url TEXT NOT NULL, version TEXT NOT NULL, seen_at INTEGER NOT NULL);
-      CREATE TABLE IF NOT EXISTS taken_over (key TEXT PRIMARY KEY, position INTEGER NOT NULL)`);
+    for (const { key, url, version, seen_at } of database.rows('SELECT key, url, version, seen_at FROM followers', []))
+      this.#known.set(String(key), { url: String(url), version: String(version), seenAt: Number(seen_at), waiting: 0 });
   }
 
   /** @returns false: there are too many already */
   heard(key: string, url: string, version: string, waiting: number): boolean {
-    const known = this.#heard.get(key);
-    const before = this.list().find((one) => one.key === key);
+    const before = this.#known.get(key);
     if (before === undefined && this.list().length >= FOLLOWERS_MAX) return false;
-    this.#heard.set(key, { at: this.#now(), waiting });
-    // Its row is for restarts: once a minute is enough.
-    const isNews = known === undefined || before?.url !== url || before.version !== version;
-    if (isNews || Date.now() - (before?.seenAt ?? 0) > 60_000)
+    // Its row is for restarts: now and then is enough.
+    const isOld = before === undefined || Date.now() - before.seenAt > ROW_EVERY_MS;
+    const isNews = isOld || before.url !== url || before.version !== version;
+    const seenAt = isNews ? Date.now() : before.seenAt;
+    this.#known.set(key, { url, version, seenAt, heardAt: this.#now(), waiting });
+    if (isNews)
       this.#database.rows('INSERT OR REPLACE INTO followers (key, url, version, seen_at) VALUES (?, ?, ?, ?)', [
         key,
         url,
         version,
-        Date.now(),
+        seenAt,
       ]);
     return true;
   }
 
   list(): Follower[] {
-    const rows = this.#database.rows(
-      'SELECT key, url, version, seen_at FROM followers WHERE seen_at > ? ORDER BY key',
-      [Date.now() - FORGOTTEN_MS],
-    );
-    return rows.map(({ key, url, version, seen_at }) => {
-      const heard = this.#heard.get(String(key));
-      return {
-        key: String(key),
-        url: String(url),
-        version: String(version),
-        seenAt: Number(seen_at),
-        connected: heard !== undefined && this.#now() - heard.at < SILENCE_MS,
-        waiting: heard?.waiting ?? 0,
-      };
-    });
+    const since = Date.now() - FORGOTTEN_MS;
+    return [...this.#known]
+      .filter(([, { seenAt }]) => seenAt > since)
+      .map(([key, { url, version, seenAt, heardAt, waiting }]) => {
+        const connected = heardAt !== undefined && this.#now() - heardAt < SILENCE_MS;
+        return { key, url, version, seenAt: connected ? Date.now() : seenAt, connected, waiting };
+      });
   }
 
   /** The operator took it away. */
   remove(key: string): boolean {
-    this.#heard.delete(key);
-    const known = this.#database.rows('SELECT 1 AS x FROM followers WHERE key = ?', [key]).length > 0;
+    const known = this.#known.delete(key);
     this.#database.rows('DELETE FROM followers WHERE key = ?', [key]);
     return known;
   }

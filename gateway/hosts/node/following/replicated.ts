@@ -1,6 +1,6 @@
 /** Which tables of accounts a follower has a copy of. */
 
-interface Replicated {
+export interface Replicated {
   table: string;
   /** Its primary key. */
   key: string;
