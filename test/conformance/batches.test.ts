@@ -213,7 +213,8 @@ describe('a batch', () => {
     '%s: a body larger than any that is meant is 413, and no JSON is 400',
     async (route) => {
       const post = (body: string) => house.ask(`/v1/${route}`, body);
-      expect((await post(JSON.stringify({ filename: 'x'.repeat(8_000_000) }))).status).toBe(413);
+      // Above the bound of 64 KiB, and short enough for the buffers of sockets: it is refused before it was read.
+      expect((await post(JSON.stringify({ filename: 'x'.repeat(100_000) }))).status).toBe(413);
       expect((await post('{"a":')).status).toBe(400);
       expect((await post('[]')).status).toBe(400);
     },

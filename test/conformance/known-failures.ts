@@ -20,15 +20,6 @@ export const KNOWN_FAILURES: readonly KnownFailure[] = [
     tests: ['a header of the engine comes with the bytes that it had, UTF-8 and Latin-1'],
     reason: 'wrangler dev’s proxy encodes bytes above 127 of a header as UTF-8 once more',
   },
-  {
-    hosts: ['worker'],
-    file: 'batches.test.ts',
-    tests: [
-      'a batch > batches: a body larger than any that is meant is 413, and no JSON is 400',
-      'a batch > uploads: a body larger than any that is meant is 413, and no JSON is 400',
-    ],
-    reason: 'wrangler dev’s proxy resets the connection of a body of 8 MB that is refused before it was read',
-  },
 ];
 
 /** The entry for a test of this host, if there is one. */
