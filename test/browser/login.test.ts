@@ -27,6 +27,7 @@ it('whoever is a consumer sees no nodes and no providers; logging out ends it', 
   expect(await page.getByRole('navigation').getByRole('link').allTextContents()).toEqual([
     'Chat',
     'Models',
+    'Batches',
     'My use',
     'Keys',
   ]);
