@@ -58,7 +58,7 @@ describe('otela-agent status, models, logs and drain', () => {
     const body =
       'process.stdout.write(Buffer.from([0,255,10,65]), () => console.error("up")); setInterval(() => {}, 1e6)';
     const run = startAgent(directory, ['--engine-port', '9', '--', NODE, '-e', body]);
-    await run.until(() => run.stderr.text.includes('up') && run.stdout.bytes.length === 4 && run.tunnels.length > 0);
+    await run.until(() => /^up$/m.test(run.stderr.text) && run.stdout.bytes.length === 4 && run.tunnels.length > 0);
     const logs = new Run(['logs'], userEnv(directory));
     expect(await logs.exit).toBe(0);
     // Two pipes: which of them was read first is nobody's choice.
