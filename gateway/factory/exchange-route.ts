@@ -2,12 +2,13 @@
 import { Hono } from 'hono';
 import {
   EXCHANGE_MAX_BYTES,
+  EXCHANGE_PATH,
   type ExchangeAnswer,
   ExchangeError,
   type FactoryReport,
   parseReport,
 } from '../../shared/factory/exchange.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
 import { readFactoryGrant } from '../accounts/factory-grant.ts';
 import type { Env } from '../env.ts';
@@ -27,6 +28,10 @@ factoryRoutes.post('/exchange', async (c) => {
   if (reply.kind === 'over') await readFactoryGrant(c.env, token, Date.now());
   if (reply.kind === 'over') throw superseded();
   return c.json(reply.answer satisfies ExchangeAnswer, 200, { 'cache-control': 'no-store' });
+});
+
+factoryRoutes.all('/exchange', (c) => {
+  throw methodNotAllowed(c.req.method, EXCHANGE_PATH, ['POST']);
 });
 
 /** @throws ApiError 400 with the place of the first fault */

@@ -21,6 +21,10 @@ async function* pieces(count: number, before?: (at: number) => Promise<void>): A
     yield new Uint8Array(MIB).fill(i % 251);
   }
 }
+async function* few(): AsyncGenerator<Uint8Array> {
+  yield new Uint8Array(1024);
+}
+
 async function sha256(content: AsyncIterable<Uint8Array> | undefined): Promise<string> {
   const hash = createHash('sha256');
   for await (const piece of content ?? []) hash.update(piece);
@@ -97,7 +101,8 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
     const env = server.env(proxy.url, 'another-secret');
     const refused = new S3Files(new S3Client(s3Config(`s3://${BUCKET}`, env)));
     proxy.asked.length = 0;
-    const error: Error = (await refused.put(ID(7), pieces(1), 100 * MIB).catch((one: Error) => one)) as Error;
+    // Short: a server that refuses a long body closes the connection while it is being sent, and its answer may be lost with that.
+    const error: Error = (await refused.put(ID(7), few(), 100 * MIB).catch((one: Error) => one)) as Error;
     expect(error).toMatchObject({ code: 'unavailable', message: expect.stringMatching(/403 SignatureDoesNotMatch/) });
     expect(JSON.stringify([error.message, error.stack])).not.toContain('another-secret');
     expect(proxy.asked).toHaveLength(1);
