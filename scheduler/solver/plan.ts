@@ -1,6 +1,6 @@
 import { SchedulerError } from '../errors.ts';
 import { type Context, isSmall, planValue, problemOf, relativeGap } from './context.ts';
-import type { Problem } from './formulation.ts';
+import type { Goal, Problem } from './formulation.ts';
 import { keep, whyInfeasible } from './given.ts';
 import { GoalSolver, type Outcome, type PoolPrice } from './goal.ts';
 import { OptionTable } from './options.ts';
@@ -123,7 +123,8 @@ async function asPlanned(context: Context, started: number, deadline: number): P
   // A plan that does what was asked leaves no shortfall to plan for: all the time is for a better one.
   const certain = serving !== undefined && Number.isFinite(planValue(problemOf(context, goal), serving).value);
   const first = await new GoalSolver(context, goal, certain ? deadline : until).solve(serving);
-  if (first.counts !== undefined && Number.isFinite(first.value)) return trimmed(first, undefined, false);
+  if (first.counts !== undefined && Number.isFinite(first.value))
+    return trimmed(await closer(context, goal, first, deadline), undefined, false);
   const targets = context.targets.map(({ latencyS }) => ({ latencyS, asked: false }));
   const patient: Context = { ...context, targets, settings: { ...settings, objective: 'latency' } };
   const tight = settings.objective !== 'latency' || context.targets.some(({ asked }) => asked);
@@ -134,6 +135,15 @@ async function asPlanned(context: Context, started: number, deadline: number): P
       return trimmed(second, 'targets', first.impossible);
   }
   return shares(patient, 1, deadline, 'demand', first.impossible);
+}
+
+/** There is a plan, and no shortfall to spend time on: what is left of it is for a better one, where that may be there. */
+async function closer(context: Context, goal: Goal, found: Outcome, deadline: number): Promise<Outcome> {
+  const isClose = relativeGap(found.value, found.bound) <= context.settings.gap;
+  if (isClose || performance.now() >= deadline) return found;
+  const more = await new GoalSolver(context, goal, deadline).solve(found.counts);
+  if (more.counts === undefined || !(more.value <= found.value)) return found;
+  return { ...more, bound: Math.max(found.bound, more.bound) };
 }
 
 /** Of the time of a goal, for a plan that serves everything at all. */
