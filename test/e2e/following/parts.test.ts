@@ -1,4 +1,5 @@
 /** Rules of gateways that follow each other, without processes: parts of limits, signatures, changes in order, epochs. */
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -7,8 +8,10 @@ import { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts
 import { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
 import { readEpoch, signEpoch } from '../../../gateway/hosts/node/following/epoch.ts';
 import { REPLICATED } from '../../../gateway/hosts/node/following/replicated.ts';
+import { readRole, writeRole } from '../../../gateway/hosts/node/following/role.ts';
 import { partOf } from '../../../gateway/hosts/node/following/shares.ts';
 import { type GatewayIdentity, sign, verify } from '../../../gateway/hosts/node/following/signed.ts';
+import { takeRole } from '../../../gateway/hosts/node/following/take-role.ts';
 import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
@@ -71,6 +74,25 @@ describe('a signed message', () => {
       const changed = `${header.slice(0, at)}${header[at] === 'A' ? 'B' : 'A'}${header.slice(at + 1)}`;
       expect(() => verify(identity(1, 3), changed, { about, body }, NOW_S)).toThrow();
     }
+  });
+});
+
+describe('the role of a data directory', () => {
+  it('is the flag’s in an empty one, and stays where accounts are its own', async () => {
+    const [empty, used] = [await temporaryDirectory('otela-role'), await temporaryDirectory('otela-role')];
+    takeRole(empty, 'https://gw1.example');
+    expect(readRole(empty)).toEqual({ role: 'follower', epoch: 0, follow: 'https://gw1.example' });
+    takeRole(empty, 'https://gw3.example');
+    expect(readRole(empty)).toMatchObject({ follow: 'https://gw3.example' });
+    await writeFile(join(used, 'accounts.sqlite'), '');
+    expect(() => takeRole(used, 'https://gw1.example')).toThrow(/accounts of its own/);
+    expect(readRole(used)).toEqual({ role: 'first', epoch: 0 });
+  });
+
+  it('of a promoted first is not taken back by the flag', async () => {
+    const data = await temporaryDirectory('otela-role');
+    writeRole(data, { role: 'first', epoch: 1, statement: 'x' });
+    expect(() => takeRole(data, 'https://gw1.example')).toThrow(/promoted/);
   });
 });
 

@@ -1,19 +1,27 @@
 /** What `serve --follow` says, and what DATA/role.json says. The file is newer where a promotion came after the flag. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { CommandError } from '../../../command.ts';
-import { readRole, writeRole } from './role.ts';
+import { ACCOUNTS_FILE } from '../data/schema-version.ts';
+import { ROLE_FILE, readRole, writeRole } from './role.ts';
 
-/** @throws CommandError where the two contradict each other */
+/**
+ * Before the accounts are opened, so that those of a first are not taken for a new follower's, whose copy would empty them.
+ * @throws CommandError where flag and directory contradict each other
+ */
 export function takeRole(data: string, follow: string | undefined): void {
+  // A former first that follows says so by its file: the flag need not be added for it.
+  if (follow === undefined) return;
   const role = readRole(data);
-  if (follow === undefined) {
-    // A first that was superseded says so by its file; the flag need not be added for it.
+  if (role.role === 'follower') {
+    if (role.epoch === 0 && role.follow !== follow) writeRole(data, { ...role, follow });
     return;
   }
-  if (role.role === 'first' && role.epoch === 0) return writeRole(data, { role: 'follower', epoch: 0, follow });
-  if (role.role === 'first')
+  if (role.epoch > 0)
     throw new CommandError(
       `This gateway was promoted to be the first, epoch ${role.epoch}: start it without --follow.`,
     );
-  if (role.follow === follow || role.epoch > 0) return;
-  writeRole(data, { ...role, follow });
+  if (!existsSync(join(data, ROLE_FILE)) && existsSync(join(data, ACCOUNTS_FILE)))
+    throw new CommandError(`${data} has accounts of its own. A follower gets an empty directory; nothing was changed.`);
+  writeRole(data, { role: 'follower', epoch: 0, follow });
 }

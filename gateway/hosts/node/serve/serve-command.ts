@@ -8,6 +8,7 @@ import {
   UsageError,
   type Values,
 } from '../../../../shared/command-line/index.ts';
+import { durationMs } from '../../../../shared/routing/facts.ts';
 import { type ServeOptions, serve } from './serve.ts';
 
 const DRAIN_MS = 5_000;
@@ -70,7 +71,7 @@ export function serveOptions(values: Values<Omit<typeof SERVE_FLAGS, 'json'>>): 
   if (values.follow !== undefined && values.url === undefined)
     throw new UsageError('--follow needs --url: where agents and the first gateway reach this one');
   const identity = values.identity === undefined ? {} : { identity: values.identity };
-  const maxStaleMs = durationMs('--max-stale', values['max-stale']);
+  const maxStaleMs = staleMs(values['max-stale']);
   return { port, host: values.host, data: values.data, maxStaleMs, ...files, ...tls, ...url, ...follow, ...identity };
 }
 
@@ -81,12 +82,10 @@ function httpUrl(flag: string, text: string): string {
   return url.href.replace(/\/$/, '');
 }
 
-const UNITS_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-
-function durationMs(flag: string, text: string): number {
-  const [, count = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
-  if (count === '') throw new UsageError(`${flag} ${text} is no time: write 90m or 24h`);
-  return Number(count) * UNITS_MS[unit as keyof typeof UNITS_MS];
+function staleMs(text: string): number {
+  const ms = durationMs(text);
+  if (ms === undefined) throw new UsageError(`--max-stale ${text} is no time: write 90m or 24h`);
+  return ms;
 }
 
 async function serveCommand(args: readonly string[]): Promise<number> {
