@@ -8,12 +8,13 @@ export interface Timing {
   firstMs: number;
   endMs: number;
   bodyBytes: number;
-  /** The answer ended as its head said it would. */
+  /** The answer ended as its head said it would, and had a body. */
   complete: boolean;
 }
 
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
+const NO_CHUNKS = '0\r\n\r\n'.length;
 const LIMIT_MS = 300_000;
 
 export interface Target {
@@ -100,7 +101,8 @@ class AnswerReader {
   #status = 0;
   #length = -1;
   #bodyBytes = 0;
-  #tail = Buffer.alloc(0);
+  /** The end of the head stands before the first chunk. */
+  #tail = Buffer.from('\r\n');
   #headAt = Number.NaN;
   #firstAt = Number.NaN;
   #endAt = Number.NaN;
@@ -136,7 +138,7 @@ class AnswerReader {
   }
 
   #whole(): true {
-    this.#complete = true;
+    this.#complete = this.#length > 0 || this.#bodyBytes > NO_CHUNKS;
     this.#endAt = performance.now();
     return true;
   }

@@ -107,6 +107,8 @@ async function main(): Promise<number> {
   console.log(
     `\n${aboutMachine(machine)}, seed ${seed}${quick ? ', QUICK: not to be quoted' : ''}\n\n${requiredTable(rows)}\n`,
   );
+  for (const { figure, ours, note } of rows)
+    if (ours !== undefined && note !== undefined) console.log(`${figure}: ${note}`);
   for (const note of notes) console.log(note);
   const out = values.out ?? join(ROOT, 'bench/results', quick ? 'required.local.json' : 'required.json');
   mkdirSync(join(out, '..'), { recursive: true });

@@ -10,6 +10,18 @@ const OF_DIRECT_LEAST = 0.8;
 const PACED = { streams: 256, most: 12 };
 const CROWD = { streams: 1_000, rate: 10, most: 15 };
 
+/** What `measure` finds; a side whose streams break has no figure, and the row says so. */
+async function unlessBroken(note: Pick<Required, 'note'>, measure: () => Promise<number>): Promise<number | undefined> {
+  try {
+    return await measure();
+  } catch (error) {
+    note.note = `original: ${error instanceof Error ? error.message : error}`;
+    return undefined;
+  }
+}
+
+const medianOf = (values: readonly number[]) => (values.length === 0 ? undefined : median(values));
+
 const ratioOf = (ours: number, original: number | undefined) =>
   original === undefined ? {} : { original, ratio: ours / original };
 
@@ -19,17 +31,20 @@ export async function unpacedStreams(
   plan: { rounds: number; tokens: number },
 ): Promise<Required> {
   const parts = { ours: [] as number[], original: [] as number[] };
+  const note: Pick<Required, 'note'> = {};
   await unpaced(ours, plan.tokens); // streams are cold, as small requests were
   for (let n = 0; n < plan.rounds; n++) {
     const alone = await unpaced(direct, plan.tokens);
     parts.ours.push((await unpaced(ours, plan.tokens)) / alone);
-    if (original !== undefined) parts.original.push((await unpaced(original, plan.tokens)) / alone);
+    const rate = original && (await unlessBroken(note, () => unpaced(original, plan.tokens)));
+    if (rate !== undefined) parts.original.push(rate / alone);
   }
   const of = median(parts.ours);
   return {
     figure: '64 unpaced streams',
     ours: of,
-    ...ratioOf(of, original && median(parts.original)),
+    ...ratioOf(of, medianOf(parts.original)),
+    ...note,
     unit: 'of direct',
     of: 'ours',
     least: OF_DIRECT_LEAST,
@@ -42,17 +57,20 @@ export async function pacedStreams(
   plan: { rounds: number; tokens: number; seed: number },
 ): Promise<Required> {
   const seen = { ours: [] as number[], original: [] as number[] };
+  const note: Pick<Required, 'note'> = {};
   const p99 = async (target: Target, n: number) =>
     quantile((await paced(target, PACED.streams, plan.tokens, plan.seed + n)).delays, 0.99);
   for (let n = 0; n < plan.rounds; n++) {
     seen.ours.push(await p99(ours, n));
-    if (original !== undefined) seen.original.push(await p99(original, n));
+    const of = original && (await unlessBroken(note, () => p99(original, n)));
+    if (of !== undefined) seen.original.push(of);
   }
   const way = median(seen.ours);
   return {
     figure: `p99 of a token’s way, ${PACED.streams} streams at 50/s (median of ${plan.rounds})`,
     ours: way,
-    ...ratioOf(way, original && median(seen.original)),
+    ...ratioOf(way, medianOf(seen.original)),
+    ...note,
     unit: 'ms',
     of: 'ours',
     most: PACED.most,
