@@ -1,15 +1,18 @@
 /** `otela-agent start`: joins the gateways with this machine's engine and stays until it ends. */
 
 import { type Command, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { EXIT_ENGINE } from '../config/exit.ts';
 import { START_FLAGS } from '../config/settings.ts';
 import { readSettings } from '../config/sources.ts';
 import { startConfig } from '../config/start-config.ts';
+import { becomeInstalled } from '../host/own-program.ts';
 import { Lifecycle } from '../life/lifecycle.ts';
 import { processSignals, type SignalSource } from '../life/signals.ts';
 import { type Admission, type AdmissionOptions, admit } from '../tunnel/admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import type { Context } from './context.ts';
+import { flushed } from './io.ts';
 
 /** What connects the agent with the outside; handed in so that a test can stand in for a gateway. */
 export interface Outside {
@@ -20,6 +23,8 @@ export interface Outside {
   engineGoneMs?: number;
   /** See Lifecycle's. */
   willCommand?: readonly string[];
+  /** Runs the program that is installed now in the place of this one. Returns where it could not. */
+  becomeInstalled?: (env: NodeJS.ProcessEnv) => Error;
   /** Whether sessions meet other agents; default true. */
   joinMesh?: boolean;
 }
@@ -86,5 +91,10 @@ async function startCommand(argv: readonly string[], { env, io, outside }: Conte
     stderr: io.stderr,
     log: io.log,
   });
-  return lifecycle.run();
+  const code = await lifecycle.run();
+  if (!lifecycle.restarts) return code;
+  await Promise.all([flushed(io.stdout), flushed(io.stderr)]);
+  const why = (outside.becomeInstalled ?? becomeInstalled)(env);
+  io.log(`could not begin anew: ${why.message}`);
+  return EXIT_ENGINE;
 }

@@ -1,4 +1,4 @@
-/** Orders of gateways: who may give them, and whether one came before. Every agent drains; deployments are begun where its operator lets it. */
+/** Orders of gateways: who may give them, and whether one came before. Every agent drains and restarts; deployments are begun where its operator lets it. */
 import type { DeploymentAnswer, Inspected } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { openOrder, type Wish } from '../../shared/deployment/order.ts';
@@ -11,6 +11,8 @@ interface OrdersOptions {
   deployments(): Deployments | undefined;
   /** As `otela-agent drain` does. */
   drain(why: string): void;
+  /** Drains, then begins anew as the program that is installed. Rejects with DeploymentError where that is not `version`, or cannot be run. */
+  restart(version: string): Promise<{ from: string; act: () => void }>;
   /** What the engine prints, and how busy the GPUs are. */
   inspect(): Promise<Inspected>;
   /** Requests that run here. */
@@ -56,10 +58,15 @@ export class Orders {
 
   /** @throws DeploymentError */
   #decide(wish: Wish): Promise<Reply> | Reply {
-    const { deployments, drain, inFlight, inspect } = this.#options;
+    const { deployments, drain, inFlight, inspect, restart } = this.#options;
     if (wish.action === 'inspect') return inspect().then((answer) => ({ answer }));
     if (wish.action === 'drain')
       return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order of its gateway') };
+    if (wish.action === 'restart')
+      return restart(wish.version).then(({ from, act }) => ({
+        answer: { kind: 'restarting', running: inFlight(), from },
+        act,
+      }));
     return deployments()?.decide(wish) ?? { answer: NO_DEPLOYMENTS };
   }
 

@@ -20,6 +20,7 @@ import { nodeCrypto } from '../host/crypto.ts';
 import { GpuUseReader } from '../host/gpu-use.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { LastWill } from '../host/last-will.ts';
+import { requireInstalled } from '../host/own-program.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
@@ -56,7 +57,7 @@ interface LifecycleOptions extends JoinOptions {
 
 /** Why the agent leaves. The first reason is the one that counts. */
 type Ending =
-  | { kind: 'drain'; cause: DrainCause; why: string }
+  | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
   | { kind: 'engine'; exit: EngineExit }
   | { kind: 'fatal'; sign: string }
   | { kind: 'refused'; refusal: Refusal };
@@ -80,6 +81,8 @@ export class Lifecycle {
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
+  /** Drained by an order to begin anew, and by nothing else: the caller runs what is installed now. */
+  restarts = false;
 
   constructor(options: LifecycleOptions) {
     this.#options = options;
@@ -130,6 +133,12 @@ export class Lifecycle {
     this.#parts.orders = new Orders({
       deployments: () => this.#parts.deployments,
       drain: (why) => this.#ending.settle({ kind: 'drain', cause: 'request', why }),
+      restart: async (version) => {
+        await requireInstalled(version, options.env);
+        const why = `an order of its gateway to come back as ${version}`;
+        const act = () => this.#ending.settle({ kind: 'drain', cause: 'request', why, restart: true });
+        return { from: AGENT_VERSION, act };
+      },
       inspect: () => inspect(this.#parts.engine, this.#gpuUse),
       inFlight: () => this.#shutdown.inFlight,
       crypto: nodeCrypto,
@@ -322,6 +331,7 @@ export class Lifecycle {
         const plan = this.#job.plan(ending.cause);
         if (this.#options.config.span.role === 'supervise') await this.#shutdown.keep(plan, ending.why);
         else await this.#shutdown.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why));
+        this.restarts = ending.restart === true && !this.#signalled;
         return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
       }
       case 'refused':

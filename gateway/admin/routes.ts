@@ -15,6 +15,7 @@ import { deploymentRoutes } from './nodes/deployments.ts';
 import { drainRoutes } from './nodes/drain.ts';
 import { nodeHistoryRoutes } from './nodes/node-history.ts';
 import { nodeRoutes } from './nodes/nodes.ts';
+import { restartRoutes } from './nodes/restart.ts';
 import { telemetryRoutes } from './nodes/telemetry.ts';
 import { peerRoutes } from './peers.ts';
 import { joinTokenRoutes } from './people/join-tokens.ts';
@@ -48,6 +49,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...routingRoutes,
   ...deploymentRoutes,
   ...drainRoutes,
+  ...restartRoutes,
   ...telemetryRoutes,
   ...peerRoutes,
   ...gatewayRoutes,

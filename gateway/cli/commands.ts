@@ -17,6 +17,7 @@ import { NODES } from './nodes-command.ts';
 import { PEERS } from './peers-command.ts';
 import { commandOf } from './resource-command.ts';
 import { RESOURCES } from './resources.ts';
+import { ROLLOUT } from './rollout-command.ts';
 import { SETTINGS } from './settings-command.ts';
 import { AUDIT, TRACE, USAGE } from './usage-command.ts';
 
@@ -28,6 +29,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   ...Object.fromEntries(Object.entries(RESOURCES).map(([name, resource]) => [name, commandOf(name, resource)])),
   factory: FACTORY,
   nodes: NODES,
+  rollout: ROLLOUT,
   peers: PEERS,
   batches: BATCHES,
   files: FILES,

@@ -10,6 +10,8 @@ export type OrderReply =
   | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
   | { kind: 'powerless'; reason: string };
 
+const TAKEN_BY_ALL: ReadonlySet<Wish['action']> = new Set(['drain', 'restart', 'inspect']);
+
 /** Only our own institution's sessions obey us; to others nothing is sent at all. */
 export function orderFor(
   session: string,
@@ -25,7 +27,8 @@ export function orderFor(
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
   // Every agent that is new enough drains and is inspected; its tunnel knows whether it is.
-  if (!deploys && wish?.action !== 'drain' && wish?.action !== 'inspect') return { kind: 'deaf', provider };
+  if (!deploys && wish !== undefined && !TAKEN_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
+  if (!deploys && wish === undefined) return { kind: 'deaf', provider };
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
   const { notBefore, notAfter } = authority.issuer.certificate;
   if (nowS < notBefore || nowS >= notAfter)

@@ -60,6 +60,8 @@ export const answerSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('accepted'), deployment: deploymentSchema }),
   /** To an order to drain; `running` requests are waited for. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
+  /** To an order to restart; `from`: the version that runs until then. */
+  z.object({ kind: z.literal('restarting'), running: z.number().int().min(0), from: z.string().max(64) }),
   inspectedSchema,
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),
 ]);

@@ -1,6 +1,6 @@
 /**
- * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, end the one that runs, or
- * drain and go.
+ * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, end the one that runs, drain
+ * and go, or drain and come back as another version.
  * A carrier (a tunnel, a relay, a foreign gateway) can neither make one nor use one twice.
  */
 import * as z from 'zod';
@@ -30,9 +30,11 @@ const stopSchema = z.strictObject({
 });
 /** The agent takes nothing new, lets what runs finish, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
+/** The agent drains and begins anew as the program that is installed where it was started from, which has to be of that version. */
+const restartSchema = z.strictObject({ action: z.literal('restart'), version: z.string().min(1).max(64) });
 /** The agent tells what its engine prints and how busy its GPUs are. It changes nothing. */
 const inspectSchema = z.strictObject({ action: z.literal('inspect') });
-const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema, inspectSchema]);
+const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema, restartSchema, inspectSchema]);
 
 export type StartWish = z.infer<typeof startSchema>;
 export type StopWish = z.infer<typeof stopSchema>;

@@ -38,16 +38,19 @@ async function drainNode(call: Call): Promise<Response> {
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
-  if (!(await takesOrders(env, session)))
-    throw new ApiError(
-      'order_refused',
-      `The agent of session ${session} is too old to be drained from here: \`otela-agent drain\` or SIGTERM on its machine does it.`,
-    );
+  if (!(await takesOrders(env, session))) throw tooOld(session);
   await writeDown(call, { action: 'node.drain', object: session, before: { provider: reply.provider } });
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
   if (answer.kind !== 'draining') throw notUnderstood();
   const { running } = answer;
   return call.c.json({ object: 'node', session, draining: true, running }, 202, { 'cache-control': 'no-store' });
+}
+
+export function tooOld(session: string): ApiError {
+  return new ApiError(
+    'order_refused',
+    `The agent of session ${session} is too old to be drained from here: \`otela-agent drain\` or SIGTERM on its machine does it.`,
+  );
 }
 
 /** An older agent closes its tunnel when it reads an order. @throws ApiError where the tunnel is not open here */

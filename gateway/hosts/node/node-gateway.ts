@@ -84,7 +84,7 @@ export class NodeGateway {
     const d1 = new D1(database);
     const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
     const offloads = new LocalOffloads();
-    const following = new Following({ ...options.following, accounts: database, log });
+    const following = new Following({ ...options.following, hours: join(objects, 'USAGE'), accounts: database, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const own = {
       limits: host.namespace<LimitsObject>('LIMITS'),

@@ -77,6 +77,10 @@ describe('orders', () => {
     orders = new Orders({
       deployments: () => deployments,
       drain: (why) => keeper.done.push(`drain: ${why}`),
+      restart: async (version) => {
+        if (version !== '0.2.0') throw new DeploymentError('cannot_start', `0.2.0 is installed, not ${version}`);
+        return { from: '0.1.0', act: () => keeper.done.push(`restart as ${version}`) };
+      },
       inspect: async () => ({ kind: 'inspected', log: 'loaded', gpus: null }),
       inFlight: () => 3,
       crypto: nodeCrypto,
@@ -84,6 +88,16 @@ describe('orders', () => {
       revoked: () => false,
       log: () => {},
     });
+  });
+
+  test('an order to restart is obeyed where that version is installed, once', async () => {
+    const restart = order({ action: 'restart', version: '0.2.0' });
+    const { answer, act } = await orders.answer(ticket, restart);
+    expect(answer).toEqual({ kind: 'restarting', running: 3, from: '0.1.0' });
+    act?.();
+    expect(keeper.done).toContain('restart as 0.2.0');
+    expect(await give(restart)).toMatch(/^replayed/);
+    expect(await give(order({ action: 'restart', version: '0.3.0' }))).toMatch(/^cannot_start/);
   });
 
   test('an order to inspect may come again and again, and leaves room for orders that matter', async () => {

@@ -22,10 +22,18 @@ export interface Pair {
 }
 
 export const cli = (...args: string[]): string =>
-  execFileSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+  execFileSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 90_000 });
 
-/** The agent joins before the follower is there, unless `late`. */
-export async function openPair(options: { followerArgs?: string[]; agent?: 'before' | 'after' } = {}): Promise<Pair> {
+interface PairOptions {
+  followerArgs?: string[];
+  followerEnv?: Record<string, string>;
+  /** Whether the agent joins before the follower is there. Default: after. */
+  agent?: 'before' | 'after';
+  /** Where the follower reaches the first. Default: where all do. */
+  through?: (first: Gateway) => Promise<string>;
+}
+
+export async function openPair(options: PairOptions = {}): Promise<Pair> {
   const firstPort = await freePort();
   const first = await Gateway.start({ port: firstPort, args: ['--url', `http://127.0.0.1:${firstPort}`] });
   const [key, token] = await Promise.all([first.createKey(), first.createJoinToken()]);
@@ -34,20 +42,28 @@ export async function openPair(options: { followerArgs?: string[]; agent?: 'befo
   const join_ = () => startAgent({ gateways: [first.url], token, engineUrl: engine.url });
   const early = options.agent === 'before' ? await join_() : undefined;
   if (early !== undefined) await first.serving(1);
-  const follower = await startFollower(first, options.followerArgs);
+  const follow = await options.through?.(first);
+  const follower = await startFollower(first, options.followerArgs, {
+    ...(follow === undefined ? {} : { follow }),
+    ...(options.followerEnv === undefined ? {} : { env: options.followerEnv }),
+  });
   const agent = early ?? (await join_());
   await first.serving(1);
   await follower.serving(1, 45_000);
   return { first, follower, token, key, engine, agent };
 }
 
-export async function startFollower(first: Gateway, args: string[] = []): Promise<Gateway> {
+export async function startFollower(
+  first: Gateway,
+  args: string[] = [],
+  { follow = first.url, ...more }: { follow?: string; env?: Record<string, string>; main?: string } = {},
+): Promise<Gateway> {
   const directory = await temporaryDirectory('otela-identity');
   const identity = join(directory, 'gw2.json');
   await writeFile(identity, cli('issuer', 'delegate', '--data', first.data), { mode: 0o600 });
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
-  return Gateway.start({ port, args: ['--follow', first.url, '--url', url, '--identity', identity, ...args] });
+  return Gateway.start({ port, args: ['--follow', follow, '--url', url, '--identity', identity, ...args], ...more });
 }
 
 export function chat(gateway: Gateway, key: string, standIn: object = {}): Promise<Response> {

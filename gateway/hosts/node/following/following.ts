@@ -15,6 +15,7 @@ import { Leader } from './leader.ts';
 import { GatewayLink } from './link.ts';
 import { type Follower as KnownFollower, MemberTable } from './member-table.ts';
 import { limitAnswerSchema } from './messages.ts';
+import { PastRecords } from './past-records.ts';
 import type { Role } from './role.ts';
 import { RoleKeeper } from './role-keeper.ts';
 import { type AskedMethod, limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
@@ -26,6 +27,8 @@ const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
   data: string;
+  /** The directory of the hours' records. */
+  hours: string;
   accounts: Database;
   identity: GatewayIdentity;
   /** Where this gateway answers; a follower must say so. */
@@ -50,6 +53,7 @@ export class Following {
   readonly #link: GatewayLink;
   readonly #keeper: RoleKeeper;
   #own: Own | undefined;
+  #past: PastRecords | undefined;
   #follower: Follower | undefined;
   leader: Leader | undefined;
 
@@ -69,10 +73,12 @@ export class Following {
       feed: this.#feed,
       link: this.#link,
       others: () => this.#others(),
-      changed: (anew) => {
-        if (anew) this.#database.rows('DELETE FROM copy_state', []);
-        this.#act();
+      deposed: (by) => {
+        // What a follower recorded is with its former first, which hands it on.
+        if (this.#role.role === 'first') this.#past?.note(by);
+        this.#database.rows('DELETE FROM copy_state', []);
       },
+      changed: () => this.#act(),
       log,
     });
   }
@@ -95,12 +101,20 @@ export class Following {
       hear: (statement) => this.#keeper.hear(statement),
       log,
     });
+    this.#past = new PastRecords({
+      database: this.#database,
+      directory: this.#options.hours,
+      usage: own.usage,
+      handOver: this.#handOver,
+      log,
+    });
     this.#act();
     this.#keeper.start();
   }
 
   async close(): Promise<void> {
     this.#keeper.close();
+    this.#past?.stop();
     this.#follower?.stop();
     await this.#link.close();
     this.#database.close();
@@ -218,6 +232,7 @@ export class Following {
     const { role, follow } = this.#role;
     const { url, log } = this.#options;
     if (role === 'first' || follow === undefined) return;
+    void this.#past?.run();
     this.#follower = new Follower({
       first: new URL(follow),
       url: url ?? '',

@@ -1,8 +1,9 @@
 /** What a follower counted and the first must have: a queue on disk, handed over in order. The first knows by position what it has. */
 import type { Database } from '../sqlite.ts';
 
-/** Of one message. */
+/** Of one message: so many items, and bytes unless one alone has more. The first takes 16 MiB. */
 const TOGETHER = 200;
+const TOGETHER_BYTES = 4 * 1024 * 1024;
 /** Beyond this the oldest make room: some 2 GiB, a month of a busy follower. */
 const WAITING_MAX = 2_000_000;
 
@@ -47,12 +48,18 @@ export class HandOver {
 
   oldest(): HandedOver[] {
     const query = 'SELECT position, kind, name, body FROM hand_over ORDER BY position LIMIT ?';
-    return this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
+    const items: HandedOver[] = this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
       position: Number(position),
       kind: kind === 'settle' ? 'settle' : 'usage',
       name: String(name),
       body: String(body),
     }));
+    let bytes = 0;
+    const over = items.findIndex(({ body }, at) => {
+      bytes += Buffer.byteLength(body);
+      return at > 0 && bytes > TOGETHER_BYTES;
+    });
+    return over === -1 ? items : items.slice(0, over);
   }
 
   /** The first has all up to `position`. */

@@ -21,8 +21,10 @@ interface RoleKeeperOptions {
   link: GatewayLink;
   /** Other followers of the first, of a follower. */
   others(): readonly string[];
-  /** The role, or the first, is another one. `anew`: what was copied is of a former first. */
-  changed(anew: boolean): void;
+  /** Another gateway is about to become the first; `by`: the name of its key. What was copied or recorded here is of a former first. */
+  deposed(by: string): void;
+  /** The role, or the first, is another one. */
+  changed(): void;
   log(line: string): void;
 }
 
@@ -75,8 +77,9 @@ export class RoleKeeper {
       const listed = lines.length === 0 ? 'none' : `${lines.length}, listed in ${file}; they are not merged`;
       log(`${statement.url} is the first gateway now. Changes made here since the split: ${listed}`);
     }
+    this.#options.deposed(statement.first);
     this.#become({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
-    this.#options.changed(true);
+    this.#options.changed();
     return statement.epoch;
   }
 
@@ -102,7 +105,7 @@ export class RoleKeeper {
     this.#become(role);
     const first = role.role === 'first';
     log(first ? `this gateway is the first now, epoch ${role.epoch}` : `this gateway follows ${role.follow}`);
-    if (isAnother) changed(false);
+    if (isAnother) changed();
   }
 
   /** Until each has heard it. */

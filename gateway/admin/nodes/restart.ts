@@ -1,0 +1,60 @@
+/** An agent begins anew as the version that is installed at its place: what a rollout does, node by node. */
+import * as z from 'zod';
+import { writeDown } from '../change.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { SESSION_PARAM, sessionOf } from '../session.ts';
+import { orderRefusal, takesOrders, tooOld } from './drain.ts';
+import { notUnderstood, orderFrom, sendOrder } from './orders.ts';
+
+const bodySchema = z.strictObject({
+  /** Which version has to be installed there. */
+  version: z.string().min(1).max(64),
+});
+
+export const restartRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'post',
+    path: '/nodes/:session/restart',
+    params: SESSION_PARAM,
+    body: bodySchema,
+    status: 202,
+    summary:
+      'Have a node finish what runs, and its agent begin anew as the version that is installed there. 202: its agent agreed; 409: another version is installed, or none that starts. Providers restart their own.',
+    answer: z.object({
+      object: z.literal('node'),
+      session: z.string(),
+      restarting: z.literal(true),
+      /** The version that runs until then. */
+      from: z.string(),
+      version: z.string(),
+      /** Requests that it waits for. */
+      running: z.number().int().min(0),
+    }),
+    run: restartNode,
+  }),
+];
+
+async function restartNode(call: Call<z.infer<typeof bodySchema>>): Promise<Response> {
+  const session = sessionOf(call);
+  const { account, env, body } = call;
+  const { version } = body;
+  const reply = await orderFrom(call, session, { action: 'restart', version });
+  // Others' nodes are not there, rather than forbidden.
+  if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
+    throw orderRefusal(session, { kind: 'unknown' });
+  if (reply.kind !== 'signed') throw orderRefusal(session, reply);
+  if (!(await takesOrders(env, session))) throw tooOld(session);
+  await writeDown(call, {
+    action: 'node.restart',
+    object: session,
+    before: { provider: reply.provider },
+    after: { version },
+  });
+  const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
+  if (answer.kind !== 'restarting') throw notUnderstood();
+  const { running, from } = answer;
+  return call.c.json({ object: 'node', session, restarting: true, from, version, running }, 202, {
+    'cache-control': 'no-store',
+  });
+}

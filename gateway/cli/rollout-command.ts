@@ -1,0 +1,152 @@
+/** `otela-gateway rollout …`: agents come back as another version, some at a time, while the others serve. */
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import manifest from '../../package.json' with { type: 'json' };
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { isVersion } from '../../shared/release/release.ts';
+import { durationMs } from '../../shared/routing/facts.ts';
+import { printable } from '../../shared/terminal/printable.ts';
+import { ask, ClientError, CONNECTION, type Door, doorTo } from './client.ts';
+import { cohortOf, type RolloutNode } from './rollout-cohort.ts';
+
+const LOOK_MS = 1_000;
+
+const nodeSchema = z.looseObject({
+  session: z.string(),
+  state: z.string(),
+  suspected: z.boolean(),
+  provider: z.string(),
+  cluster: z.string(),
+  agent_version: z.string().default('unknown'),
+  models: z.array(z.object({ id: z.string(), state: z.string() })),
+});
+const pageSchema = z.object({ data: z.array(nodeSchema), has_more: z.boolean() });
+const restartedSchema = z.object({ from: z.string(), running: z.number() });
+
+const OPTIONS = {
+  to: {
+    default: manifest.version,
+    value: 'VERSION',
+    help: 'which version agents shall be; default: the one of this program',
+  },
+  cohort: { default: '25%', value: 'N|P%', help: 'start: so many at a time, at least one' },
+  cluster: { value: 'C', help: 'nodes of that cluster alone' },
+  within: { default: '20m', value: 'TIME', help: 'start: a cohort serves again within it, or the rollout stops' },
+  alone: { help: 'start: also the only node of a model, whose requests wait meanwhile' },
+  ...CONNECTION,
+} as const satisfies Flags;
+
+export const ROLLOUT: Command = {
+  summary: 'another version of the agent, some nodes at a time',
+  examples: `status | start [--to VERSION] [--cohort N|P%] [--cluster C]
+
+  otela-gateway rollout status --to 0.2.0                      how many nodes run which version, and who is behind
+  otela-gateway rollout start --to 0.2.0 --cohort 10%          drains and restarts a tenth, waits until it serves, goes on
+  otela-gateway rollout start --to 0.1.0                       back again
+
+An agent begins anew as the program that is installed where it was started from: install the version there first. Run again, a rollout goes on
+where it stopped. It stops at the first cohort that does not come back. Below what version no agent is admitted: OLDEST_AGENT, docs/deploy.md.`,
+  verbs: ['status', 'start'],
+  flags: OPTIONS,
+  run: rolloutCommand,
+};
+
+interface Rollout {
+  door: Door;
+  to: string;
+  cohort: string;
+  cluster: string | undefined;
+  withinMs: number;
+  alone: boolean;
+}
+
+async function rolloutCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, OPTIONS, { words: 1 });
+  const withinMs = durationMs(values.within);
+  if (withinMs === undefined) throw new UsageError(`--within ${values.within} is no time: write 90s or 20m`);
+  if (!isVersion(values.to)) throw new UsageError(`--to ${values.to} is no version such as 0.2.0`);
+  if (!/^[1-9]\d{0,4}%?$/.test(values.cohort)) throw new UsageError(`--cohort ${values.cohort}: write 5 or 25%`);
+  const { to, cohort, cluster, alone } = values;
+  const rollout = { door: doorTo('/admin/nodes', values), to, cohort, cluster, withinMs, alone };
+  if (words[0] === 'status') return status(rollout);
+  if (words[0] === 'start') return start(rollout);
+  throw new UsageError('usage: otela-gateway rollout status | start');
+}
+
+async function status(rollout: Rollout): Promise<number> {
+  const nodes = await living(rollout);
+  const { to, door } = rollout;
+  const versions = Map.groupBy(nodes, ({ version }) => version);
+  if (door.json) {
+    for (const node of nodes) console.log(JSON.stringify({ ...node, behind: node.version !== to }));
+    return EXIT_DONE;
+  }
+  for (const [version, of] of [...versions].sort(([a], [b]) => a.localeCompare(b)))
+    console.log(printable(`${version}  ${of.length} nodes${version === to ? '' : '  not yet'}`));
+  for (const { session, provider, cluster, version } of nodes.filter((node) => node.version !== to))
+    console.log(printable(`  ${session}  ${provider}  ${cluster}  ${version}`));
+  return EXIT_DONE;
+}
+
+async function start(rollout: Rollout): Promise<number> {
+  const { door, to } = rollout;
+  const say = (line: string, what: object) => console.log(door.json ? JSON.stringify(what) : printable(line));
+  for (let round = 1; ; round++) {
+    const nodes = await living(rollout);
+    const { chosen, only, behind } = cohortOf(nodes, rollout);
+    if (chosen.length === 0) {
+      if (only.length === 0) {
+        say(`all ${nodes.length} nodes run ${to}`, { done: true, nodes: nodes.length });
+        return EXIT_DONE;
+      }
+      throw new ClientError(
+        `${only.length} nodes are left, each the only one of a model (${only[0]?.session} …): their requests would wait. --alone restarts them too`,
+      );
+    }
+    say(`cohort ${round}: ${chosen.length} of ${behind} that are not ${to} yet`, { cohort: round, of: behind });
+    const before = nodes.filter((node) => node.version === to && node.ready).length;
+    for (const { session } of chosen) {
+      const { from, running } = restartedSchema.parse(
+        await ask(door, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
+      );
+      say(`  ${session}  ${from} to ${to}, ${running} requests run there`, { session, from, to, running });
+    }
+    await back(rollout, chosen, before);
+  }
+}
+
+/** Until as many more nodes of that version serve as were restarted. @throws ClientError where they do not in time */
+async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: number): Promise<void> {
+  const until = Date.now() + rollout.withinMs;
+  for (;;) {
+    const nodes = await living(rollout);
+    const left = new Set(nodes.map(({ session }) => session));
+    const still = chosen.filter(({ session }) => left.has(session));
+    const there = nodes.filter(({ version, ready }) => version === rollout.to && ready).length;
+    if (still.length === 0 && there >= before + chosen.length) return;
+    if (Date.now() > until)
+      throw new ClientError(
+        `stopped: of ${chosen.length} nodes ${Math.max(0, there - before)} serve as ${rollout.to} after ${rollout.withinMs / 1000} s; ${still.length} have not left yet. The others were not touched`,
+      );
+    await delay(LOOK_MS);
+  }
+}
+
+/** Nodes that have not left. */
+async function living({ door, cluster }: Rollout): Promise<RolloutNode[]> {
+  const nodes: RolloutNode[] = [];
+  const query = new URLSearchParams({ limit: '1000' });
+  for (let more = true; more; ) {
+    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    for (const node of page.data) {
+      if (node.state === 'LEFT' || (cluster !== undefined && node.cluster !== cluster)) continue;
+      const { session, provider, agent_version: version, state, suspected } = node;
+      const models = node.models.filter((model) => model.state === 'ready').map(({ id }) => id);
+      const ready = state === 'SERVING' && !suspected && models.length > 0;
+      nodes.push({ session, provider, cluster: node.cluster, version, state, ready, models });
+    }
+    more = page.has_more && page.data.length > 0;
+    query.set('after', page.data.at(-1)?.session ?? '');
+  }
+  return nodes;
+}

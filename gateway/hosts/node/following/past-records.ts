@@ -1,0 +1,86 @@
+/** A former first hands over what it recorded while it was the first: the books of the new one are the institution's. */
+import { existsSync, readdirSync } from 'node:fs';
+import type { ObjectNamespace } from '../../../object-context.ts';
+import type { UsageObject } from '../../../usage/object.ts';
+import { objectName } from '../object-file.ts';
+import type { Database } from '../sqlite.ts';
+import type { HandOver } from './hand-over.ts';
+
+/** Of one message to the first. */
+const PAGE_ROWS = 200;
+/** Messages that wait before more records are read. */
+const WAITING_MAX = 1_000;
+const WAIT_MS = 1_000;
+
+interface PastRecordsOptions {
+  database: Database;
+  /** The directory of the hours' files. */
+  directory: string;
+  usage: ObjectNamespace<UsageObject>;
+  handOver: HandOver;
+  log(line: string): void;
+}
+
+/**
+ * An hour is marked as done when its rows are in the queue. After a crash an hour begins again: the new first knows each row by its session
+ * and stream.
+ */
+export class PastRecords {
+  readonly #options: PastRecordsOptions;
+  #running = false;
+  #stopped = false;
+
+  constructor(options: PastRecordsOptions) {
+    this.#options = options;
+  }
+
+  /** Before this gateway follows `first` (name of its key). What that one recorded itself came from there. */
+  note(first: string): void {
+    const { directory } = this.#options;
+    const files = existsSync(directory) ? readdirSync(directory) : [];
+    for (const name of files.flatMap((file) => objectName(file) ?? []))
+      this.#options.database.rows('INSERT OR REPLACE INTO past_hours (name, except_of) VALUES (?, ?)', [
+        name,
+        first.slice(0, 8),
+      ]);
+  }
+
+  /** Hands over what was noted. Never rejects. */
+  async run(): Promise<void> {
+    const { database, log } = this.#options;
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      for (;;) {
+        const [hour] = database.rows('SELECT name, except_of FROM past_hours ORDER BY name DESC LIMIT 1', []);
+        if (hour === undefined || this.#stopped) return;
+        await this.#hour(String(hour.name), `@${hour.except_of}`);
+        if (!this.#stopped) database.rows('DELETE FROM past_hours WHERE name = ?', [hour.name ?? null]);
+      }
+    } catch (error) {
+      log(
+        `records from before are handed over after the next start: ${error instanceof Error ? error.message : error}`,
+      );
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  stop(): void {
+    this.#stopped = true;
+  }
+
+  async #hour(name: string, ofFirst: string): Promise<void> {
+    const { usage, handOver } = this.#options;
+    const hour = usage.getByName(name);
+    for (let after = 0; !this.#stopped; ) {
+      while (handOver.waiting > WAITING_MAX && !this.#stopped)
+        await new Promise((resolve) => setTimeout(resolve, WAIT_MS).unref());
+      const page = await hour.page(after, PAGE_ROWS, false);
+      const rows = page.map(({ row }) => row).filter(({ session }) => !session.endsWith(ofFirst));
+      if (rows.length > 0) handOver.add('usage', name, rows);
+      if (page.length < PAGE_ROWS) return;
+      after = page.at(-1)?.n ?? after;
+    }
+  }
+}

@@ -1,0 +1,58 @@
+/** This clone's programs as one file each that says it is another version: what an upgrade replaces. */
+import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
+import { readMigrations } from '../../gateway/hosts/node/serve/program-files.ts';
+import manifest from '../../package.json' with { type: 'json' };
+import { ROOT } from './where.ts';
+
+const COMMON = {
+  absWorkingDir: ROOT,
+  bundle: true,
+  write: false,
+  logLevel: 'error',
+  platform: 'node',
+  target: 'node24',
+} satisfies BuildOptions;
+
+const versioned = (version: string): Plugin => ({
+  name: 'version',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /^.*[/\\]package\.json$/ }, ({ path }) =>
+      path === join(ROOT, 'package.json')
+        ? { contents: JSON.stringify({ ...manifest, version }), loader: 'json' }
+        : undefined,
+    ),
+});
+
+async function bundled(entry: string, more: BuildOptions): Promise<string> {
+  const { outputFiles = [] } = await build({ ...COMMON, ...more, write: false, entryPoints: [entry] });
+  return outputFiles[0]?.text.replace(/^#!.*\n/, '') ?? '';
+}
+
+const ESM: BuildOptions = {
+  format: 'esm',
+  banner: { js: "import { createRequire } from 'node:module';\nconst require = createRequire(import.meta.url);" },
+};
+
+/** Writes `file` in one step, as an installation does: what runs from the former one is not disturbed. */
+async function install(file: string, text: string): Promise<void> {
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(`${file}.new`, text);
+  await rename(`${file}.new`, file);
+}
+
+export async function installAgent(file: string, version: string): Promise<void> {
+  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version)] }));
+}
+
+/** `file` is DIR/dist/NAME.js; what the gateway needs beside it comes too, without the page. */
+export async function installGateway(file: string, version: string): Promise<void> {
+  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' });
+  const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };
+  await install(
+    join(dirname(file), 'gateway.json'),
+    JSON.stringify({ migrations: await readMigrations(join(ROOT, 'migrations')) }),
+  );
+  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins: [versioned(version)] }));
+}

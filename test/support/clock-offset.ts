@@ -1,0 +1,15 @@
+/** `--import` of a program whose wall clock is to be CLOCK_OFFSET_MS off. Monotonic clocks and timers stay right. */
+const offset = Number(process.env.CLOCK_OFFSET_MS ?? 0);
+const RealDate = Date;
+
+class OffDate extends RealDate {
+  constructor(...given: [] | [number | string | Date]) {
+    if (given.length === 0) super(RealDate.now() + offset);
+    else super(...given);
+  }
+
+  static override now(): number {
+    return RealDate.now() + offset;
+  }
+}
+globalThis.Date = OffDate as DateConstructor;
