@@ -21,7 +21,7 @@ interface Fetcher {
 }
 
 /** Gateways of one institution, of which this one is the first or a follower. */
-export interface Institution {
+interface Institution {
   /** Where changes are made; undefined: here. */
   readonly first: string | undefined;
   /** The others' addresses. */

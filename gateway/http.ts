@@ -20,7 +20,7 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
 }
 
 /** What an answer is made of: its body is whole, or comes. */
-export interface HttpAnswer {
+interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
   body: Uint8Array | string | ReadableStream<Uint8Array> | null;
@@ -29,7 +29,7 @@ export interface HttpAnswer {
 }
 
 /** The pipeline's response for a carrier that reads streams. */
-export function streamed(response: ProxyResponse): HttpAnswer {
+function streamed(response: ProxyResponse): HttpAnswer {
   const { body } = response;
   if (typeof body !== 'function') return { ...response, body };
   const { readable, writable } = pipe();

@@ -1,27 +1,14 @@
 /** A session's requests for work of batches to one gateway: see gateway/batch/agent-routes. */
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
+import type * as z from 'zod';
 import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
 import type { HeldContexts } from '../../shared/batch/function.ts';
+import { committed, type GrantedLease, grantedLease, leaseState } from '../../shared/batch/granted-lease.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
-
-/** What a gateway grants: lines of one chunk, until the lease ends. */
-export interface GrantedLease {
-  batch: string;
-  endpoint: string;
-  chunk: number;
-  epoch: number;
-  /** Lines to run, by their index in the chunk. */
-  open: number[];
-  bytes: number;
-  prefix: number;
-  leaseMs: number;
-  /** Of a batch of a function: what must be loaded to run the lines, and whose it is. */
-  function?: { context: string; name?: string; sha256: string; owner: string; model: string };
-}
 
 /** The answer to one line. */
 export interface LineResult {
@@ -68,7 +55,7 @@ export class BatchGateway {
   ): Promise<GrantedLease | undefined> {
     const asked = { models, ...(prefix === undefined ? {} : { prefix }), wait_ms: waitMs };
     const answer = await this.#post('lease', asked, signal);
-    return answer === undefined ? undefined : (JSON.parse(answer.toString('utf8')) as GrantedLease);
+    return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
   /** Lines for functions. @param functions the contexts that are here, and whose functions may run */
@@ -78,7 +65,7 @@ export class BatchGateway {
     signal: AbortSignal,
   ): Promise<GrantedLease | undefined> {
     const answer = await this.#post('lease', { models: [], functions, wait_ms: waitMs }, signal);
-    return answer === undefined ? undefined : (JSON.parse(answer.toString('utf8')) as GrantedLease);
+    return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
   /** Python. @throws Error */
@@ -93,22 +80,14 @@ export class BatchGateway {
     return bytes;
   }
 
-  /**
-   * `again`: lines that failed and are to be tried here again. `elsewhere`: how many another node shall try.
-   * @throws Error
-   */
-  async commit(
-    lease: GrantedLease,
-    results: readonly LineResult[],
-  ): Promise<{ leased: boolean; again: number[]; elsewhere?: number }> {
-    const answer = await this.#post('commit', { ...refOf(lease), results });
-    return JSON.parse(String(answer)) as { leased: boolean; again: number[]; elsewhere?: number };
+  /** @throws Error */
+  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<z.infer<typeof committed>> {
+    return parsed(committed, await this.#post('commit', { ...refOf(lease), results }));
   }
 
   /** @throws Error */
   async renew(lease: GrantedLease): Promise<boolean> {
-    const answer = await this.#post('renew', refOf(lease));
-    return (JSON.parse(String(answer)) as { leased: boolean }).leased;
+    return parsed(leaseState, await this.#post('renew', refOf(lease))).leased;
   }
 
   /** @throws Error */
@@ -177,4 +156,13 @@ async function readAll(body: AsyncIterable<Buffer>): Promise<Buffer> {
     pieces.push(piece);
   }
   return Buffer.concat(pieces);
+}
+
+/** @throws Error where a gateway answers in another form */
+function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.infer<T> {
+  try {
+    return schema.parse(JSON.parse(String(answer)));
+  } catch (cause) {
+    throw new Error('the gateway answered a request for work in a form that this agent does not know', { cause });
+  }
 }

@@ -1,7 +1,8 @@
+import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
-import type { BatchGateway, GrantedLease, LineResult } from './gateway-client.ts';
+import type { BatchGateway, LineResult } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
 export interface PendingLine {

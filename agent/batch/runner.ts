@@ -1,10 +1,11 @@
 /** Lines of batches, run at this node's engine beside its requests. */
 import { randomUUID } from 'node:crypto';
 import { WHY_MAX } from '../../shared/batch/function.ts';
+import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LineOptions } from './engine-options.ts';
-import { BatchGateway, type GrantedLease, type Speaker } from './gateway-client.ts';
+import { BatchGateway, type Speaker } from './gateway-client.ts';
 import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
 import { LineClient } from './line-client.ts';
 

@@ -1,12 +1,23 @@
 /** Which of this user's agents a command means. */
 
-import { type Flags, UsageError } from '../../shared/command-line/index.ts';
+import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import type { Env } from '../config/sources.ts';
 import { type LocalAgent, localAgents } from '../host/control-client.ts';
 
 export const SESSION_FLAG = {
   session: { value: 'PREFIX', help: 'the agent whose session begins so' },
 } as const satisfies Flags;
+/** Flags and help of the commands that only look: `status`, `models`. */
+export const ABOUT_AGENTS = {
+  examples: `[--session PREFIX] [--json]
+
+Asks every agent of yours that runs on this machine, or the one whose session begins with PREFIX. In status * marks this agent in the network.
+While an engine loads, status shows since when, and its last line. For a script, until all models are there:
+  until otela-agent models --json | jq -e 'length > 0 and all(.state == "ready")' > /dev/null; do sleep 5; done
+Into a running Slurm job:
+  srun --jobid 4711 --overlap otela-agent status`,
+  flags: { ...SESSION_FLAG, ...JSON_FLAG },
+} as const;
 /** For commands with SESSION_FLAG. */
 export const NAMED_BY_SESSION = {
   hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,

@@ -3,7 +3,7 @@
 import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { complaint, EXIT_DONE, EXIT_USAGE, readCommand, UsageError } from '../../shared/command-line/index.ts';
+import { EXIT_DONE, runProgram } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
 import type { Env } from '../config/sources.ts';
 import { within } from '../life/wait.ts';
@@ -24,19 +24,18 @@ export interface MainOptions extends Partial<Outside> {
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
 export async function main(argv: readonly string[], env: Env, options: MainOptions = {}): Promise<number> {
   const io = makeIo(options.stdout ?? process.stdout, options.stderr ?? process.stderr, env);
+  const ends = {
+    out: io.out,
+    complain: (text: string) => void io.stderr.write(`${text}\n`),
+    exitOf: () => undefined,
+    failed: EXIT_ENGINE,
+  };
+  if (argv[0] !== LAST_WILL) return runProgram(PROGRAM, argv, { env, io, outside: options }, ends);
   try {
-    if (argv[0] === LAST_WILL) {
-      await deliverWill(await text(process.stdin), env);
-      return EXIT_DONE;
-    }
-    const asked = readCommand(PROGRAM, argv);
-    if (asked.kind === 'run') return await asked.command.run(asked.args, { env, io, outside: options });
-    io.out(asked.text);
+    await deliverWill(await text(process.stdin), env);
     return EXIT_DONE;
   } catch (error) {
-    io.stderr.write(`${complaint(PROGRAM, argv, error)}\n`);
-    if (error instanceof UsageError) return EXIT_USAGE;
-    if (error instanceof Error) io.stderr.write(`${error.stack}\n`);
+    ends.complain(error instanceof Error ? `${error.stack}` : String(error));
     return EXIT_ENGINE;
   }
 }

@@ -10,7 +10,7 @@ const RETENTION_MS = 24 * 60 * 60_000;
 const LEFT_MAX = 20_000;
 
 /** As this agent sees a session; `unreachable` says something about our path alone. */
-export type Liveness = 'alive' | 'suspected' | 'unreachable';
+type Liveness = 'alive' | 'suspected' | 'unreachable';
 
 interface ReplicaNodesOptions {
   replica: Pick<Replica, 'get'>;

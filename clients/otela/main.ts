@@ -2,13 +2,12 @@
 /** `otela`: for people who call models. `otela seal` is an OpenAI endpoint on this machine that seals what it is given. */
 import {
   type Command,
-  complaint,
   EXIT_DONE,
   EXIT_USAGE,
   type Flags,
   type Program,
   parseLine,
-  readCommand,
+  runProgram,
   UsageError,
 } from '../../shared/command-line/index.ts';
 import { sealCommand } from './seal-command.ts';
@@ -54,16 +53,13 @@ const PROGRAM: Program<Out> = {
 };
 
 /** `argv` begins after the program's name. Resolves with the exit code; what it serves keeps the process alive. */
-export async function main(argv: readonly string[], out: Out): Promise<number> {
-  try {
-    const asked = readCommand(PROGRAM, argv);
-    if (asked.kind === 'run') return await asked.command.run(asked.args, out);
-    out.print(asked.text);
-    return EXIT_DONE;
-  } catch (error) {
-    out.complain(complaint(PROGRAM, argv, error));
-    return EXIT_USAGE;
-  }
+export function main(argv: readonly string[], out: Out): Promise<number> {
+  return runProgram(PROGRAM, argv, out, {
+    out: out.print,
+    complain: out.complain,
+    exitOf: () => EXIT_USAGE,
+    failed: EXIT_USAGE,
+  });
 }
 
 function gatewayOf(text: string): string {

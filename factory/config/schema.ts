@@ -2,11 +2,10 @@
 import * as z from 'zod';
 import { duration, id, oneLine, timeLimitMs, word } from './values.ts';
 
-export const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux'] as const;
-export type LauncherKind = (typeof LAUNCHERS)[number];
+const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux'] as const;
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];
-export const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
+const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
 
 const count = z.number().int().nonnegative().max(10_000);
 const positive = z.number().int().positive().max(10_000);
@@ -180,7 +179,7 @@ export const fileSchema = z.strictObject({
   recipes: named(z.string().min(1).max(128), recipe, 200, 'recipes'),
   models: named(z.string().min(1).max(256), model, 200, 'models'),
 });
-export type FactoryFile = z.infer<typeof fileSchema>;
+type FactoryFile = z.infer<typeof fileSchema>;
 
 function isTimeZone(name: string): boolean {
   try {

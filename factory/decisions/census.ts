@@ -1,6 +1,6 @@
 /** Who is there: jobs that are believed alive, and submissions whose jobs have not shown yet. */
 import type { ServingNode } from '../../shared/factory/exchange.ts';
-import { type JobMemory, jobKey, type Memory, unseen } from './memory.ts';
+import { type JobMemory, type Memory, unseen } from './memory.ts';
 import { nodesByJob } from './observe.ts';
 import type { World } from './world.ts';
 
@@ -37,7 +37,6 @@ export function countJobs(memory: Memory, world: World, now: number): Census {
 }
 
 export const isPending = ({ state }: Pick<JobMemory, 'state'>) => state === 'pending';
-export const keyOf = ({ cluster, id }: Pick<JobMemory, 'cluster' | 'id'>) => jobKey(cluster, id);
 
 /** Jobs of a model that will serve: those that were told to end are not among them. */
 export const supply = ({ jobs, coming }: Census, model: string): number =>

@@ -98,9 +98,9 @@ export const jobKey = (cluster: string, id: string) => `${cluster}/${id}`;
 export const backOffKey = (model: string, cluster: string) => `${model}@${cluster}`;
 
 /** A submission counts as so many jobs that have not been seen yet. */
-export const SETTLE_MS = 120_000;
+const SETTLE_MS = 120_000;
 /** One that had no answer may show after a controller's failover. */
-export const UNCLEAR_MS = 300_000;
+const UNCLEAR_MS = 300_000;
 const SETTLE_LISTS = 3;
 
 export function unseen({ outcome, count, seen, at: sent, lists }: SubmissionMemory, now: number): number {

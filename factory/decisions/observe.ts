@@ -7,7 +7,7 @@ import { contextIn, type JobMemory, jobKey, learned, type Memory } from './memor
 import type { Note, World } from './world.ts';
 
 /** A job that its scheduler no longer names is gone after so long, and so many lists: a controller that restarts shows empty ones. */
-export const GONE_AFTER_MS = 120_000;
+const GONE_AFTER_MS = 120_000;
 const GONE_AFTER_LISTS = 4;
 /** A job that served, runs on and is at no gateway: its agent may come back. */
 const LOST_AFTER_MS = 600_000;
@@ -68,7 +68,7 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
 }
 
 /** By its label; where the gateway tells no labels, by the cluster and the id that the agent found. */
-export function keyOfNode(node: ServingNode, { clusters }: World['config']): string | undefined {
+function keyOfNode(node: ServingNode, { clusters }: World['config']): string | undefined {
   const label = node.labels?.[JOB_LABEL];
   if (label !== undefined) return label;
   const cluster = clusters.find(({ id, cluster: name }) => (name ?? id) === node.cluster);

@@ -1,5 +1,7 @@
 /** The gateway's demand by `POST /factory/exchange`: one request after the other, each held until something changes. */
+
 import { readFileSync, statSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher, fetch } from 'undici';
 import {
   EXCHANGE_MAX_BYTES,
@@ -193,15 +195,5 @@ async function bounded(body: AsyncIterable<Uint8Array> | null): Promise<string> 
   return Buffer.concat(pieces).toString('utf8');
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener('abort', end);
-  });
-}
+/** Resolves early where `signal` ends it. */
+const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

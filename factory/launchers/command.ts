@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 
 /** A scheduler that answers slower than this is not there. */
-export const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 30_000;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /** `timeout`: it was ended before it answered, and what it did is not known. */

@@ -44,7 +44,7 @@ export function flux(_cluster: ClusterConfig): BatchSystem {
   };
 }
 
-export function parseJobs(out: string): ListedJob[] {
+function parseJobs(out: string): ListedJob[] {
   return out.split('\n').flatMap((line): ListedJob[] => {
     const [id = '', name = '', state = '', result = '', ...note] = line.trim().split('|');
     if (id === '' || name === '') return [];

@@ -69,7 +69,7 @@ export function gridEngine(cluster: ClusterConfig): BatchSystem {
 }
 
 /** `-xml -r` writes one element a line; names come whole in `full_job_name`. */
-export function parseJobs(out: string): ListedJob[] {
+function parseJobs(out: string): ListedJob[] {
   if (!out.includes('<job_info')) throw new Error('no job_info');
   return elements(out, 'job_list').flatMap((text): ListedJob[] => {
     const [id, name, state] = [
@@ -84,7 +84,7 @@ export function parseJobs(out: string): ListedJob[] {
   });
 }
 
-export function parseQueues(out: string, cluster: ClusterConfig): Capacity[] {
+function parseQueues(out: string, cluster: ClusterConfig): Capacity[] {
   return cluster.pools.map((pool) => {
     const queues = elements(out, 'Queue-List').filter((text) => inside(text, 'name')?.split('@')[0] === pool.name);
     const idle = queues.reduce((sum, text) => {

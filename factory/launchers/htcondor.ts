@@ -69,7 +69,7 @@ const jobsSchema = z.array(
 );
 
 /** The queue forgets what is over; an evicted job waits in it again. */
-export function parseJobs(out: string): ListedJob[] {
+function parseJobs(out: string): ListedJob[] {
   // An empty queue is an empty output.
   if (out.trim() === '') return [];
   return jobsSchema
@@ -92,7 +92,7 @@ export function parseJobs(out: string): ListedJob[] {
 }
 
 /** Slots say their GPUs; which pool they are of is a matter of requirements, so the first one has them all. */
-export function parseSlots(out: string, { pools }: ClusterConfig): Capacity[] {
+function parseSlots(out: string, { pools }: ClusterConfig): Capacity[] {
   const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
   return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));
 }

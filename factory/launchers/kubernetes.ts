@@ -73,7 +73,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
 }
 
 /** @throws LauncherError refused where the engine names no image */
-export function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
+function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
   if (image === undefined) throw new LauncherError('refused', 'the engine names no image');
   const resource = pool.gres ?? 'nvidia.com/gpu';
   const limits = {
@@ -147,7 +147,7 @@ const listSchema = z.object({
 });
 
 /** A pod that waits for its node is active, too; it runs once its containers are ready. */
-export function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
+function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
   const { items, metadata } = listSchema.parse(value);
   const jobs = items.map(({ metadata: { name: id, labels }, status }): ListedJob => {
     const named = { id, name: labels?.[NAME_LABEL] ?? '' };

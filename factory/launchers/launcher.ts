@@ -33,7 +33,7 @@ export interface Submission {
 }
 
 /** `ended`: the scheduler says that it is over, by itself or by others. A job that is not listed is not thereby over. */
-export type ListedState = 'pending' | 'running' | 'ended';
+type ListedState = 'pending' | 'running' | 'ended';
 
 export interface ListedJob {
   id: string;
@@ -74,6 +74,3 @@ export interface Launcher {
   /** Whether a pool would take such a job: nothing is submitted. @throws LauncherError */
   check(submission: Submission): Promise<CheckFinding>;
 }
-
-/** What was printed last, for a person; undefined where there is nothing. */
-export type ReadLog = (jobId: string) => Promise<string | undefined>;

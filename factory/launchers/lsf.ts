@@ -58,7 +58,7 @@ const recordsSchema = z.object({
   ),
 });
 
-export function parseJobs(out: string): ListedJob[] {
+function parseJobs(out: string): ListedJob[] {
   // Said instead of an empty list.
   if (/^No (unfinished )?job found/.test(out.trim())) return [];
   return recordsSchema.parse(JSON.parse(out)).RECORDS.map((job): ListedJob => {

@@ -72,7 +72,7 @@ const jobsSchema = z.object({
 /** Exit codes above 256 are signals of the server: the reference guide, "Job Exit Status Codes". */
 const BY_SIGNAL = 256;
 
-export function parseJobs(out: string): ListedJob[] {
+function parseJobs(out: string): ListedJob[] {
   return Object.entries(jobsSchema.parse(JSON.parse(out)).Jobs ?? {}).map(([id, job]): ListedJob => {
     const named = { id, name: job.Job_Name };
     switch (job.job_state) {
@@ -111,7 +111,7 @@ const nodesSchema = z.object({
 });
 
 /** Nodes that belong to no queue are every queue's: their GPUs are told of the first pool alone. */
-export function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
+function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const node of Object.values(nodesSchema.parse(JSON.parse(out)).nodes)) {
     if (!/^(free|job-busy)$/.test(node.state)) continue;

@@ -73,7 +73,7 @@ function told(result: CommandResult, what: 'submit' | 'ask'): string {
 }
 
 /** The whole script that sbatch reads. */
-export function script({ name, count, pool, gpus, body, log }: Submission): string {
+function script({ name, count, pool, gpus, body, log }: Submission): string {
   const option = (key: string, value: string | number | undefined) =>
     value === undefined ? [] : [`#SBATCH --${key}=${value}`];
   return [
@@ -125,7 +125,7 @@ const ENDED: Readonly<Record<string, ListedJob['ended']>> = {
   CANCELLED: 'cancelled',
 };
 
-export function parseJobs(out: string, prefix: string): ListedJob[] {
+function parseJobs(out: string, prefix: string): ListedJob[] {
   return out.split('\n').flatMap((line): ListedJob[] => {
     const [id = '', name = '', word = '', ...rest] = line.trim().split('|');
     // With --clusters a line names the cluster.
@@ -141,7 +141,7 @@ export function parseJobs(out: string, prefix: string): ListedJob[] {
 /** States in which a node takes jobs; others end in `*`, are drained, down or reserved. */
 const OPEN = new Set(['idle', 'mix']);
 
-export function parseNodes(out: string, pools: readonly Pool[]): Capacity[] {
+function parseNodes(out: string, pools: readonly Pool[]): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const line of out.split('\n')) {
     const [, partition = '', state = '', gres = '', used = ''] = line.split('|').map((cell) => cell.trim());

@@ -1,6 +1,8 @@
 /** A factory from its start to its end: one lease, one exchange with the gateway, rounds in between. */
+
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { readConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import type { Memory } from '../decisions/memory.ts';
@@ -232,15 +234,5 @@ export class Factory {
   }
 }
 
-export function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener('abort', end);
-  });
-}
+/** Resolves early where `signal` ends it. */
+const sleep = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

@@ -120,4 +120,4 @@ export class StateFiles {
 }
 
 /** `%j` is the launcher's own word for the job's id. */
-export const logName = (cluster: string, id: string) => `${cluster}-${id.replace(/[^\w.-]/g, '_')}.log`;
+const logName = (cluster: string, id: string) => `${cluster}-${id.replace(/[^\w.-]/g, '_')}.log`;

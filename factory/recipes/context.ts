@@ -4,7 +4,7 @@ import type { Place } from '../config/places.ts';
 import type { EngineConfig, EngineKind } from '../config/schema.ts';
 
 /** First hex digits of the hash, in names of jobs and labels of nodes. */
-export const CONTEXT_DIGITS = 12;
+const CONTEXT_DIGITS = 12;
 
 /** What the job runs and with what. */
 export interface Context {

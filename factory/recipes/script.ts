@@ -50,7 +50,7 @@ export function scriptBody({ factory, gateway, cluster, context, contextId, jobI
 }
 
 /** POSIX shell, single quotes. */
-export function quoted(text: string): string {
+function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 

@@ -9,7 +9,7 @@ const DAY_MS = 24 * HOUR_MS;
 const STEP_MS = 5_000;
 const ROUND_MS = 15_000;
 const POINT_MS = 300_000;
-export const MAX_JOBS = 20;
+const MAX_JOBS = 20;
 const LOAD_S = 240;
 /** Lines in flight at a preemption are answered again elsewhere: so much of an engine's time. */
 const LOST_S = 15;
@@ -63,7 +63,7 @@ export interface BusyDay {
  * Free GPUs by the minute: a made-up trace in the manner of the paper's site, whose daily means were 11 to 64 GPUs. Jobs of others come and go
  * in groups, so it holds for a while and then jumps; by day there is less.
  */
-export function freeGpus(random: Random): (now: number) => number {
+function freeGpus(random: Random): (now: number) => number {
   const minutes: number[] = [];
   let [level, holds] = [16, 0];
   for (let minute = 0; minute <= 24 * 60; minute++) {

@@ -7,7 +7,7 @@ import type { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';
 
 /** A kill at the worst moment: a scheduler has taken a job, and its answer is read by nobody. */
-export class Killed extends Error {}
+class Killed extends Error {}
 
 export interface SimulationOptions {
   config: FactoryConfig;

@@ -31,7 +31,7 @@ export async function readFactoryGrant(
   return { tokenId: found.id, provider: found.provider };
 }
 
-export function revokedFactory(): ApiError {
+function revokedFactory(): ApiError {
   return refused('This factory token has been revoked.');
 }
 

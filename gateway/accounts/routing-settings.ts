@@ -9,7 +9,7 @@ import type { ModelClass } from './model-classes.ts';
 const modelName = z.string().min(1).max(256);
 
 /** A name as it is stored: an operator may have taken out the policy since, and then it says nothing. */
-export const policyName = z.string().max(64);
+const policyName = z.string().max(64);
 
 /** Models that are tried in turn where nobody serves the one before. */
 export const fallbacksSchema = z.array(modelName).max(4);

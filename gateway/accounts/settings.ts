@@ -53,7 +53,7 @@ export const NO_SETTINGS: Settings = {
 };
 
 /** Longer than any isolate caches an account, by more than a snapshot takes to arrive. */
-export const CHANGES_KEPT_MS = CACHED_MS + 60_000;
+const CHANGES_KEPT_MS = CACHED_MS + 60_000;
 /** Bounds the snapshot: 40 bytes each. */
 const CHANGES_MAX = 2_000;
 /** Bounds the snapshot; the admin face refuses more. */

@@ -14,7 +14,7 @@ import type { HttpRequest } from '../http.ts';
 import type { Account } from './account.ts';
 import { indexOf, type Settings } from './settings.ts';
 
-export const TRUST_HEADER = 'x-otela-trusted-providers';
+const TRUST_HEADER = 'x-otela-trusted-providers';
 export const TRUST_METADATA = 'otela_trusted_providers';
 
 /** Lists that a request brings. Empty for most: then nothing is made anew for it. */

@@ -1,3 +1,4 @@
+import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { InputCheck } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
@@ -16,7 +17,7 @@ import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { currentAccount } from './current-account.ts';
 import { writeFiles } from './finish.ts';
 import { functionOf } from './functions.ts';
-import { type BatchAdmission, type GrantedLease, LEASE_MS, leaseOf } from './lease.ts';
+import { type BatchAdmission, LEASE_MS, leaseOf } from './lease.ts';
 import { queueOf } from './leasing.ts';
 import { LostNodes } from './lost-nodes.ts';
 import { INPUT_LOST, NO_INPUT, NO_TOKENS, STEP_FAILED } from './messages.ts';

@@ -1,24 +1,10 @@
+import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { Demands } from '../../shared/batch/input-check.ts';
 import type { Grant } from '../../shared/batch/ledger.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 
 /** A lease without a sign of life for so long has ended. Nodes renew at a third of it. */
 export const LEASE_MS = 60_000;
-
-/** What a lease tells a node. */
-export interface GrantedLease {
-  batch: string;
-  endpoint: string;
-  chunk: number;
-  epoch: number;
-  /** Lines to run, by their index in the chunk. */
-  open: number[];
-  bytes: number;
-  prefix: number;
-  leaseMs: number;
-  /** Of a batch of a function: what must be loaded to run the lines, and whose it is. */
-  function?: { context: string; name?: string; sha256: string; owner: string; model: string };
-}
 
 /** What a node must meet, for the caller that filters. */
 export interface BatchAdmission {

@@ -1,5 +1,7 @@
 /** Which batch a node gets lines of: the filters of a request, then the shares between batches. */
+
 import { FUNCTIONS_ENDPOINT, type HeldContexts } from '../../shared/batch/function.ts';
+import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { Demands } from '../../shared/batch/input-check.ts';
 import { heldBackMs } from '../../shared/batch/preference.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
@@ -10,7 +12,7 @@ import { trustOf } from '../accounts/trust.ts';
 import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { View } from '../registry/snapshot.ts';
-import type { BatchAdmission, GrantedLease } from './lease.ts';
+import type { BatchAdmission } from './lease.ts';
 
 /** Batches that are asked for one lease. */
 const TRIED_MAX = 8;

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, type Flags, parseLine, UsageError, type Values } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, doorTo, list, print, type Row } from './client.ts';
+import { ask, CONNECTION, doorTo, listOr, print, type Row } from './client.ts';
 import { dateOf, putFile, refusePassedOver } from './files-command.ts';
 
 const VERBS = ['create', 'list', 'get', 'cancel', 'pause', 'resume'] as const;
@@ -88,24 +88,17 @@ const row: Row = (value) => {
 
 async function batchesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
-  const [verb, what] = words;
+  const [verb] = words;
   const door = doorTo('/v1/batches', values);
   refusePassedOver(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
-  if (verb === 'list' && what === undefined) return list(door, { row });
-  if (what === undefined) throw wrongUse();
-  const one = `/${encodeURIComponent(what)}`;
-  switch (verb) {
-    case 'get':
-      return print({ ...door, json: true }, row, await ask(door, 'GET', one));
-    case 'cancel':
-    case 'pause':
-    case 'resume':
-      return print(door, row, await ask(door, 'POST', `${one}/${verb}`));
-    case 'create':
-      return print(door, row, await create(door, what, values));
-    default:
-      throw wrongUse();
-  }
+  const act = async (_: string, path: string) => print(door, row, await ask(door, 'POST', `${path}/${verb}`));
+  const usage = 'batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID';
+  return listOr(door, row, words, usage, {
+    cancel: act,
+    pause: act,
+    resume: act,
+    create: async (file) => print(door, row, await create(door, file, values)),
+  });
 }
 
 async function create(
@@ -135,11 +128,5 @@ function pairsOf(text: string): Record<string, string> {
       if (at < 1) throw new UsageError(`--metadata ${text}: as in study=claims,run=2`);
       return [pair.slice(0, at), pair.slice(at + 1)];
     }),
-  );
-}
-
-function wrongUse(): UsageError {
-  return new UsageError(
-    'usage: otela-gateway batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID',
   );
 }

@@ -65,6 +65,26 @@ export async function list(door: Door, { row }: { row: Row }): Promise<number> {
   return 0;
 }
 
+/**
+ * `list` and `get ID`, which every list of things has; `others` are the verbs of this one, given ID and the path to it.
+ * @throws UsageError with `usage` for anything else
+ */
+export function listOr(
+  door: Door,
+  row: Row,
+  [verb = '', what]: readonly string[],
+  usage: string,
+  others: Readonly<Record<string, (what: string, path: string) => Promise<number>>>,
+): Promise<number> {
+  if (verb === 'list' && what === undefined) return list(door, { row });
+  const other = Object.hasOwn(others, verb) ? others[verb] : undefined;
+  if (what === undefined || (other === undefined && verb !== 'get'))
+    throw new UsageError(`usage: otela-gateway ${usage}`);
+  const path = `/${encodeURIComponent(what)}`;
+  if (other !== undefined) return other(what, path);
+  return ask(door, 'GET', path).then((answer) => print({ ...door, json: true }, row, answer));
+}
+
 /** What a header can hold: anything else would be told in an error's words, the key with it. */
 const KEY = /^[\x21-\x7e]+$/;
 

@@ -5,7 +5,18 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, ClientError, CONNECTION, type Door, doorTo, download, list, print, type Row, upload } from './client.ts';
+import {
+  ask,
+  ClientError,
+  CONNECTION,
+  type Door,
+  doorTo,
+  download,
+  listOr,
+  print,
+  type Row,
+  upload,
+} from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
 
 const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'];
@@ -53,29 +64,16 @@ export function dateOf(seconds: number): string {
 
 async function filesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
-  const [verb, what] = words;
   const door = doorTo('/v1/files', values);
-  refusePassedOver(verb, { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
-  if (verb === 'list' && what === undefined) return list(door, { row });
-  if (what === undefined) throw wrongUse();
-  const one = `/${encodeURIComponent(what)}`;
-  switch (verb) {
-    case 'get':
-      return print({ ...door, json: true }, row, await ask(door, 'GET', one));
-    case 'put':
-      return print(door, row, await putFile(door, what, values.purpose));
-    case 'delete':
-      return print(
-        door,
-        (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'],
-        await ask(door, 'DELETE', one),
-      );
-    case 'content':
-      return content(door, one, values.out);
-    default:
-      throw wrongUse();
-  }
+  refusePassedOver(words[0], { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
+  return listOr(door, row, words, 'files list|get ID|put FILE|delete ID|content ID', {
+    put: async (file) => print(door, row, await putFile(door, file, values.purpose)),
+    delete: async (_, path) => print(door, deleted, await ask(door, 'DELETE', path)),
+    content: (_, path) => content(door, path, values.out),
+  });
 }
+
+const deleted: Row = (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'];
 
 /** @throws UsageError where a flag would be passed over */
 export function refusePassedOver(
@@ -115,8 +113,4 @@ async function content(door: Door, one: string, out: string | undefined): Promis
     if (!process.stdout.write(piece)) await drained();
   }
   return EXIT_DONE;
-}
-
-function wrongUse(): UsageError {
-  return new UsageError('usage: otela-gateway files list|get ID|put FILE|delete ID|content ID');
 }

@@ -23,7 +23,7 @@ interface Context {
 }
 
 /** What one isolate knows of models that factories start. Asked for only by requests that no node can serve, and by lists that show all. */
-export class ColdModelCache {
+class ColdModelCache {
   #known: readonly Startable[] = [];
   #knownAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number } | undefined;
@@ -125,7 +125,7 @@ export function coldFor(
   )[0];
 }
 
-export function coldOf(
+function coldOf(
   { id, state, readyInMs, percent, where, wake }: Startable,
   { keyId, projectId }: Pick<Account, 'keyId' | 'projectId'>,
 ): ColdModel {

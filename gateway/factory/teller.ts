@@ -3,7 +3,7 @@ import type { Clock } from '../object-context.ts';
 import { FACTORY_NAME } from './name.ts';
 
 /** What is wanted is said again so often while it lasts. */
-export const TELL_MS = 4_000;
+const TELL_MS = 4_000;
 /** No factory has the model: one that comes is found out so late. */
 const UNHEARD_MS = 30_000;
 /** Signs that come in one breath are one. */

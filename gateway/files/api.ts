@@ -9,7 +9,7 @@ const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
 /** As answers write ids. */
 const idOf = (kind: string) => z.string().meta({ examples: [`${kind}6f1c3f0e9b7a4d2c8e5f0a1b`] });
 
-export const fileSchema = z.strictObject({
+const fileSchema = z.strictObject({
   id: idOf('file-'),
   object: z.literal('file'),
   bytes: z.int().min(0),
@@ -20,7 +20,7 @@ export const fileSchema = z.strictObject({
   status: z.literal('processed'),
 });
 
-export const uploadSchema = z.strictObject({
+const uploadSchema = z.strictObject({
   id: idOf('upload_'),
   object: z.literal('upload'),
   bytes: z.int().min(1),
@@ -32,7 +32,7 @@ export const uploadSchema = z.strictObject({
   file: fileSchema.nullable(),
 });
 
-export const uploadPartSchema = z.strictObject({
+const uploadPartSchema = z.strictObject({
   id: idOf('part_'),
   object: z.literal('upload.part'),
   created_at: seconds,

@@ -132,7 +132,7 @@ fileRoutes.get('/:id/content', async (c) => {
 });
 
 /** @throws ApiError 404: files of others do not exist for this caller */
-export async function fileOf(env: Env, owner: string, id: string): Promise<FileRow> {
+async function fileOf(env: Env, owner: string, id: string): Promise<FileRow> {
   const [row] = await asked(
     database(env)
       .select()

@@ -11,7 +11,7 @@ const MODEL_MAX = 128;
  * Which requests get a line: `all`, those that failed by nobody's wish (`error`: answered 5xx, or broken off), or none (`off`). A
  * line takes workerd and its parent about a fifth of what a small request takes in all: bench/cpu.ts.
  */
-export type RequestLog = 'all' | 'error' | 'off';
+type RequestLog = 'all' | 'error' | 'off';
 
 const DEFAULT: RequestLog = 'error';
 

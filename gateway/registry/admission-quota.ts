@@ -3,7 +3,7 @@ import { Bucket } from '../../shared/collections/bucket.ts';
 import type { Admissions, Counted } from './admissions.ts';
 
 /** Nodes of a provider for which the operator set no number. */
-export const PROVIDER_NODES_DEFAULT = 2_000;
+const PROVIDER_NODES_DEFAULT = 2_000;
 
 /** Whatever became of their sessions: a replica has to remember their ends. It is half of what it holds of one issuer. */
 const PROVIDER_TICKETS_MAX = 32_768;

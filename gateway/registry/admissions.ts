@@ -10,7 +10,7 @@ const ADMISSIONS_MAX = 200_000;
 const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 
 /** An agent that was admitted connects at once. After this time its first word comes too late, and its place is free again. */
-export const JOIN_WINDOW_MS = 10 * 60_000;
+const JOIN_WINDOW_MS = 10 * 60_000;
 
 export interface Admission {
   session: string;

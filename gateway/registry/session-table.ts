@@ -6,7 +6,7 @@ import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
 /** LEFT sessions are shown, and the models they served are known, this long. */
-export const RETENTION_MS = 24 * 60 * 60_000;
+const RETENTION_MS = 24 * 60 * 60_000;
 
 /** LEFT sessions shown at most; the oldest go first, those last that alone keep a model known. */
 const LEFT_MAX = 2_000;

@@ -31,7 +31,7 @@ export function isFull(c: ConfigReader, index: number, pattern: number): boolean
   return (index + 1) % pattern === 0;
 }
 
-export const windowed = (c: ConfigReader, index: number, pattern: number): Mixer =>
+const windowed = (c: ConfigReader, index: number, pattern: number): Mixer =>
   groupedAttention(c, isFull(c, index, pattern) ? 0 : (c.count('sliding_window') ?? 4096));
 
 /** Plain decoders: one window for all layers, if the file has one that is in use. */

@@ -67,7 +67,7 @@ export interface Layer {
 }
 
 /** Parts of a model that a checkpoint may store with different precision. */
-export const PARTS = ['attention', 'dense', 'experts', 'shared_experts'] as const;
+const PARTS = ['attention', 'dense', 'experts', 'shared_experts'] as const;
 export type Part = (typeof PARTS)[number];
 
 /** Matrices of [inner, outer]; `active` of `matrices` are used by one token. */

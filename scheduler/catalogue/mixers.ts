@@ -39,7 +39,7 @@ interface Mamba2 {
 }
 
 /** Mamba-2 (Dao and Gu 2024): one projection gives gate, x, B, C and a step per head. */
-export function mamba2({ heads, headDim, groups, state, kernel }: Mamba2): RecurrentMixer {
+function mamba2({ heads, headDim, groups, state, kernel }: Mamba2): RecurrentMixer {
   const inner = heads * headDim;
   const convolved = inner + 2 * groups * state;
   return {

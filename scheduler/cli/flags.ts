@@ -64,7 +64,7 @@ export function required(flags: FlagValues, name: string): string {
   return value;
 }
 
-export function list(flags: FlagValues, name: string): string[] {
+function list(flags: FlagValues, name: string): string[] {
   const value = flags[name];
   return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : [];
 }

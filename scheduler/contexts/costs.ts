@@ -23,7 +23,7 @@ export const WORKER_CV = 0.1;
 const TASK_CV = 0.2;
 
 /** The paper's input ends in claims without text. Their time is the least that its Table 2 shows. */
-export const EMPTY_S = 0.0008;
+const EMPTY_S = 0.0008;
 
 /** Log-normal by mean and coefficient of variation. */
 export function lognormal(random: Random, mean: number, cv: number): number {

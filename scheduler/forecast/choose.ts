@@ -4,7 +4,7 @@ import { ridge } from './ridge.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History } from './types.ts';
 
 /** Why a series is forecast as it is. */
-export interface Choice {
+interface Choice {
   series: string;
   chosen: string;
   /** Relative errors in the backtest, of each method by name. */
@@ -27,12 +27,7 @@ const SLOTS_MIN = 20;
 const FIT: FitOptions = { horizon: 3, level: 0.8, seed: 1 };
 
 /** Quick members, for every minute; networks are added where there is time to train them. */
-export const QUICK: readonly Forecaster[] = [
-  movingAverage(3),
-  movingAverage(5),
-  movingAverage(15),
-  ridge({ lags: 10 }),
-];
+const QUICK: readonly Forecaster[] = [movingAverage(3), movingAverage(5), movingAverage(15), ridge({ lags: 10 })];
 
 /**
  * The best method for each series by a backtest on the last third of the history. The last value is the floor: another method is chosen only where it is

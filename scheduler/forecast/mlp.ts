@@ -30,7 +30,7 @@ export function mlp({ window = 20, hidden = [512, 256], epochs = 6 }: MlpOptions
 }
 
 /** Layers of rectified units, the last one linear. Parameters in one vector: by layer, by output, inputs and then the constant. */
-export class Mlp implements WindowNetwork {
+class Mlp implements WindowNetwork {
   readonly #sizes: readonly number[];
   readonly #starts: number[] = [];
   readonly #parameters: Float64Array;

@@ -76,7 +76,7 @@ const dot = (a: readonly number[], b: readonly number[]): number =>
   a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
 
 /** Cholesky for a symmetric positive definite matrix, of which the lower half is given. */
-export function solvePositive(matrix: Float64Array[], right: Float64Array): number[] {
+function solvePositive(matrix: Float64Array[], right: Float64Array): number[] {
   const n = right.length;
   for (let i = 0; i < n; i++) {
     const row = matrix[i] ?? new Float64Array(n);

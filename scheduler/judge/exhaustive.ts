@@ -6,7 +6,7 @@ import { targetOf, type Usable, usableOf } from '../solver/targets.ts';
 import type { Instance } from './instances.ts';
 
 /** The best that any set of replicas reaches, by trying them all on simulated options. */
-export interface Best {
+interface Best {
   /** What the asked objective reaches; undefined where no plan keeps all conditions. */
   asked: number | undefined;
   /** Least sum over requests/s of their seconds, without targets; undefined where not all can be served. */
@@ -25,7 +25,7 @@ export interface Judge {
   rate(placements: readonly { model: string; pool: string; tp: number; replicas: number }[]): Rating;
 }
 
-export interface Rating {
+interface Rating {
   /** In the unit of the objective, lower is better: GPUs, USD/h, seconds of waiting, minus the share. */
   asked: number | undefined;
   waiting: number | undefined;

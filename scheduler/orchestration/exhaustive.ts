@@ -1,24 +1,8 @@
 import { SchedulerError } from '../errors.ts';
 import { plansOf } from './enumerate.ts';
-import { type Evaluation, type Expected, evaluate } from './evaluate.ts';
 import { place } from './placement.ts';
 import { type RateTable, undominated } from './rates.ts';
 import type { DeploymentPlan, Shape, Site } from './types.ts';
-
-/** The best of all plans on so many GPUs, and of those of one shape. Ties go to the plan with fewer replicas. */
-export function bestPlan(table: RateTable, plans: readonly DeploymentPlan[], expected: Expected): Evaluation {
-  let best: Evaluation | undefined;
-  for (const plan of plans) {
-    const found = evaluate(table, plan, expected);
-    if (best === undefined || found.score < best.score - 1e-9) best = found;
-  }
-  if (best === undefined)
-    throw new SchedulerError(
-      'infeasible',
-      `${table.site.model.id} does not fit ${table.site.gpus} × ${table.site.gpu.id}`,
-    );
-  return best;
-}
 
 /** Plans worth weighing: of shapes that no other beats. */
 export function candidatePlans(table: RateTable, gpus: number): DeploymentPlan[] {

@@ -5,7 +5,7 @@ import type { Requests } from '../serving/requests.ts';
 import type { Placed, Placement } from './placement.ts';
 import type { RateTable } from './rates.ts';
 import type { Decision, Dispatch } from './timeline.ts';
-import { type DeploymentPlan, type Shape, sameShape } from './types.ts';
+import { type Shape, sameShape } from './types.ts';
 
 export type Role = 'both' | 'prefill' | 'decode';
 
@@ -252,7 +252,3 @@ function least(members: readonly Member[], of: (member: Member) => number): Memb
   }
   return best;
 }
-
-/** Replicas of a plan by group, as a dispatch by even shares would have it: every kind to every group. */
-export const evenFlow = (plan: DeploymentPlan, kinds: number): number[][] =>
-  plan.map(({ replicas }) => new Array<number>(kinds).fill(replicas));

@@ -26,7 +26,7 @@ const MOVES_MAX = 400;
 const EQUAL_TAKEN = 0.3;
 
 /** The load of a plan, remembered by its key. */
-export function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (plan: DeploymentPlan) => number {
+function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (plan: DeploymentPlan) => number {
   const known = new Map<string, number>();
   const rates = new Map(shapes.map((one) => [`${one.shape.tp}.${one.shape.pp}`, one.rates]));
   return (plan) => {

@@ -13,7 +13,7 @@ const EPSILON = 1e-9;
  * flow on each. It gives the assignment only where rates are separable, n_kj = a_k·b_j: then a unit of work is worth the same everywhere.
  * The network of OServe §4.2 has gains on its edges in general, which is a generalised flow: use `balance` and `mostServed` there.
  */
-export function preflowPush(
+function preflowPush(
   vertices: number,
   source: number,
   sink: number,

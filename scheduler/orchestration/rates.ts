@@ -15,7 +15,7 @@ const STAGES_MAX = 4;
 const NOMINAL_LOAD = 0.7;
 
 /** Every shape in which the model starts on these GPUs with memory for two requests of its full context, smallest first. */
-export function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
+function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
   const found: Shape[] = [];
   for (let tp = 1; tp <= Math.min(gpus, gpusPerNode); tp++) {
     for (let pp = 1; pp <= Math.min(STAGES_MAX, layerCount(model), Math.floor(gpus / tp)); pp++) {
@@ -116,7 +116,7 @@ const BATCHES = 3;
 const EDGE = 0.2;
 
 /** Lengths of a mix, weighted by its requests; of all kinds alike where nothing flows. */
-export function mixed(kinds: readonly Kind[], flow: readonly number[]): Moments {
+function mixed(kinds: readonly Kind[], flow: readonly number[]): Moments {
   const total = flow.reduce((sum, one) => sum + one, 0);
   const weight = (j: number) => (total > 0 ? (flow[j] ?? 0) / total : 1 / kinds.length);
   const sum = (of: (kind: Kind) => number) => kinds.reduce((all, kind, j) => all + weight(j) * of(kind), 0);

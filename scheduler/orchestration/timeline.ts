@@ -6,7 +6,7 @@ import { countByKind } from '../workload/counts.ts';
 import { Fleet, type Role } from './fleet.ts';
 import { type Placed, place } from './placement.ts';
 import type { RateTable } from './rates.ts';
-import { type DeploymentPlan, gpusOfPlan } from './types.ts';
+import type { DeploymentPlan } from './types.ts';
 
 /** What a policy sees at the start of a slot: nothing that comes later. */
 export interface View {
@@ -51,7 +51,7 @@ export interface Orchestrator {
   decide(view: View): Decision | undefined;
 }
 
-export interface TimelineFaults {
+interface TimelineFaults {
   /** GPUs that are gone from a second on. */
   lost?: readonly { atS: number; gpus: readonly number[] }[];
   /** Switches that fail half-way, counted from 0: what ran before serves on. */
@@ -73,7 +73,7 @@ export interface TimelineSetup {
   kvBytesPerS: number;
 }
 
-export interface SlotRow {
+interface SlotRow {
   slot: number;
   plan: DeploymentPlan;
   note: string | undefined;
@@ -203,7 +203,3 @@ function summary(
     latencies: sorted,
   };
 }
-
-/** The largest plan that a run used, GPUs: never more than there are. */
-export const gpusUsed = (result: TimelineResult): number =>
-  result.slots.reduce((most, { plan }) => Math.max(most, gpusOfPlan(plan)), 0);

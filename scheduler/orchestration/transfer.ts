@@ -20,7 +20,7 @@ export const H100_LINKS: Links = {
   storageBytesPerS: 2e9,
 };
 
-export interface Transfer {
+interface Transfer {
   /** Share of the weights. */
   size: number;
   /** -1: from storage. */

@@ -4,7 +4,7 @@ import type { Demand, Pool } from '../solver/problem.ts';
 const TIER_AVAILABILITY = { stable: 0.999, volatile: 0.9 } as const;
 
 /** Share of the time that one node of a pool is there, 0 to 1. */
-export const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
+const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
 
 /**
  * Share of the time that at least one replica of a model is there, if nodes fail one by one. Replicas that can share a node are taken to

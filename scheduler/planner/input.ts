@@ -97,7 +97,7 @@ export const demandSchema = z.strictObject({
   latency: z.number().finite().min(1e-6).max(1e6).optional(),
   always_on: z.boolean().optional(),
 });
-export const workloadSchema = z.strictObject({
+const workloadSchema = z.strictObject({
   about: z.string().optional(),
   models: z.array(demandSchema).max(10_000),
 });

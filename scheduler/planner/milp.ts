@@ -49,7 +49,7 @@ export function checkInput(
   }
 }
 
-export function describe(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): Plan {
+function describe(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): Plan {
   const { problem, counts, report, shortfall, asked } = decision;
   const { options, usable } = problem;
   const evaluation = evaluate(options, usable, counts, demands);

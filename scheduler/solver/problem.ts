@@ -31,7 +31,7 @@ export const poolGpus = (pool: Pool): number => pool.nodes * pool.gpusPerNode;
 
 /** interactive: a person reads along. batch: nobody waits for a single answer. */
 export const CLASSES = ['interactive', 'batch'] as const;
-export type RequestClass = (typeof CLASSES)[number];
+type RequestClass = (typeof CLASSES)[number];
 
 /** What people ask of one model. */
 export interface Demand {
@@ -91,7 +91,7 @@ export interface MeasuredCapacity {
 
 /** gpus: the fewest GPUs that keep the latency targets. cost: the same in money. */
 export const OBJECTIVES = ['gpus', 'cost', 'latency', 'throughput'] as const;
-export type Objective = (typeof OBJECTIVES)[number];
+type Objective = (typeof OBJECTIVES)[number];
 
 export interface PlanOptions {
   objective: Objective;

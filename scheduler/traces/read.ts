@@ -5,7 +5,7 @@ import type { TraceRow } from '../serving/requests.ts';
 import { type Format, formatOf, placed } from './formats.ts';
 
 /** Requests of one trace: 5 M rows with their prefixes are some GB. */
-export const TRACE_ROWS_MAX = 5_000_000;
+const TRACE_ROWS_MAX = 5_000_000;
 const CHUNK_BYTES = 1 << 20;
 /** A prompt of 10 M tokens has 600,000 blocks of 16, with 20 characters each. */
 const LINE_CHARS_MAX = 16 << 20;

@@ -1,5 +1,5 @@
 /** One line of the accuracy table: what was promised, what came out. */
-export interface Check {
+interface Check {
   name: string;
   /** Largest error that is allowed, as a share; undefined is shown only. */
   limit: number | undefined;

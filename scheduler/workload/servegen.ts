@@ -3,7 +3,7 @@ import { exponential, gamma, normal, type Random, seeded } from '../serving/rand
 import { REQUESTS_MAX, type Requests, requestsFromRows } from '../serving/requests.ts';
 
 /** A client's habits in one window of ten minutes, as ServeGen (Xiang et al. 2025) publishes them. */
-export interface ClientWindow {
+interface ClientWindow {
   client: number;
   /** Number of the window, from the start of the trace. */
   window: number;
@@ -15,7 +15,7 @@ export interface ClientWindow {
 }
 
 /** Tokens of a client's prompts and answers in six hours. */
-export interface ClientLengths {
+interface ClientLengths {
   client: number;
   period: number;
   input: Quantiles;
@@ -45,8 +45,8 @@ export interface DrawOptions {
   seed: number;
 }
 
-export const WINDOW_S = 600;
-export const PERIOD_S = 21_600;
+const WINDOW_S = 600;
+const PERIOD_S = 21_600;
 /** The 95th percentile of a standard normal. */
 const Z95 = 1.645;
 

@@ -18,16 +18,6 @@ export interface BatchError {
   line: number | null;
 }
 
-/** What the gateway keeps of a line after the check. */
-export interface Line {
-  customId: string;
-  model: string;
-  /** Inputs of an embeddings line; 1 for every other line. */
-  inputs: number;
-  /** Lines with the same number share a prompt prefix: see `prefix.ts`. */
-  prefix: number;
-}
-
 /** Longest `custom_id`, in UTF-16 units. OpenAI states none; 50,000 of these are kept in memory while a file is checked. */
 export const CUSTOM_ID_MAX = 256;
 

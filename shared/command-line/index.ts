@@ -1,4 +1,4 @@
-/** The command-line kit of `otela-gateway`, `otela-agent`, `otela-plan` and whatever program comes next. */
+/** The command-line kit of `otela-gateway`, `otela-agent`, `otela-plan`, `otela-factory` and `otela`. */
 export { UsageError } from './error.ts';
 export { type Flag, type Flags, JSON_FLAG, parseLine, type Taken, type Values } from './flags.ts';
 export {
@@ -11,3 +11,4 @@ export {
   type Program,
   readCommand,
 } from './program.ts';
+export { runProgram } from './run.ts';

@@ -20,7 +20,7 @@ export const MODELS_MAX = 200;
 /** Of a report. What has ended is dropped first. */
 export const JOBS_MAX = 2_000;
 export const DECISIONS_MAX = 200;
-export const CLUSTERS_MAX = 32;
+const CLUSTERS_MAX = 32;
 export const DAY_POINTS_MAX = 288;
 export const NODES_MAX = 2_000;
 /** Sentences for people. Longer ones are cut by the sender. */
@@ -40,21 +40,11 @@ const share = z.number().min(0).max(1);
  * Of a model, as its best job is. `cold`: no job; a request starts one. `queued`: a job waits for its place. `starting`: a job runs, its engine has
  * not answered yet. `loading`: the engine reads weights. `ready`: one job at least serves. `resting`: it failed too often; a person has to look.
  */
-export const MODEL_STATES = ['cold', 'queued', 'starting', 'loading', 'ready', 'resting'] as const;
+const MODEL_STATES = ['cold', 'queued', 'starting', 'loading', 'ready', 'resting'] as const;
 export type ModelState = (typeof MODEL_STATES)[number];
 
 /** Of one job. `unknown`: its cluster cannot be asked; it counts as there. */
-export const JOB_STATES = [
-  'pending',
-  'starting',
-  'loading',
-  'ready',
-  'draining',
-  'ended',
-  'failed',
-  'unknown',
-] as const;
-export type JobState = (typeof JOB_STATES)[number];
+const JOB_STATES = ['pending', 'starting', 'loading', 'ready', 'draining', 'ended', 'failed', 'unknown'] as const;
 
 export const modelReport = z.object({
   id: model,

@@ -75,7 +75,7 @@ export type Gpu = z.infer<typeof gpuSchema>;
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
 /** A node's encryption key, base64url, and what its provider says of it: see docs/sealed-wire.md. */
-export interface NodeSealing {
+interface NodeSealing {
   v: 1;
   key: string;
   kid: string;

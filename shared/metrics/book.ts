@@ -16,7 +16,7 @@ type Value = number | number[];
 /** Plain data: goes from isolates to objects and to disk. Families by name, series by their labels' values. */
 export type BookState = Record<string, Sample[]>;
 
-export interface Sample {
+interface Sample {
   key: string;
   value: Value;
 }

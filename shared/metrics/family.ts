@@ -1,6 +1,6 @@
 /** What a metric is: declared once in a table, so that the names, the exposition and the documentation agree. */
 
-export type Kind = 'counter' | 'gauge' | 'histogram';
+type Kind = 'counter' | 'gauge' | 'histogram';
 
 export interface Family {
   readonly kind: Kind;

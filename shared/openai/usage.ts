@@ -98,7 +98,7 @@ export function readFinish(value: unknown): string | undefined {
   return typeof value === 'string' && value.length > 0 && value.length <= MAX_FINISH_CHARS ? value : undefined;
 }
 
-export const NO_USAGE: Usage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
+const NO_USAGE: Usage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
 
 /** Bytes per token of text, by the usual rule of thumb. */
 const BYTES_PER_TOKEN = 4;

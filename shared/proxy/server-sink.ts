@@ -23,8 +23,8 @@ export function serverSink(response: ServerResponse): ResponseSink {
   };
 }
 
-/** A response that is destroyed says neither drain nor error, only close. */
-function drained(response: ServerResponse): Promise<void> {
+/** Resolves when `response` takes more, or has closed: a destroyed one emits `close` alone. */
+export function drained(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {
       response.removeListener('drain', over);

@@ -11,7 +11,7 @@ export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const;
 export type Platform = (typeof PLATFORMS)[number];
 
 /** The agent within a release, in each of its forms. */
-export const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
+const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
 
 /**
  * The oldest agent that a gateway admits, and an agent accepts as a peer, unless its operator sets another. A release that

@@ -14,7 +14,7 @@ export type RequestBody =
   | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
 
 /** Where a model stands in a body. */
-export type ModelAt = Pick<Span, 'start' | 'end'>;
+type ModelAt = Pick<Span, 'start' | 'end'>;
 
 /** What had to be known of a body. */
 export interface RequestFields {

@@ -101,8 +101,8 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
   return result;
 }
 
-export const PEARSON_LEAST = 0.9;
-export const BACK_MOST_MS = 5_000;
+const PEARSON_LEAST = 0.9;
+const BACK_MOST_MS = 5_000;
 
 /** One line of the report: what was seen, what is required, whether it holds. */
 export interface Finding {

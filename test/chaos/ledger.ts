@@ -4,7 +4,7 @@ import type { Result } from './client.ts';
 import type { Replica, Spell } from './replica.ts';
 
 /** One request as one engine saw it, epoch ms. */
-export interface Work {
+interface Work {
   marker: string;
   replica: string;
   begun: number;
@@ -37,7 +37,7 @@ const AFTER_MS = 2_000;
 const LEFT_LIMIT_MS = 1_000;
 
 /** All that the journals of all engines hold. */
-export function works(replicas: readonly Replica[]): Work[] {
+function works(replicas: readonly Replica[]): Work[] {
   return replicas.flatMap((replica) =>
     replica.journals.flatMap((journal, at) => {
       const processes = worksOf(replica.name, replica.entries([journal]));

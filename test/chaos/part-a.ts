@@ -21,7 +21,7 @@ interface PartAOptions {
   log(line: string): void;
 }
 
-export interface Tally {
+interface Tally {
   kind: Kind;
   requests: number;
   verdicts: Record<Verdict, number>;
@@ -30,7 +30,7 @@ export interface Tally {
   continued: number;
 }
 
-export interface Sample {
+interface Sample {
   /** Seconds since the part began. */
   at: number;
   serving: number;

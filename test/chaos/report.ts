@@ -145,7 +145,7 @@ function partsBC({ b, c }: Run): string[] {
   return parts;
 }
 
-export function report(run: Run): string {
+function report(run: Run): string {
   const findings = table(
     ['', 'seen', 'required', ''],
     run.findings.map(({ what, seen, required, met }) => [what, seen, required, met ? '✓' : '✗']),

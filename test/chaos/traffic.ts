@@ -14,7 +14,7 @@ const MIX: readonly [Sort, ...Sort[]] = [
 ];
 /** Of all clients, so many leave before they have their answer. */
 const LEAVING = 0.04;
-export const TOKENS = { least: 16, most: 96 } as const;
+const TOKENS = { least: 16, most: 96 } as const;
 export const TOKENS_MEAN = (TOKENS.least + TOKENS.most) / 2;
 
 export class Traffic {

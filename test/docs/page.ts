@@ -57,7 +57,7 @@ function stepOf({ code, line, mark = '', language }: Block, page: string): Step 
   }
 }
 
-export function blocksOf(text: string): Block[] {
+function blocksOf(text: string): Block[] {
   const blocks: Block[] = [];
   let open: Block | undefined;
   let mark: string | undefined;

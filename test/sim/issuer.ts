@@ -13,7 +13,7 @@ import type { Rng } from './random.ts';
 
 /** Seconds since 1970 when virtual time is 0. */
 export const EPOCH_S = 1_800_000_000;
-export const TICKET_LIFE_S = 7 * 86_400;
+const TICKET_LIFE_S = 7 * 86_400;
 
 export class Issuer {
   readonly id: string;

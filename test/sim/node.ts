@@ -21,7 +21,7 @@ import { HEADER_BYTES } from './network.ts';
 import { exponential, type Rng } from './random.ts';
 
 /** Measured on one core of a small cloud machine; docs/registry.md. */
-export const CPU = { sendMs: 0.012, receiveMs: 0.03, verifyMs: 0.12 };
+const CPU = { sendMs: 0.012, receiveMs: 0.03, verifyMs: 0.12 };
 /** A garbage collection, a neighbour's burst: every 10 s for 20 ms, both exponential. */
 const STALL = { everyMs: 10_000, meanMs: 20 };
 

@@ -13,14 +13,14 @@ const EQUAL_MS = 5000;
 const PEACE_MS = 90_000;
 const NODES_MAX = 40;
 
-export interface Plan {
+interface Plan {
   seed: number;
   world: Partial<WorldOptions>;
   /** Of each kind of fault, 0 to 1; a seed leaves some out, so that rare mixtures come up. */
   weights: Record<string, number>;
 }
 
-export function plan(seed: number): Plan {
+function plan(seed: number): Plan {
   const rng = seeded(seed);
   const clusters = Array.from({ length: 1 + Math.floor(rng() * 3) }, () => 2 + Math.floor(rng() ** 2 * 14));
   const loss = rng() < 0.5 ? 0 : rng() * 0.1;

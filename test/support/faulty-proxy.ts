@@ -7,7 +7,7 @@ import { atEnd } from './processes.ts';
  * What becomes of one answer. `cut`: the connection breaks after so many bytes of its body; `stall`: nothing follows after so many;
  * `lose`: the server gets the request, the client no answer; `answer`: the proxy answers itself, and the server is not asked.
  */
-export type Fault =
+type Fault =
   | { kind: 'cut'; afterBytes: number }
   | { kind: 'stall'; afterBytes: number }
   | { kind: 'lose' }

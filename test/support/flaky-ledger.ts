@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { ROOT } from './where.ts';
 
-export const LEDGER = join(ROOT, 'test/flaky.json');
+const LEDGER = join(ROOT, 'test/flaky.json');
 
 /** The oldest go first. */
 const ENTRIES_MAX = 500;

@@ -8,7 +8,7 @@ import { NODE, ROOT } from './where.ts';
 /** 1 s on an idle machine. */
 const READY_MS = 50_000;
 
-export interface HostOptions {
+interface HostOptions {
   data: string;
   host: string;
   port: number;

@@ -9,7 +9,7 @@ export interface Asking {
   leave(): Promise<void>;
 }
 
-export interface Target {
+interface Target {
   url: string;
   key: string;
   body: Record<string, unknown>;

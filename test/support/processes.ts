@@ -182,7 +182,7 @@ export async function endAll(): Promise<void> {
 }
 
 /** What the processes that are still known printed: for the message of a failed test. */
-export function outputs(): string {
+function outputs(): string {
   return [...live].map((managed) => `--- ${managed.label} (pid ${managed.pid}):\n${managed.tail}`).join('\n');
 }
 

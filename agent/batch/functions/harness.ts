@@ -3,13 +3,10 @@
  * function prints goes to descriptors 1 and 2, which the agent keeps the end of. `otela` here is a stand-in for the client's module: a file
  * that was written for `@otela.function` loads without it, and starts nothing.
  */
-export const PROTOCOL = 1;
-
 export const HARNESS = String.raw`
 import importlib.util, json, os, sys, traceback, types
 
 ERROR_CHARS = 900
-
 
 def said(error):
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
@@ -17,7 +14,6 @@ def said(error):
     own = [frame for frame in frames if frame.filename.endswith("function.py")]
     where = f" (line {own[-1].lineno}, in {own[-1].name})" if own else ""
     return (text[-ERROR_CHARS:] + where)[-ERROR_CHARS:]
-
 
 def stand_in():
     made = {}
@@ -38,7 +34,6 @@ def stand_in():
     sys.modules["otela"] = module
     return made
 
-
 def chosen(module, made, name):
     if name:
         if name in made:
@@ -51,7 +46,6 @@ def chosen(module, made, name):
     if len(made) == 1:
         return next(iter(made.values()))
     raise AttributeError("the file has no infer(state, lines), and not exactly one @otela.function: name one, as in function:FILE:NAME")
-
 
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -85,7 +79,6 @@ def main():
         except Exception as error:
             traceback.print_exc()
             answer({"id": ask["id"], "error": said(error)})
-
 
 main()
 `;

@@ -1,8 +1,9 @@
 /** Lines of batches, run by users' functions on this node. */
 import { createHash, randomUUID } from 'node:crypto';
 import { FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
-import type { BatchGateway, GrantedLease, LineResult } from '../gateway-client.ts';
+import type { BatchGateway, LineResult } from '../gateway-client.ts';
 import { LeaseWork, type PendingLine } from '../lease-work.ts';
 import { CallSize } from './call-size.ts';
 import { type FunctionCode, type FunctionHost, LoadError } from './host.ts';

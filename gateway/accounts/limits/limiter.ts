@@ -37,7 +37,7 @@ export interface LimiterStore {
   ledger(id: string): MonthLedger;
 }
 
-export const PROJECT = '';
+const PROJECT = '';
 /** A request that is never released nor settled (its isolate and its node died) counts as running for so long. */
 const LEASE_MS = 60 * 60_000;
 const RUNNING_MAX = 100_000;

@@ -4,7 +4,7 @@ import { idSchema } from '../../../shared/lattice/node.ts';
 import { recordOf, secureUrlSchema } from '../../described.ts';
 import { ROLES, type Role } from '../schema.ts';
 
-export const ISSUERS_MAX = 8;
+const ISSUERS_MAX = 8;
 const VALUES_MAX = 200;
 const text = z.string().min(1).max(256);
 

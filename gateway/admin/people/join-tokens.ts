@@ -30,7 +30,7 @@ const createSchema = z.strictObject({
   expires_at: expirySchema.optional(),
 });
 
-export const joinTokenSchema = z.object({
+const joinTokenSchema = z.object({
   object: z.literal('join_token'),
   id: z.string(),
   name: z.string(),

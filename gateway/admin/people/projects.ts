@@ -29,7 +29,7 @@ const fields = restrictionsSchema
 const createSchema = fields.partial().extend({ name: nameSchema }).strict();
 const patchSchema = fields.partial().extend({ disabled: z.boolean().optional() }).strict();
 
-export const projectSchema = shownRestrictions.extend({
+const projectSchema = shownRestrictions.extend({
   object: z.literal('project'),
   id: z.string(),
   name: z.string(),

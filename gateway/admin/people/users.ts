@@ -166,7 +166,7 @@ async function found(call: Call<unknown, unknown>): Promise<User> {
   throw new ApiError('not_found', `There is no user with id "${id.slice(0, 64)}".`);
 }
 
-export function view(row: User): z.infer<typeof userSchema> {
+function view(row: User): z.infer<typeof userSchema> {
   return {
     object: 'user',
     id: row.id,

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { ProxyResponse, WriteBody } from '../../../shared/proxy/message.ts';
-import { serverSink } from '../../../shared/proxy/server-sink.ts';
+import { drained, serverSink } from '../../../shared/proxy/server-sink.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import type { NodeRequest } from './node-request.ts';
 
@@ -90,16 +90,4 @@ async function stream(
   } finally {
     clearImmediate(early);
   }
-}
-
-function drained(response: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    const over = () => {
-      response.removeListener('drain', over);
-      response.removeListener('close', over);
-      resolve();
-    };
-    response.on('drain', over);
-    response.on('close', over);
-  });
 }

@@ -1,4 +1,3 @@
-import { balance } from '../assignment.ts';
 import type { Role } from '../fleet.ts';
 import type { RateTable } from '../rates.ts';
 import type { Decision, Orchestrator, View } from '../timeline.ts';
@@ -50,11 +49,3 @@ function prefillReplicas(
   const share = all > 0 ? Math.min(0.95, prompts / all) : 0.3;
   return Math.min(count - 1, Math.max(1, Math.round(count * share)));
 }
-
-/** Load of the fullest replica if nothing were split: what tells whether a shape can do it at all. */
-export const loadOf = (table: RateTable, plan: DeploymentPlan, demand: readonly number[]): number =>
-  balance({
-    rates: plan.map(({ shape }) => table.of(shape).rates),
-    replicas: plan.map(({ replicas }) => replicas),
-    demand,
-  }).load;

@@ -6,7 +6,7 @@ import { samePlan } from '../types.ts';
 import { rates } from './rates-of-slot.ts';
 
 /** Seconds to stop an engine, start it in another shape and load its weights from storage (OServe §6.4: above 50 s). */
-export const RELOAD_S = 50;
+const RELOAD_S = 50;
 
 /**
  * Restarts engines in the uniform shape that suits the last slots best, if that shape is better by `margin`. Requests that run are computed

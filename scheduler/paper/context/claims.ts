@@ -4,13 +4,13 @@ import { type Row, row, statement } from '../rows.ts';
 import { alone, BATCHES, DAILY_GPUS, evictedRun, opportunistic, PV6_GPUS, poolRun, pv5p, pv5s } from './runs.ts';
 
 /** Every figure is the median over these; the paper ran each once. */
-export const SEEDS = [1, 2, 3, 4, 5, 6, 7] as const;
+const SEEDS = [1, 2, 3, 4, 5, 6, 7] as const;
 /** A run's time may differ by this share of the paper's. */
 const NEAR = 0.08;
 /** pv3_100: from the published mean of its tasks the run had fewer workers, or more contention, than 20 workers explain. */
 const PV3_100 = 0.2;
 
-export function median(values: readonly number[]): number {
+function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
@@ -145,7 +145,7 @@ function momentsOf(values: Float64Array): Moments {
  * What the paper would have got with continuous batching and commits by line. How much a full window gives its application is not
  * known: three values are shown. The paper's own runs decode one line at a time.
  */
-export const SPEEDUPS = [1, 4, 8] as const;
+const SPEEDUPS = [1, 4, 8] as const;
 const OURS = { window: 16, flushS: 1 };
 
 export function oursRows(found: ReadonlyMap<string, number>): Row[] {

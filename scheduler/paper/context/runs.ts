@@ -5,13 +5,13 @@ import { simulate } from '../../contexts/simulate.ts';
 import { seeded } from '../../serving/random.ts';
 
 /** FEVER's claims: 150,000, of which the last 4,551 have no text (paper, §5). */
-export const WORK: Work = { inferences: 150_000, empty: 4_551 };
+const WORK: Work = { inferences: 150_000, empty: 4_551 };
 
 /** Batch sizes of pv3 and pv4. */
 export const BATCHES = [1, 100, 1_000, 3_000, 7_500] as const;
 
 /** Ten A10 and ten TITAN X, all connected at the start: pv1 to pv5. */
-export const POOL: readonly Worker[] = [A10, TITAN_X_PASCAL].flatMap((gpu) =>
+const POOL: readonly Worker[] = [A10, TITAN_X_PASCAL].flatMap((gpu) =>
   Array.from({ length: 10 }, () => ({ gpu, joinS: 0 })),
 );
 

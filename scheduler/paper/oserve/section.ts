@@ -1,7 +1,7 @@
 import type { Row } from '../rows.ts';
 
 /** What a reader should make of a claim of the paper. */
-export type Verdict = 'reproduced' | 'better' | 'refuted' | 'not comparable';
+type Verdict = 'reproduced' | 'better' | 'refuted' | 'not comparable';
 
 /** One part of the report: rows that must hold, what the paper claims of it, and pictures. */
 export interface Section {

@@ -26,7 +26,7 @@ export const catalogue = loadCatalogue();
 export type TraceName = 'azure' | 'servegen';
 
 /** The six spans of each trace, seconds from its start, and how much before them forecasts may learn from. */
-export const SPANS: Record<TraceName, { fromS: number; toS: number; beforeS: number }[]> = {
+const SPANS: Record<TraceName, { fromS: number; toS: number; beforeS: number }[]> = {
   azure: Array.from({ length: 6 }, (_, i) => ({ fromS: i * 580, toS: (i + 1) * 580, beforeS: i * 580 })),
   // Day five, every four hours.
   servegen: Array.from({ length: 6 }, (_, i) => {

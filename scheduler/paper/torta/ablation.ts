@@ -18,7 +18,7 @@ const variant =
     torta({ macro: smoothingPlanner(), forecast: smoothed(world), ...options, name });
 
 /** Ours with one part taken away or changed, and the two greedy policies that say what the parts are worth together. */
-export const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
+const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
   [OURS]: ours,
   'perfect forecast': (_world, source) =>
     torta({ name: 'perfect forecast', macro: smoothingPlanner(), forecast: oracle(source) }),

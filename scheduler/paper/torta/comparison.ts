@@ -52,7 +52,7 @@ export function comparisonTable({ runs }: Pick<Compared, 'runs'>): string {
 }
 
 /** Ours against the best of the paper's baselines, seed by seed: the best of all means is one policy. */
-export function againstBest({ runs }: Compared, of: Measure, more: boolean): { best: string; change: Interval } {
+function againstBest({ runs }: Compared, of: Measure, more: boolean): { best: string; change: Interval } {
   const mean = (name: string) => interval((runs.get(name) ?? []).map(of)).mean;
   const best = PAPER_BASELINES.reduce<string>(
     (found, name) => ((more ? mean(name) > mean(found) : mean(name) < mean(found)) ? name : found),

@@ -8,7 +8,7 @@ import { BASELINES, type MakePolicy, OURS, ours, PAPER_BASELINES, type Run, runO
 import { change, interval } from './statistics.ts';
 
 /** Mean response over some slots of a run; seconds. */
-export function responseWithin({ course }: Run, from: number, to: number): number {
+function responseWithin({ course }: Run, from: number, to: number): number {
   const slots = course.slice(from, to);
   const sum = slots.reduce((total, one) => total + one.responseS, 0);
   return (
@@ -33,7 +33,7 @@ const ofForecast =
 /** Figure 2: arrivals triple for a quarter of an hour. Foresight of 15 minutes is 20 slots. */
 const SURGE: Surge = { fromSlot: 60, toSlot: 80, factor: 3 };
 const SURGE_LOAD = 0.3;
-export const SURGE_SLOTS = 120;
+const SURGE_SLOTS = 120;
 
 export async function surge(catalogue: Catalogue, seeds: readonly number[]) {
   const options = { slots: SURGE_SLOTS, load: SURGE_LOAD, surges: [SURGE] };
@@ -101,7 +101,7 @@ export async function failure(catalogue: Catalogue, seeds: readonly number[]) {
 }
 
 /** Standard deviations of the logarithm of each count's error: from hardly wrong to worthless. */
-export const SIGMAS = [0, 0.15, 0.3, 0.6, 1, 1.5, 2.5] as const;
+const SIGMAS = [0, 0.15, 0.3, 0.6, 1, 1.5, 2.5] as const;
 
 export interface AccuracyPoint {
   sigma: number;

@@ -45,7 +45,7 @@ class Node implements Candidate {
   }
 }
 
-export const GATEWAY_POLICIES = ['least-load', 'prefix-affinity', 'weighted', 'random', 'round-robin'] as const;
+const GATEWAY_POLICIES = ['least-load', 'prefix-affinity', 'weighted', 'random', 'round-robin'] as const;
 type Name = (typeof GATEWAY_POLICIES)[number];
 
 function fresh(name: Name): Policy {

@@ -17,7 +17,7 @@ const TIME_LIMIT_S = 20;
 const OVERLOAD_COST = 30;
 
 /** min Σ m·⟨C, X⟩ over rows that sum to 1 with capacities as inequalities: optimal transport without memory, exact by HiGHS. */
-export async function exactTransport(problem: TransportProblem): Promise<Float64Array> {
+async function exactTransport(problem: TransportProblem): Promise<Float64Array> {
   const { rows, columns, mass, cost, load, capacity } = problem;
   const program = new Program();
   const inRow: [number, number][][] = Array.from({ length: rows }, () => []);

@@ -11,7 +11,7 @@ const PER_USD_KWH = 1;
  * Equation (2) as the paper states it: P*, `regions × regions`, moves shares of requests μ onto shares of capacity ν at the least ⟨C, P⟩.
  * Both marginals are equalities, so that all regions are loaded alike, wherever energy is cheap. Mass that cannot move stays 0.
  */
-export async function paperTransport(
+async function paperTransport(
   mu: readonly number[],
   nu: readonly number[],
   cost: (from: number, to: number) => number,

@@ -49,7 +49,7 @@ export interface MacroWeights {
 export const DEFAULT_WEIGHTS: MacroWeights = { secondsPerUsd: 10_000, useMax: 0.9, smoothness: 0.5, meanWorkS: 12.5 };
 
 const TYPES = TASK_TYPES.length;
-export const JOULES_PER_KWH = 3.6e6;
+const JOULES_PER_KWH = 3.6e6;
 const BUSY = 4;
 
 /** USD of one task of the type on a server of the kind. */

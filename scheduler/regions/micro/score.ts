@@ -28,7 +28,7 @@ export function score(server: Server, job: Job, cluster: Cluster, weights: Score
 }
 
 /** (8): min(1, C_s/c_i) · min(1, M_s/m_i) · match. */
-export function hardware(server: Server, { task }: Job, { world }: Cluster): number {
+function hardware(server: Server, { task }: Job, { world }: Cluster): number {
   const kind = world.kinds[server.kind];
   const type = TASK_TYPES[task.type];
   if (kind === undefined || type === undefined) return 0;
@@ -38,13 +38,13 @@ export function hardware(server: Server, { task }: Job, { world }: Cluster): num
 }
 
 /** (9): exp(−κ(util_s + q_s/q_max)). */
-export function loadOf(server: Server, _cluster: Cluster): number {
+function loadOf(server: Server, _cluster: Cluster): number {
   const busy = server.running === undefined ? 0 : 1;
   return Math.exp(-LOAD_DECAY * (busy + server.queued / QUEUE_MAX));
 }
 
 /** (10), with what a server still holds in place of a decaying history: its prefix, else its model, else nothing. */
-export function locality(server: Server, { task }: Job): number {
+function locality(server: Server, { task }: Job): number {
   if (server.lastModel !== task.model) return 0;
   return server.holdsPrefix(task.prefix) ? 1 : 0.5;
 }

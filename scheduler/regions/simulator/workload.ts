@@ -34,7 +34,7 @@ export const SLOT_S = 45;
  * Bounds of the uniform law of a task's seconds on an A100. The paper names the law and no bounds; these give about its 19 s with round
  * robin on Abilene.
  */
-export const WORK_S = [5, 20] as const;
+const WORK_S = [5, 20] as const;
 /** Calibrated: waits of baselines below 2 s, as the paper's Figure 11 has them. */
 export const DEFAULT_LOAD = 0.55;
 /** A client gives up when it has waited so long. */

@@ -17,13 +17,13 @@ const fileSchema = z.object({
 
 /** What a server can be doing. */
 export const PHASES = ['asleep', 'waking', 'idle', 'switching', 'busy'] as const;
-export type Phase = (typeof PHASES)[number];
+type Phase = (typeof PHASES)[number];
 
 /**
  * Share of the GPU's power limit by phase. Idle and busy are those of the serving simulator (`docs/scheduling.md`), also an estimate; loading
  * keeps the host and the memory busy and the arithmetic idle; asleep is a host in standby. The paper gives seconds of its phases, no watts.
  */
-export const POWER_SHARE: Readonly<Record<Phase, number>> = {
+const POWER_SHARE: Readonly<Record<Phase, number>> = {
   asleep: 0.03,
   waking: 0.4,
   idle: 0.2,

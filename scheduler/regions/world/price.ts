@@ -48,7 +48,7 @@ export function pricesOf(topology: Topology, seed: number): Prices {
 }
 
 /** Older than this a price says nothing of now: day-ahead prices change each hour. */
-export const PRICE_STALE_S = 2 * 3600;
+const PRICE_STALE_S = 2 * 3600;
 
 /**
  * What a planner may count with, by region. A missing or stale price becomes the median of the others, so that a region is neither

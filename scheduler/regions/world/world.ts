@@ -5,7 +5,7 @@ import { type Prices, pricesOf } from './price.ts';
 import { TASK_MEMORY_GB, TASK_TYPES, type TaskType, TYPE_SHARES } from './tasks.ts';
 import { loadTopology, type Topology } from './topology.ts';
 
-export interface ServedModel {
+interface ServedModel {
   id: string;
   /** Index in `TASK_TYPES` of the tasks that ask for it. */
   type: number;

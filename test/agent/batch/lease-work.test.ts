@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { BatchGateway, GrantedLease, LineResult } from '../../../agent/batch/gateway-client.ts';
+import type { BatchGateway, LineResult } from '../../../agent/batch/gateway-client.ts';
 import { LeaseWork } from '../../../agent/batch/lease-work.ts';
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 
 const LEASE: GrantedLease = {
   batch: 'batch_a',

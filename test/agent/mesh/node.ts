@@ -30,7 +30,7 @@ export function openTicket(ticket: Uint8Array): Peer {
 }
 
 /** What happened, in order; `heard` resolves when something that matches has happened. */
-export class Log {
+class Log {
   readonly lines: string[] = [];
   readonly #waiting = new Set<() => void>();
 

@@ -1,8 +1,8 @@
 /** A batch whose time the test moves: windows that pass, stores that fail, budgets that end, a gateway killed at its worst moments. */
 import { rename, truncate } from 'node:fs/promises';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { GrantedLease } from '../../../gateway/batch/lease.ts';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { endAll } from '../../support/processes.ts';
 import { answerOf, lineOf, specOf, VirtualGateway } from '../../support/virtual-gateway.ts';
 

@@ -21,7 +21,7 @@ export async function seedToken(more: { provider?: string; cluster?: string | nu
   return { id: row.id, token: plaintext };
 }
 
-export function payload(more: Partial<NodePayload> = {}): NodePayload {
+function payload(more: Partial<NodePayload> = {}): NodePayload {
   return {
     tier: 'volatile',
     labels: {},

@@ -9,15 +9,15 @@ import { exponential, seeded } from '../../../scheduler/serving/random.ts';
 import { requestsFromRows } from '../../../scheduler/serving/requests.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 
-export const catalogue = loadCatalogue();
+const catalogue = loadCatalogue();
 
 /** Long prompts with short answers, and short prompts with long ones. */
-export const LENGTHS = [
+const LENGTHS = [
   { input: 1400, output: 12 },
   { input: 200, output: 300 },
 ] as const;
 
-export const kinds = fitKinds(
+const kinds = fitKinds(
   LENGTHS.flatMap((one) => new Array(50).fill(one)),
   { most: 2, seed: 1 },
 );

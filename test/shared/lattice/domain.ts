@@ -33,7 +33,7 @@ export const crypto: Crypto = {
   verify: (key, message, signature) => Buffer.compare(signed(key, message), signature) === 0,
 };
 
-export function signer(name: string): Signer {
+function signer(name: string): Signer {
   const publicKey = sha256(Buffer.from(name));
   return { publicKey, sign: (message) => signed(publicKey, message) };
 }
@@ -44,7 +44,7 @@ const keys = ['a', 'b'].map((name) => lab.gateway(WINDOW, signer(`gateway ${name
 const stranger = institution(signer('stranger'), crypto);
 const nobody = stranger.gateway(WINDOW, signer('gateway x'));
 
-export const sessions = keys.flatMap((key, k) =>
+const sessions = keys.flatMap((key, k) =>
   [100, 300].map((birth) => ({
     gateway: key,
     ...node(key, { birth, expires: birth + 100 }, signer(`session ${k} ${birth}`), crypto),

@@ -7,7 +7,7 @@ import { seeded } from '../../../factory/simulator/random.ts';
 import { type Fault, SimulatedCluster } from '../../../factory/simulator/simulated-cluster.ts';
 import { SimulatedFactory } from '../../../factory/simulator/simulated-factory.ts';
 
-export const HOUR_MS = 3_600_000;
+const HOUR_MS = 3_600_000;
 const STEP_MS = 5_000;
 const ROUND_MS = 15_000;
 const FAULTS: readonly Fault[] = ['down', 'stalls', 'loses', 'empty', 'omits', 'stale', 'refuses'];

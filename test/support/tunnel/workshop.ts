@@ -28,7 +28,7 @@ const usageSchema = z.object({
   aborted: z.boolean(),
   receipt: z.string(),
 });
-export type StoredUsage = z.infer<typeof usageSchema>;
+type StoredUsage = z.infer<typeof usageSchema>;
 
 const nodesSchema = z.object({ data: z.array(z.object({ session: z.string(), suspected: z.boolean() })) });
 const createdSchema = z.object({ key: z.string().optional(), token: z.string().optional() });

@@ -25,7 +25,7 @@ const fileSchema = z.strictObject({
   parameters: z.string().max(PARAMETERS_CHARS_MAX),
 });
 
-export function fingerprint({ regions, latencyS }: Topology): string {
+function fingerprint({ regions, latencyS }: Topology): string {
   const text = JSON.stringify([regions.map(({ name }) => name), latencyS.map((line) => line.map((s) => s.toFixed(6)))]);
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }

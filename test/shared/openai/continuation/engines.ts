@@ -20,7 +20,7 @@ export interface Told {
 const PROMPT_TOKENS = 7;
 
 /** The whole answer of an engine; one event each. */
-export function events({ kind, id, model = 'm', after = [], tokens, usage = true, fingerprint }: Told): string[] {
+function events({ kind, id, model = 'm', after = [], tokens, usage = true, fingerprint }: Told): string[] {
   const object = kind === 'chat' ? 'chat.completion.chunk' : 'text_completion';
   const head = { id, object, created: id.length, model, ...(fingerprint && { system_fingerprint: fingerprint }) };
   const said = (delta: object, text: string) => (kind === 'chat' ? { delta } : { text });

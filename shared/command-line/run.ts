@@ -1,0 +1,34 @@
+import { UsageError } from './error.ts';
+import { complaint, EXIT_DONE, EXIT_USAGE, type Program, readCommand } from './program.ts';
+
+/** Where a program's words go, and what its errors mean. */
+interface Ends {
+  out(text: string): void;
+  /** For the person at the terminal: what is wrong. */
+  complain(text: string): void;
+  /** The exit code of an error that the program expects. Undefined: a fault of the program, told with its stack. */
+  exitOf(error: unknown): number | undefined;
+  /** The exit code of a fault. */
+  failed: number;
+}
+
+/** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
+export async function runProgram<C>(
+  program: Program<C>,
+  argv: readonly string[],
+  context: C,
+  { out, complain, exitOf, failed }: Ends,
+): Promise<number> {
+  try {
+    const asked = readCommand(program, argv);
+    if (asked.kind === 'run') return await asked.command.run(asked.args, context);
+    out(asked.text);
+    return EXIT_DONE;
+  } catch (error) {
+    complain(complaint(program, argv, error));
+    if (error instanceof UsageError) return EXIT_USAGE;
+    const code = exitOf(error);
+    if (code === undefined && error instanceof Error && error.stack) complain(error.stack);
+    return code ?? failed;
+  }
+}
