@@ -1,7 +1,11 @@
 /** Where the local OpenAI endpoint listens, whom it trusts, and whom this node serves over the mesh. */
 
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
-import { isShippedPolicy, SHIPPED_POLICIES } from '../../shared/routing/policies/shipped.ts';
+import { readPolicyFile } from '../../shared/routing/policies/operator-policies.ts';
+import { isShippedPolicy, SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import type { Policy } from '../../shared/routing/policy.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
@@ -15,15 +19,28 @@ export function ingressConfig(
 ): IngressConfig {
   if (listen === undefined && trust.length > 0) throw new UsageError('--trust needs --ingress HOST:PORT');
   if (listen === undefined && policy !== undefined) throw new UsageError('--policy needs --ingress HOST:PORT');
-  if (policy !== undefined && !isShippedPolicy(policy)) {
-    throw new UsageError(`--policy: "${policy}" is none of ${SHIPPED_POLICIES.join(', ')}`);
-  }
   return {
     listen: listen === undefined ? undefined : listenAddress('--ingress', listen),
     trust: trust.length === 0 ? undefined : providers('--trust', trust),
     serveTo: serveTo.length === 0 ? undefined : providers('--serve-to', serveTo),
-    policy,
+    policy: policy === undefined ? undefined : policyNamed(policy),
   };
+}
+
+/** A shipped one by its name, or the first of an operator's file. Throws UsageError, with file and line. */
+function policyNamed(text: string): ShippedPolicy | Policy {
+  if (isShippedPolicy(text)) return text;
+  if (!/[/\\]|\.[cm]?[jt]s$/.test(text))
+    throw new UsageError(
+      `--policy: "${text}" is none of ${SHIPPED_POLICIES.join(', ')}, and no file such as ./policy.ts`,
+    );
+  try {
+    const [policy] = readPolicyFile(resolve(text), createRequire(import.meta.url));
+    if (policy !== undefined) return policy;
+  } catch (error) {
+    throw new UsageError(`--policy ${error instanceof Error ? error.message : String(error)}`);
+  }
+  throw new UsageError(`--policy ${text}: it has none`);
 }
 
 /** `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT` for this machine alone; port 0 for any free one. Throws UsageError. */

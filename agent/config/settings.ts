@@ -304,8 +304,8 @@ export const SETTINGS = [
     flag: 'policy',
     env: 'OTELA_POLICY',
     kind: 'value',
-    value: 'NAME',
-    help: 'how the ingress chooses: random, round-robin, weighted, least-load, prefix-affinity',
+    value: 'NAME|FILE.ts',
+    help: 'how the ingress chooses: random, round-robin, weighted, least-load, prefix-affinity, or a file of your own',
     otherwise: 'least-load, and prefix-affinity where a request names a conversation',
   },
   {

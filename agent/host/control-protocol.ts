@@ -52,7 +52,9 @@ export const statusSchema = z.object({
     .optional(),
   /** Where other agents reach this one; absent while it is in no mesh. */
   mesh: z.object({ addresses: z.array(z.string()), channels: z.number() }).optional(),
-  ingress: z.object({ url: z.string(), key_file: z.string(), usage_waiting: z.number() }).optional(),
+  ingress: z
+    .object({ url: z.string(), key_file: z.string(), usage_waiting: z.number(), policy_faults: z.number().default(0) })
+    .optional(),
   models: z.array(modelSchema),
   hardware: nodePayloadSchema.shape.hardware.optional(),
   job: nodePayloadSchema.shape.job,

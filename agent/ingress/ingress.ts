@@ -1,7 +1,9 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import type { PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import type { Policy } from '../../shared/routing/policy.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
@@ -24,6 +26,9 @@ const CONNECTIONS_MAX = 1024;
 /** A client that opens a connection says what it wants within this. */
 const HEADERS_TIMEOUT_MS = 15_000;
 
+/** Faults of the operator's policy are logged so often. */
+const FAULT_TOLD_MS = 60_000;
+
 /** Idle connections of SDKs' pools. */
 const KEEP_ALIVE_MS = 65_000;
 
@@ -38,7 +43,7 @@ interface IngressOptions {
   /** `--trust`; undefined: our own provider. */
   trust: readonly string[] | undefined;
   /** `--policy`; undefined: by load, and by conversation where a request names one. */
-  policy?: ShippedPolicy | undefined;
+  policy?: ShippedPolicy | Policy | undefined;
   /** Who waits, and how long, where no node is free. */
   queue?: QueueLimits;
   requests: Pick<Requests, 'ask'>;
@@ -57,6 +62,9 @@ export class Ingress {
   #desk: Desk | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
+  /** Choices of the operator's policy that the default made. */
+  policyFaults = 0;
+  #faultTold = Number.NEGATIVE_INFINITY;
 
   constructor(options: IngressOptions) {
     this.#options = options;
@@ -88,6 +96,14 @@ export class Ingress {
     return this.#queues.waiting;
   }
 
+  #policyFault(kind: PolicyFault, why: string): void {
+    this.policyFaults++;
+    const now = performance.now();
+    if (now - this.#faultTold < FAULT_TOLD_MS) return;
+    this.#faultTold = now;
+    this.#options.log(`the ingress's policy (${kind}): ${why}; the default chooses`);
+  }
+
   /** Writes the key, then listens. Rejects where the address cannot be had. */
   async open(): Promise<void> {
     const { directory, host, port, log, requests, registry } = this.#options;
@@ -102,7 +118,7 @@ export class Ingress {
       host: new IngressHost({
         nodes: registry.index,
         queues: this.#queues,
-        policyFor: policyOf(this.#options.policy),
+        policyFor: policyOf(this.#options.policy, (kind, why) => this.#policyFault(kind, why)),
         trust: (lists) => this.#trust(lists),
         ask: (session, request, body) => requests.ask(session, request, body),
         pingMs: this.#options.pingMs ?? PING_MS,

@@ -1,5 +1,6 @@
 /** How an ingress chooses among nodes: by the policy that its agent was started with, else by load and conversation. */
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
+import { guarded, type PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
@@ -11,7 +12,14 @@ import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
 export type PolicyFor = (request: RoutedRequest) => Policy;
 
 /** What the policies remember of earlier requests is this ingress's own. */
-export function policyOf(name: ShippedPolicy | undefined): PolicyFor {
+export function policyOf(
+  name: ShippedPolicy | Policy | undefined,
+  onFault: (kind: PolicyFault, why: string) => void,
+): PolicyFor {
+  if (typeof name === 'object') {
+    const policy = guarded(name, { fallback: leastLoadPolicy, now: () => performance.now(), onFault });
+    return () => policy;
+  }
   if (name !== undefined) {
     const policy = made(name);
     return () => policy;

@@ -3,6 +3,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import { breakerFor } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import type { Policy } from '../../shared/routing/policy.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -32,7 +33,7 @@ export interface IngressConfig {
   /** Providers whose agents this node serves; undefined: our own. */
   serveTo: string[] | undefined;
   /** How the ingress chooses among nodes; undefined: by load, and by conversation where a request names one. */
-  policy: ShippedPolicy | undefined;
+  policy: ShippedPolicy | Policy | undefined;
 }
 
 interface RequestServiceOptions {
@@ -179,10 +180,10 @@ export class RequestService {
     return this.requests.serving.inFlight + this.requests.askedElsewhere;
   }
 
-  status(): { url: string; key_file: string; usage_waiting: number } | undefined {
-    const { url, keyFile } = this.#ingress ?? {};
+  status(): { url: string; key_file: string; usage_waiting: number; policy_faults: number } | undefined {
+    const { url, keyFile, policyFaults = 0 } = this.#ingress ?? {};
     if (url === undefined || keyFile === undefined) return undefined;
-    return { url, key_file: keyFile, usage_waiting: this.#queue.size };
+    return { url, key_file: keyFile, usage_waiting: this.#queue.size, policy_faults: policyFaults };
   }
 
   /** Neither our engine nor our ingress takes new requests; resolves when they have none any more. */

@@ -27,6 +27,10 @@ export const KNOWN = gauge(
 export const GOSSIP_MESSAGES = counter('otela_agent_gossip_messages_total', 'Messages of gossip that it sent.');
 export const GOSSIP_BYTES = counter('otela_agent_gossip_bytes_total', 'Bytes of them.');
 export const USAGE = gauge('otela_agent_usage_waiting', "Records of its ingress's use that no gateway has yet.");
+export const POLICY_FAULTS = counter(
+  'otela_agent_policy_faults_total',
+  "Choices of the ingress's own policy (--policy FILE) that threw, were slow, or named no candidate.",
+);
 export const RSS = gauge('otela_agent_resident_memory_bytes', 'Resident memory of the agent itself.');
 export const CPU = counter('otela_agent_cpu_seconds_total', 'Processor time of the agent itself.');
 
@@ -46,6 +50,7 @@ export const AGENT_FAMILIES: readonly Family[] = [
   GOSSIP_MESSAGES,
   GOSSIP_BYTES,
   USAGE,
+  POLICY_FAULTS,
   RSS,
   CPU,
 ];

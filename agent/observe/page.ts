@@ -35,7 +35,10 @@ export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFi
   const ofGateways = status.gateways.reduce((sum, { in_flight }) => sum + in_flight, 0);
   book.set(families.IN_FLIGHT, ['gateway'], ofGateways);
   book.set(families.IN_FLIGHT, ['mesh'], meshInFlight);
-  if (status.ingress !== undefined) book.set(families.USAGE, [], status.ingress.usage_waiting);
+  if (status.ingress !== undefined) {
+    book.set(families.USAGE, [], status.ingress.usage_waiting);
+    book.count(families.POLICY_FAULTS, [], status.ingress.policy_faults);
+  }
   if (mesh !== undefined) addMesh(book, mesh, status.mesh?.channels ?? 0);
   book.set(families.RSS, [], process.rss);
   book.count(families.CPU, [], process.cpuUs / 1e6);

@@ -54,6 +54,12 @@ export const RETRIES = counter(
   'Attempts after the first, by why the one before failed.',
   'reason',
 );
+export const POLICY_FAULTS = counter(
+  'otela_policy_faults_total',
+  "Choices of an operator's policy (--policy) that threw, were slow, or named no candidate: the default chose.",
+  'policy',
+  'kind',
+);
 export const BROKEN = counter(
   'otela_streams_broken_total',
   'Answers that broke off after their head, by why.',
@@ -218,6 +224,7 @@ export const FAMILIES: readonly Family[] = [
   IN_FLIGHT,
   ATTEMPTS,
   RETRIES,
+  POLICY_FAULTS,
   BROKEN,
   CONTINUED,
   LEFT,

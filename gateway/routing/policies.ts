@@ -8,7 +8,7 @@ import { GPU_WEIGHTS, type WeightRule, type Weights, weightsOf } from '../../sha
 import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
 import type { Account } from '../accounts/account.ts';
 import { type Settings, settingsOf } from '../accounts/settings.ts';
-import { customPolicies } from './custom.ts';
+import { customPolicies, loadedPolicies } from './custom.ts';
 
 const compiled = new WeakMap<readonly WeightRule[], Weights>();
 
@@ -41,7 +41,8 @@ export class Policies {
     // Weights are given to be used: they count as the model's policy.
     const ofModel = policy ?? (weights === undefined ? undefined : 'weighted');
     const name = routing.find((one) => one.policy !== undefined)?.policy ?? ofModel ?? settings.routing.policy;
-    const chosen = name === undefined ? undefined : this.#named.get(name);
+    const own = loadedPolicies();
+    const chosen = name === undefined ? own[0] : (own.find((policy) => policy.name === name) ?? this.#named.get(name));
     if (chosen !== undefined) return chosen;
     // Who names a conversation wants its cache; all others go where there is least to do.
     return request.session === undefined ? leastLoadPolicy : this.#affinity;

@@ -1,5 +1,6 @@
 /** A gateway in this process: its objects, its accounts, its public socket. */
 import { join } from 'node:path';
+import type { Policy } from '../../../shared/routing/policy.ts';
 import { LimitsObject } from '../../accounts/limits/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/queue-object.ts';
@@ -11,6 +12,7 @@ import type { ObjectClass } from '../../gateway-object.ts';
 import { ObserveObject } from '../../observe/object.ts';
 import { QueueObject } from '../../queue/object.ts';
 import { RegistryObject } from '../../registry/object.ts';
+import { setPolicies } from '../../routing/custom.ts';
 import { TunnelObject } from '../../tunnel/object.ts';
 import { UsageObject } from '../../usage/object.ts';
 import { Assets } from './assets.ts';
@@ -22,6 +24,7 @@ import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
 import { ReportReads } from './reports/report-reads.ts';
 import { Database } from './sqlite.ts';
+import { watched } from './watched-policy.ts';
 
 /** By the binding that the gateway knows them by; also the names of their directories. */
 const CLASSES = {
@@ -48,6 +51,8 @@ export interface NodeGatewayOptions {
   /** Settings and secrets; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
   tls: TlsMaterial | undefined;
+  /** Of `--policy`. */
+  policies: readonly Policy[];
   /** This gateway among others of its institution. */
   following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number };
   log(line: string): void;
@@ -113,6 +118,7 @@ export class NodeGateway {
     };
     const waitUntil = (work: Promise<unknown>) =>
       void work.catch((error: unknown) => log(`in the background: ${error}`));
+    setPolicies(options.policies.map((policy) => watched(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following.start(own);
     return new NodeGateway({ server, host, accounts: database, reports, following });

@@ -33,6 +33,7 @@ export const SERVE_FLAGS = {
     takes: 'file',
     help: 'of `issuer delegate`; needed at the first start of a follower',
   },
+  policy: { value: 'FILE.ts', takes: 'file', help: "the operator's own routing policies: docs/routing.md" },
   'max-stale': {
     default: '24h',
     value: 'TIME',
@@ -71,8 +72,20 @@ export function serveOptions(values: Values<Omit<typeof SERVE_FLAGS, 'json'>>): 
   if (values.follow !== undefined && values.url === undefined)
     throw new UsageError('--follow needs --url: where agents and the first gateway reach this one');
   const identity = values.identity === undefined ? {} : { identity: values.identity };
+  const policy = values.policy === undefined ? {} : { policy: values.policy };
   const maxStaleMs = staleMs(values['max-stale']);
-  return { port, host: values.host, data: values.data, maxStaleMs, ...files, ...tls, ...url, ...follow, ...identity };
+  return {
+    port,
+    host: values.host,
+    data: values.data,
+    maxStaleMs,
+    ...files,
+    ...tls,
+    ...url,
+    ...follow,
+    ...identity,
+    ...policy,
+  };
 }
 
 function httpUrl(flag: string, text: string): string {

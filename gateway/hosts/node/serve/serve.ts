@@ -1,8 +1,11 @@
 /** `otela-gateway serve`: the gateway in this process, with everything in one directory. */
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { isOn } from '../../../../shared/release/release.ts';
+import { PolicyFileError, readPolicyFile } from '../../../../shared/routing/policies/operator-policies.ts';
+import type { Policy } from '../../../../shared/routing/policy.ts';
 import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { CommandError } from '../../../command.ts';
 import { storageHealth } from '../../../storage/health.ts';
@@ -33,6 +36,8 @@ export interface ServeOptions {
   follow?: string;
   /** A file of `issuer delegate`: the key and certificate of this gateway. Needed once. */
   identity?: string;
+  /** TypeScript or JavaScript with the operator's own policies. */
+  policy?: string;
   /** A follower serves for so long without the first. Default: a day. */
   maxStaleMs?: number;
 }
@@ -76,6 +81,7 @@ export function serve(options: ServeOptions, log: (line: string) => void): Promi
 }
 
 async function start(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  const policies = options.policy === undefined ? [] : policiesOf(options.policy);
   const program = await loadProgramFiles();
   // What SQLite creates is for this user alone.
   process.umask(0o077);
@@ -111,6 +117,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     migrations: program.migrations,
     settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
     tls,
+    policies,
     following: {
       data: data.path,
       identity: {
@@ -145,6 +152,16 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   } catch (error) {
     await stop(0);
     if (!(error instanceof CommandError)) refuseDamaged(data.path);
+    throw error;
+  }
+}
+
+/** @throws CommandError with file and line */
+function policiesOf(file: string): Policy[] {
+  try {
+    return readPolicyFile(resolve(file), createRequire(import.meta.url));
+  } catch (error) {
+    if (error instanceof PolicyFileError) throw new CommandError(`--policy ${error.message}`, { cause: error });
     throw error;
   }
 }

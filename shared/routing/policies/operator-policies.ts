@@ -1,0 +1,158 @@
+/** Policies of an operator's own file: what it must export, and what keeps requests served where one throws or is slow. */
+import type { Candidate } from '../candidates.ts';
+import type { Policy, RoutedRequest } from '../policy.ts';
+
+/** As in settings: other characters would have to be quoted in shells and URLs. */
+const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
+export const OPERATOR_POLICIES_MAX = 16;
+
+/** A choice takes microseconds; every stream of the process waits meanwhile. */
+export const SLOW_MS = 10;
+/** So many slow choices in a row, or failures, and the policy is not asked for `RESTING_MS`. */
+const STRIKES = 3;
+export const RESTING_MS = 60_000;
+
+/** What the file is wrong in, as a clause. */
+export class PolicyFileError extends Error {}
+
+/**
+ * What a module exports: `policy`, `policies` or `customPolicies`, or one of them as `default`.
+ * @throws PolicyFileError
+ */
+export function operatorPolicies(exported: unknown): Policy[] {
+  const found = members(exported);
+  const given = found.policies ?? found.customPolicies ?? found.policy ?? found.default;
+  if (given === undefined) throw new PolicyFileError('it exports no `policy`, no `policies` and no default');
+  const list: unknown[] = Array.isArray(given) ? given : [given];
+  if (list.length === 0 || list.length > OPERATOR_POLICIES_MAX)
+    throw new PolicyFileError(`it exports ${list.length} policies; 1 to ${OPERATOR_POLICIES_MAX} are taken`);
+  const policies = list.map(policyOf);
+  const names = policies.map(({ name }) => name);
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined) throw new PolicyFileError(`two of its policies are called ${twice}`);
+  return policies;
+}
+
+function policyOf(value: unknown): Policy {
+  const { name, pick, onRequestStart, onRequestEnd } = members(value);
+  if (typeof name !== 'string' || !NAME.test(name))
+    throw new PolicyFileError(`a policy's \`name\` has to match ${NAME.source}; it is ${JSON.stringify(name)}`);
+  if (typeof pick !== 'function') throw new PolicyFileError(`policy ${name} has no function \`pick\``);
+  for (const [called, it] of Object.entries({ onRequestStart, onRequestEnd }))
+    if (it !== undefined && typeof it !== 'function')
+      throw new PolicyFileError(`\`${called}\` of policy ${name} is no function`);
+  const given = value as Policy;
+  return {
+    name,
+    // Its result is unknown until `guarded` has looked at it.
+    pick: (...args) => given.pick(...args),
+    onRequestStart: (...args) => (onRequestStart === undefined ? undefined : given.onRequestStart(...args)),
+    onRequestEnd: (...args) => (onRequestEnd === undefined ? undefined : given.onRequestEnd(...args)),
+  };
+}
+
+function members(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null ? { ...value } : {};
+}
+
+export type PolicyFault = 'threw' | 'slow' | 'no-candidate';
+
+interface GuardOptions {
+  /** Chooses where the policy does not. */
+  fallback: Policy;
+  /** Milliseconds of a clock that is never set back. */
+  now(): number;
+  onFault(kind: PolicyFault, why: string): void;
+}
+
+/**
+ * A policy that may be wrong. What it does not choose (`undefined`) the default chooses. One that throws, names a candidate that is not there
+ * or takes longer than `SLOW_MS` three times in a row rests for a minute. It runs in the process's own thread: one that never returns holds
+ * up everything.
+ */
+export function guarded(policy: Policy, { fallback, now, onFault }: GuardOptions): Policy {
+  let strikes = 0;
+  let restsUntil = Number.NEGATIVE_INFINITY;
+  const fault = (kind: PolicyFault, why: string) => {
+    strikes++;
+    onFault(kind, why);
+    if (strikes < STRIKES) return;
+    strikes = 0;
+    restsUntil = now() + RESTING_MS;
+  };
+  const calmly = (run: () => void) => {
+    try {
+      run();
+    } catch (error) {
+      fault('threw', told(error));
+    }
+  };
+  const chosen = (candidates: readonly Candidate[], request: RoutedRequest, random: () => number) => {
+    const before = now();
+    if (before < restsUntil) return undefined;
+    try {
+      const one: Candidate | undefined = policy.pick(candidates, request, random);
+      const tookMs = now() - before;
+      if (one !== undefined && !candidates.includes(one)) {
+        fault('no-candidate', 'it chose what is not among the candidates');
+        return undefined;
+      }
+      if (tookMs > SLOW_MS) fault('slow', `a choice took ${tookMs.toFixed(1)} ms, more than ${SLOW_MS}`);
+      else strikes = 0;
+      return one;
+    } catch (error) {
+      fault('threw', told(error));
+      return undefined;
+    }
+  };
+  return {
+    name: policy.name,
+    pick: (candidates, request, random) =>
+      candidates.length === 0
+        ? undefined
+        : (chosen(candidates, request, random) ?? fallback.pick(candidates, request, random)),
+    onRequestStart: (...args) => {
+      fallback.onRequestStart(...args);
+      calmly(() => policy.onRequestStart(...args));
+    },
+    onRequestEnd: (...args) => {
+      fallback.onRequestEnd(...args);
+      calmly(() => policy.onRequestEnd(...args));
+    },
+  };
+}
+
+/** The message, and where it was thrown. */
+function told(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return (error.stack ?? error.message)
+    .split('\n')
+    .slice(0, 2)
+    .map((line) => line.trim())
+    .join(' ');
+}
+
+/** Loads the file and reads what it exports. `load`: a `require` that takes TypeScript. @throws PolicyFileError with file and line */
+export function readPolicyFile(file: string, load: (file: string) => unknown): Policy[] {
+  let exported: unknown;
+  try {
+    exported = load(file);
+  } catch (cause) {
+    const text = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+    const message = cause instanceof Error ? cause.message.split('\n')[0] : String(cause);
+    throw new PolicyFileError(`${placeIn(text, file)}: ${message}`, { cause });
+  }
+  try {
+    return operatorPolicies(exported);
+  } catch (error) {
+    if (error instanceof PolicyFileError) throw new PolicyFileError(`${file}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+/** `FILE:LINE` where the error's text names it, as Node's do. */
+function placeIn(text: string, file: string): string {
+  const at = text.indexOf(`${file}:`);
+  const line = at < 0 ? undefined : /^\d+/.exec(text.slice(at + file.length + 1))?.[0];
+  return line === undefined ? file : `${file}:${line}`;
+}
