@@ -1,5 +1,9 @@
+import { fileURLToPath } from 'node:url';
 import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
+
+/** Tests start thousands of Node processes: without it each compiles a hundred files anew, half of the CPU time of its start. */
+const COMPILE_CACHE = fileURLToPath(new URL('node_modules/.cache/node-compile', import.meta.url));
 
 /** One project per room that needs its own runtime or its own rights; `npm test` runs them all. */
 const nodeProject = (name: string, timeoutMs: number, setupFiles: string[] = []) => ({
@@ -8,6 +12,7 @@ const nodeProject = (name: string, timeoutMs: number, setupFiles: string[] = [])
     include: [`test/${name}/**/*.test.ts`],
     setupFiles,
     environment: 'node' as const,
+    env: { NODE_COMPILE_CACHE: COMPILE_CACHE },
     testTimeout: timeoutMs,
     hookTimeout: timeoutMs,
     // The others start processes and listen on sockets; `npm test` runs two of them at once, and more would only measure each other.

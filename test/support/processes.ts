@@ -156,7 +156,7 @@ const live = new Set<Managed>();
 const cleanups: (() => Promise<void> | void)[] = [];
 
 function baseEnvironment(): Record<string, string> {
-  const kept = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'USER', 'SLURM_CONF'];
+  const kept = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'USER', 'SLURM_CONF', 'NODE_COMPILE_CACHE'];
   return Object.fromEntries(
     kept.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name] ?? '']])),
   );

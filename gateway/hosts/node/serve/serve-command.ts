@@ -9,7 +9,7 @@ import {
   type Values,
 } from '../../../../shared/command-line/index.ts';
 import { durationMs } from '../../../../shared/routing/facts.ts';
-import { type ServeOptions, serve } from './serve.ts';
+import type { ServeOptions } from './serve.ts';
 
 const DRAIN_MS = 5_000;
 
@@ -111,7 +111,8 @@ async function serveCommand(args: readonly string[]): Promise<number> {
   let hangUp = () => stop();
   process.on('SIGHUP', () => hangUp());
 
-  const starting = serve(options, (line) => console.error(line));
+  // Loaded here: no other command waits for the whole gateway to load.
+  const starting = import('./serve.ts').then(({ serve }) => serve(options, (line) => console.error(line)));
   const gateway = await Promise.race([starting, stopped.promise]);
   if (typeof gateway === 'number') return starting.then((late) => late.stop(0)).then(() => EXIT_DONE);
   const { reloadTls } = gateway;
