@@ -42,6 +42,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/batch.ts'],
   },
   {
+    name: 'gateways',
+    what: 'two gateways are killed, cut off, promoted and upgraded with twelve agents under load: clients see no error, usage is exact',
+    minutes: 15,
+    argv: ['test/soak/gateways.ts'],
+  },
+  {
     name: 'page',
     what: 'the dashboard’s first load, and half an hour of 200 tokens a second in its chat: memory grows by what is shown alone',
     minutes: 33,

@@ -1,0 +1,154 @@
+/**
+ * The recipe of docs/gateways.md, as it stands there, with Debian's keepalived: two gateways on hosts of their own share one address, and new
+ * connections to it fail for a second at most when a gateway, or its machine, dies. Skipped where keepalived is not installed.
+ */
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { chmod, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { cli } from '../e2e/following/support.ts';
+import { Gateway } from '../support/gateway.ts';
+import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { ROOT } from '../support/where.ts';
+import { on } from './network.ts';
+
+afterEach(endAll);
+
+const PORT = 8787;
+/** Of RFC 2544, for tests: the page's 192.0.2.0/24 may be this machine's own. */
+const NET = '198.18.7';
+const SHARED = `${NET}.10`;
+const PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
+const MISSING = spawnSync('keepalived', ['--version'], { env: { PATH } }).error !== undefined;
+
+function ip(...args: string[]): void {
+  const { status, stderr } = spawnSync('ip', args, { encoding: 'utf8', env: { PATH } });
+  if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr}`);
+}
+
+/** Two hosts on one switch, .1 and .2; this machine is .254. */
+function network(): void {
+  const undo = () => {
+    // A namespace whose processes have not ended yet keeps its end of the cable: this end takes both away.
+    for (const link of ['vipend1', 'vipend2', 'vipbr']) spawnSync('ip', ['link', 'del', link], { env: { PATH } });
+    for (const host of ['vip1', 'vip2']) spawnSync('ip', ['netns', 'del', host], { env: { PATH } });
+  };
+  undo();
+  atEnd(undo);
+  ip('link', 'add', 'vipbr', 'type', 'bridge');
+  ip('addr', 'add', `${NET}.254/24`, 'dev', 'vipbr');
+  ip('link', 'set', 'vipbr', 'up');
+  for (const n of ['1', '2']) {
+    ip('netns', 'add', `vip${n}`);
+    ip('-n', `vip${n}`, 'link', 'set', 'lo', 'up');
+    ip('link', 'add', `vipend${n}`, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', `vip${n}`);
+    ip('link', 'set', `vipend${n}`, 'master', 'vipbr', 'up');
+    ip('-n', `vip${n}`, 'addr', 'add', `${NET}.${n}/24`, 'dev', 'eth0');
+    ip('-n', `vip${n}`, 'link', 'set', 'eth0', 'up');
+  }
+}
+
+/** The page's blocks: the loop, and keepalived's configuration. */
+function recipe(): { loop: string; configuration: string } {
+  const page = readFileSync(join(ROOT, 'docs/gateways.md'), 'utf8');
+  const loop = /```sh\n(#!\/bin\/sh\n.*?)```/s.exec(page)?.[1];
+  const configuration = /```\n(track_file.*?)```/s.exec(page)?.[1];
+  if (loop === undefined || configuration === undefined) throw new Error('docs/gateways.md has no recipe');
+  return { loop, configuration };
+}
+
+async function keepalived(n: 1 | 2): Promise<void> {
+  const { loop, configuration } = recipe();
+  const directory = await temporaryDirectory('otela-keepalived');
+  const at = (name: string) => join(directory, name);
+  await writeFile(at('ready'), '-254\n');
+  await writeFile(at('loop'), loop);
+  await chmod(at('loop'), 0o755);
+  const own = configuration
+    .replace('/run/otela/ready', at('ready'))
+    .replace('192.0.2.10', SHARED)
+    .replace('priority 100 ', n === 1 ? 'priority 100 ' : 'priority 90 ');
+  await writeFile(at('keepalived.conf'), own);
+  new Managed([...on(`vip${n}`), at('loop')], { env: { OTELA_READY_FILE: at('ready') }, label: `loop ${n}` });
+  const files = ['-p', at('main.pid'), '-r', at('vrrp.pid'), '-c', at('checkers.pid')];
+  const command = ['keepalived', '-n', '-l', '-P', '-f', at('keepalived.conf'), ...files];
+  new Managed([...on(`vip${n}`), ...command], { env: { PATH }, label: `keepalived ${n}` });
+}
+
+/** Whether a new connection to the shared address was answered, every 25 ms; tells the longest time without. */
+function watch(): { gapMs(): number; answered(): number; stop(): void } {
+  let [last, gap, answered] = [performance.now(), 0, 0];
+  const timer = setInterval(() => {
+    const socket = connect({ host: SHARED, port: PORT });
+    socket.setTimeout(300, () => socket.destroy());
+    socket.on('error', () => {});
+    socket.on('connect', () => socket.write('GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n'));
+    socket.once('data', (data) => {
+      socket.destroy();
+      if (!data.toString().startsWith('HTTP/1.1 200')) return;
+      gap = Math.max(gap, performance.now() - last);
+      last = performance.now();
+      answered++;
+    });
+  }, 25);
+  atEnd(() => clearInterval(timer));
+  return {
+    gapMs: () => Math.max(gap, performance.now() - last),
+    answered: () => answered,
+    stop: () => clearInterval(timer),
+  };
+}
+
+/** New connections may fail for so long (the time between two of ours included). */
+const FAILING_MS = 1_000;
+
+it('new connections to the shared address fail for a second at most when a gateway or its machine dies', async (context) => {
+  if (MISSING) return context.skip('keepalived is not installed: apt-get install keepalived');
+  network();
+  const first = await Gateway.start({
+    port: PORT,
+    host: '0.0.0.0',
+    publicHost: `${NET}.1`,
+    prefix: on('vip1'),
+    args: ['--url', `http://${NET}.1:${PORT}`],
+  });
+  const identity = join(await temporaryDirectory(), 'gw2.json');
+  await writeFile(identity, cli('issuer', 'delegate', '--data', first.data), { mode: 0o600 });
+  await Gateway.start({
+    port: PORT,
+    host: '0.0.0.0',
+    publicHost: `${NET}.2`,
+    prefix: on('vip2'),
+    args: ['--follow', first.url, '--url', `http://${NET}.2:${PORT}`, '--identity', identity],
+  });
+  await keepalived(1);
+  await keepalived(2);
+  const settled = async () => {
+    const one = watch();
+    await eventually('the shared address answers', 15_000, () => (one.answered() > 40 ? true : undefined));
+    one.stop();
+  };
+  await settled();
+
+  const killed = watch();
+  await eventually('it is watched', 5_000, () => (killed.answered() > 20 ? true : undefined));
+  await first.kill9();
+  const before = killed.answered();
+  await eventually('the other one answers', 10_000, () => (killed.answered() > before + 40 ? true : undefined));
+  killed.stop();
+  console.log(`a gateway was killed: new connections failed for ${killed.gapMs().toFixed(0)} ms`);
+  expect(killed.gapMs()).toBeLessThan(FAILING_MS);
+
+  await first.restart();
+  await settled();
+  const unplugged = watch();
+  await eventually('it is watched', 5_000, () => (unplugged.answered() > 20 ? true : undefined));
+  ip('link', 'set', 'vipend1', 'down');
+  const then = unplugged.answered();
+  await eventually('the other one answers', 10_000, () => (unplugged.answered() > then + 40 ? true : undefined));
+  unplugged.stop();
+  console.log(`a machine was unplugged: new connections failed for ${unplugged.gapMs().toFixed(0)} ms`);
+  expect(unplugged.gapMs()).toBeLessThan(FAILING_MS);
+}, 120_000);
