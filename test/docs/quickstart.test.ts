@@ -103,3 +103,12 @@ it('docs/quickstart-operator.md, in a copy of this clone', async () => {
     );
   }
 });
+
+it('docs/operations.md: a year of two gateways', async () => {
+  const here = await place(
+    { 'otela-gateway': `${NODE} ${join(ROOT, 'gateway/cli/main.ts')}` },
+    { D: await temporaryDirectory('otela-year'), PORT1: String(await freePort()), PORT2: String(await freePort()) },
+    [],
+  );
+  expect((await follow('docs/operations.md', here)).skipped).toEqual([]);
+}, 240_000);
