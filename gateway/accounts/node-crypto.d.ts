@@ -21,6 +21,7 @@ declare module 'node:crypto' {
   }
   export function createHash(algorithm: 'sha256' | 'md5'): Hash;
   export function createHmac(algorithm: 'sha256', key: string): Hash;
+  export function hash(algorithm: 'sha256', data: string | Uint8Array, encoding: 'binary'): string;
   export function randomBytes(size: number): RandomBytes;
   export function timingSafeEqual(a: Uint8Array, b: Uint8Array): boolean;
   export function createPrivateKey(key: DerKey): KeyObject;

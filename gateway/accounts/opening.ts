@@ -7,7 +7,7 @@
  * MAC: HMAC-SHA-256 (RFC 2104), cut to 128 bits, over all of these and the session, request id and attempt that it is for. Its key is
  * derived from the installation's secret and leaves the gateway as little as that does.
  */
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../shared/wire/frames.ts';
 import { sha256Hex } from './secrets.ts';
@@ -69,22 +69,40 @@ function macBytes(text: string): Uint8Array {
 type Named = Pick<Opening, 'session' | 'requestId' | 'attempt' | 'receipt'>;
 
 function macOf(secret: string, said: string, { session, requestId, attempt, receipt }: Named): string {
-  const text = JSON.stringify([said, session, requestId, attempt, receipt]);
-  const hmac = createHmac('sha256', keyOf(secret)).update(text).digest();
-  return base64url(hmac.subarray(0, MAC_BYTES));
+  const { inner, outer } = padsOf(secret);
+  const digest = hash('sha256', inner + JSON.stringify([said, session, requestId, attempt, receipt]), 'binary');
+  for (let n = 0; n < DIGEST_BYTES; n++) outer[BLOCK_BYTES + n] = digest.charCodeAt(n);
+  return base64url(hash('sha256', outer, 'binary').slice(0, MAC_BYTES));
 }
 
-function base64url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll('+', '-')
-    .replaceAll('/', '_')
-    .slice(0, MAC_CHARS);
+function base64url(latin1: string): string {
+  return btoa(latin1).replaceAll('+', '-').replaceAll('/', '_').slice(0, MAC_CHARS);
 }
 
-/** An isolate serves one installation, so the last key is the only one. */
-let derived: { secret: string; key: string } | undefined;
+/** RFC 2104's padded keys. `outer` has room for the inner digest behind it. */
+interface Pads {
+  secret: string;
+  inner: string;
+  outer: Uint8Array;
+}
 
-function keyOf(secret: string): string {
-  if (derived?.secret !== secret) derived = { secret, key: sha256Hex(`otela-opening-1\n${secret}`) };
-  return derived.key;
+const BLOCK_BYTES = 64;
+const DIGEST_BYTES = 32;
+const INNER_PAD = 0x36;
+const OUTER_PAD = 0x5c;
+
+/** An isolate serves one installation, so the last are the only ones. */
+let pads: Pads | undefined;
+
+/**
+ * The key is a digest in hex, as long as one block of SHA-256. Two hashes of one call each take a quarter of the time of node:crypto's Hmac, and
+ * each request needs this once.
+ */
+function padsOf(secret: string): Pads {
+  if (pads?.secret === secret) return pads;
+  const key = encoder.encode(sha256Hex(`otela-opening-1\n${secret}`));
+  const outer = new Uint8Array(BLOCK_BYTES + DIGEST_BYTES);
+  outer.set(key.map((byte) => byte ^ OUTER_PAD));
+  pads = { secret, inner: String.fromCharCode(...key.map((byte) => byte ^ INNER_PAD)), outer };
+  return pads;
 }

@@ -8,8 +8,8 @@ import type { Note } from './note.ts';
 const MODEL_MAX = 128;
 
 /**
- * Which requests get a line: `all`, those that failed by nobody's wish (`error`: answered 5xx, or broken off), or none (`off`). A
- * line takes workerd and its parent about a fifth of what a small request takes in all: bench/cpu.ts.
+ * Which requests get a line: `all`, those that failed (`error`: answered 5xx, or broken off; a client that
+ * left is no failure), or none (`off`).
  */
 type RequestLog = 'all' | 'error' | 'off';
 
@@ -38,6 +38,7 @@ export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: numb
       queued_ms: note.queuedMs || undefined,
       status: note.status,
       error: note.error || undefined,
+      failed_at: note.failedAt,
       first_ms: firstMs,
       total_ms: totalMs,
     }),

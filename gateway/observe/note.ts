@@ -2,7 +2,7 @@
 
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
-import { type ApiError, toApiError } from '../../shared/openai/errors.ts';
+import { ApiError, toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
 import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
 import type { Recorder, RequestInfo } from '../../shared/proxy/host.ts';
@@ -66,6 +66,8 @@ export class Note implements Recorder {
   status = 0;
   /** Code of our error, in-band or not. */
   error = '';
+  /** Where the gateway itself failed: the error's class and its first frames. Messages may hold a piece of a prompt. */
+  failedAt: string | undefined;
   queuedMs = 0;
   /** How the last attempt went. */
   #failed = '';
@@ -136,6 +138,7 @@ export class Note implements Recorder {
   refused(error: unknown): void {
     if (this.#client.left) return this.left(); // and that is why it failed
     const { code, status } = toApiError(error);
+    if (!(error instanceof ApiError)) this.failedAt = framesOf(error);
     this.status = status;
     this.error = code;
     if (status === 429) reporter.counts.count(RATE_LIMITED, [code]);
@@ -189,4 +192,12 @@ export class Note implements Recorder {
     // A client chooses the model's name: only a model that nodes serve, or did lately, is a label.
     return this.seen.known === true ? (this.seen.model ?? '') : '';
   }
+}
+
+const FRAMES = 4;
+
+function framesOf(error: unknown): string {
+  if (!(error instanceof Error)) return typeof error;
+  const frames = (error.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line));
+  return [error.constructor.name, ...frames.slice(0, FRAMES).map((frame) => frame.trim())].join(' ');
 }

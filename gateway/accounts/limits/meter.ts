@@ -187,9 +187,9 @@ export interface RateLimits {
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const kind of ['requests', 'tokens'] as const) {
-    const tightest = all
-      .flatMap((one) => (one[kind] === undefined ? [] : [one[kind]]))
-      .reduce<Left | undefined>((a, b) => (a === undefined || b.remaining < a.remaining ? b : a), undefined);
+    let tightest: Left | undefined;
+    for (const { [kind]: left } of all)
+      if (left !== undefined && (tightest === undefined || left.remaining < tightest.remaining)) tightest = left;
     if (tightest === undefined) continue;
     headers[`x-ratelimit-limit-${kind}`] = String(tightest.limit);
     headers[`x-ratelimit-remaining-${kind}`] = String(Math.floor(tightest.remaining));

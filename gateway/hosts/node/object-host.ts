@@ -5,6 +5,7 @@ import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-o
 import type { ObjectNamespace, ObjectStub } from '../../object-context.ts';
 import { storageHealth } from '../../storage/health.ts';
 import { Alarms } from './alarms.ts';
+import { copyOf } from './copy-of.ts';
 import { NodeContext } from './node-context.ts';
 import { fileName } from './object-file.ts';
 import { Database } from './sqlite.ts';
@@ -61,29 +62,36 @@ export class ObjectHost {
     const Room = this.#options.classes[className];
     if (Room === undefined) throw new Error(`there is no class ${className}`);
     const methods = Object.getOwnPropertyNames(Room.prototype).filter((name) => name !== 'constructor');
-    const prototype: Record<string, unknown> = {};
+    const host = this;
+    class Stub {
+      readonly name: string;
+
+      constructor(name: string) {
+        this.name = name;
+      }
+
+      fetch(request: string | Request, init?: RequestInit): Promise<Response> {
+        return host.#fetch(className, this.name, request, init);
+      }
+    }
     for (const method of methods) {
-      prototype[method] = function call(this: { name: string }, ...args: unknown[]) {
+      if (method === 'fetch') continue;
+      const call = function call(this: Stub, ...args: unknown[]) {
         return host.#call(className, this.name, method, args);
       };
+      Object.defineProperty(Stub.prototype, method, { value: call, writable: true });
     }
-    const host = this;
-    prototype.fetch = function fetch(this: { name: string }, request: string | Request, init?: RequestInit) {
-      return host.#fetch(className, this.name, request, init);
-    };
-    return {
-      getByName: (name) => Object.assign(Object.create(prototype), { name }) as ObjectStub<T>,
-    };
+    return { getByName: (name) => new Stub(name) as unknown as ObjectStub<T> };
   }
 
   async #call(className: string, name: string, method: string, args: unknown[]): Promise<unknown> {
-    const copied: unknown[] = structuredClone(args);
+    const copied = args.map(copyOf);
     const result = await this.#run(className, name, (room) => {
       const called: unknown = Reflect.get(room, method);
       if (typeof called !== 'function') throw new TypeError(`${className} has no method ${method}`);
       return Reflect.apply(called, room, copied) as unknown;
     });
-    return isPlain(result) ? result : structuredClone(result);
+    return copyOf(result);
   }
 
   #fetch(className: string, name: string, request: string | Request, init?: RequestInit): Promise<Response> {
@@ -99,13 +107,13 @@ export class ObjectHost {
   async #run<T>(className: string, name: string, work: (room: Instance['room']) => T | Promise<T>): Promise<T> {
     await undefined;
     const instance = this.#instance(className, name);
-    let lose: (cause: unknown) => void = () => {};
-    const lost = new Promise<never>((_, reject) => {
-      lose = reject;
-    });
+    const { promise, resolve, reject: lose } = Promise.withResolvers<T>();
     instance.calls.add(lose);
     try {
-      const result = await Promise.race([work(instance.room), lost]);
+      const begun = work(instance.room);
+      if (begun instanceof Promise) begun.then(resolve, lose);
+      else resolve(begun);
+      const result = await promise;
       const committed = instance.context.gate.committed();
       if (committed !== undefined) await committed;
       return result;
@@ -182,9 +190,4 @@ export class ObjectHost {
     this.#instances.clear();
     this.#alarms.close();
   }
-}
-
-/** A copy of it is the same. */
-function isPlain(value: unknown): boolean {
-  return typeof value !== 'object' || value === null;
 }

@@ -12,7 +12,8 @@ export class OutputGate {
   #open = true;
   /** What leaves at the commit: at most what one turn says. */
   #waiting: (() => void)[] = [];
-  #committed = Promise.withResolvers<void>();
+  /** Of the open transaction; undefined while no caller waits for it. */
+  #committed: PromiseWithResolvers<void> | undefined;
 
   /** `onFailure`: the commit failed, and what waited for it will never leave. */
   constructor(database: Database, onFailure: (error: unknown) => void) {
@@ -36,24 +37,25 @@ export class OutputGate {
 
   /** Resolves when all that was written is committed; rejects where it could not be. Undefined: nothing waits. */
   committed(): Promise<void> | undefined {
-    return this.#open ? undefined : this.#committed.promise;
+    if (this.#open) return undefined;
+    this.#committed ??= Promise.withResolvers();
+    return this.#committed.promise;
   }
 
   commit(): void {
     if (this.#open) return;
     const [waiting, committed] = [this.#waiting, this.#committed];
     this.#waiting = [];
-    this.#committed = Promise.withResolvers();
-    committed.promise.catch(() => {}); // a turn that nobody waits for
+    this.#committed = undefined;
     this.#open = true;
     try {
       this.#database.commit();
     } catch (error) {
       storageHealth.failed(error, Date.now());
-      committed.reject(error);
+      committed?.reject(error);
       return this.#onFailure(error);
     }
-    committed.resolve();
+    committed?.resolve();
     for (const send of waiting) send();
   }
 
@@ -62,9 +64,8 @@ export class OutputGate {
     if (this.#open) return;
     this.#open = true;
     this.#waiting = [];
-    this.#committed.promise.catch(() => {});
-    this.#committed.reject(cause);
-    this.#committed = Promise.withResolvers();
+    this.#committed?.reject(cause);
+    this.#committed = undefined;
     this.#database.rollback();
   }
 }

@@ -22,3 +22,12 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
   expect(counted[QUEUE_WAIT.name]).toEqual([expect.objectContaining({ key: expect.stringContaining('left') })]);
   expect(counted[LEFT.name]).toEqual([expect.objectContaining({ value: 1 })]);
 });
+
+test('a failure of the gateway itself is told by its place, without its message', () => {
+  const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
+  const context = { env, ctx: { waitUntil: () => {} } };
+  const note = new Note(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
+  note.refused(new TypeError('unexpected "a word of a prompt"'));
+  expect(note.failedAt).toMatch(/^TypeError at .*note\.test/);
+  expect(note.failedAt).not.toContain('prompt');
+});
