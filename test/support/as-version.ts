@@ -32,7 +32,9 @@ async function bundled(entry: string, more: BuildOptions): Promise<string> {
 
 const ESM: BuildOptions = {
   format: 'esm',
-  banner: { js: "import { createRequire } from 'node:module';\nconst require = createRequire(import.meta.url);" },
+  banner: {
+    js: "import { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
+  },
 };
 
 /** Writes `file` in one step, as an installation does: what runs from the former one is not disturbed. */
