@@ -75,6 +75,9 @@ const COMPONENTS: Components = {
 
 const PLUGINS = [remarkGfm, remarkMath];
 
+/** A slice keeps all of the text that it was cut from: of an answer that grows each part would keep another, whole version of it. */
+const ownCopy = (text: string): string => structuredClone(text);
+
 const INLINE_COMPONENTS: Components = { ...COMPONENTS, p: ({ children }) => <>{children}</> };
 
 const Part = memo(({ text, inline }: { text: string; inline: boolean }) => (
@@ -90,7 +93,7 @@ interface MarkdownProps {
 }
 
 const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
-  const blocks = useMemo(() => blocksOf(withMathFences(text)), [text]);
+  const blocks = useMemo(() => blocksOf(withMathFences(text)).map((pieces) => pieces.map(ownCopy)), [text]);
   const last = blocks.at(-1);
   return blocks.map((pieces, n) => {
     const parts = pieces.map((piece, at) => {
@@ -109,7 +112,7 @@ const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
 export function Markdown({ text, streaming = false }: MarkdownProps) {
   const [known, setKnown] = useState<readonly string[]>([]);
   const chunks = useMemo(() => chunksOf(text, known), [text, known]);
-  if (chunks.length > known.length) setKnown(chunks);
+  if (chunks.length > known.length) setKnown(chunks.map(ownCopy));
   return (
     <div className="markdown">
       {chunks.map((chunk, n) => (
