@@ -125,18 +125,13 @@ async function buildCommands(): Promise<void> {
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
 }
 
-/** Brotli's best takes ten times as long as this, and saves a twentieth: for what is loaded first that is worth it. */
-const QUALITY = 7;
-const FIRST = /^(index|session|chat|dialog|copy)-/;
-
 /** Beside each file that text is in: no runtime of the gateway compresses by itself. */
 async function compress(folder: string): Promise<void> {
   const [brotli, gzip] = [promisify(brotliCompress), promisify(gzipCompress)];
+  const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
   const names = (await readdir(folder)).filter((one) => /\.(m?js|css|svg)$/.test(one));
   const one = async (name: string) => {
     const file = await readFile(join(folder, name));
-    const quality = FIRST.test(name) ? constants.BROTLI_MAX_QUALITY : QUALITY;
-    const params = { [constants.BROTLI_PARAM_QUALITY]: quality };
     await writeFile(join(folder, `${name}.br`), await brotli(file, { params }));
     await writeFile(join(folder, `${name}.gz`), await gzip(file));
   };
