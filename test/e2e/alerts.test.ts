@@ -1,0 +1,272 @@
+/**
+ * The alerts and the dashboard of `deploy/`, in the real Prometheus, of a real gateway and real agents: what is quiet on a good day, what
+ * each fault raises, and that no expression names a metric that is not there. Windows and waits of the alerts are shortened here;
+ * their own are promtool's part (alert-timing.yml).
+ */
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { z } from 'zod';
+import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
+import { overviewJson } from '../../deploy/grafana/overview.ts';
+import { openIssuer } from '../../gateway/hosts/node/issuer/issuer-files.ts';
+import { FAMILIES } from '../../gateway/observe/families.ts';
+import { which } from '../support/abilities.ts';
+import { startAgent } from '../support/agent.ts';
+import { type FileSystem, mountFileSystem } from '../support/file-system.ts';
+import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+import { Prometheus, SHIPPED } from '../support/prometheus.ts';
+import { ROOT } from '../support/where.ts';
+
+const TOKEN = 'only-for-prometheus';
+const DAY_S = 86_400;
+const NODES = 4;
+const LIAR = 'liar/model';
+const FIRES_MS = 40_000;
+const RULES = readFileSync(join(SHIPPED, 'otela.rules.yml'), 'utf8');
+/** Every wait two seconds, every window ten, but for the day that a model is remembered. */
+const SHORTENED = RULES.replace(/for: \d+[mh]/g, 'for: 2s')
+  .replace(/\[1d\]/g, '[10m]')
+  .replace(/(\[|offset )(5|10|15)m/g, '$110s');
+/** No fault of a minute loses more than the 50,000 records that memory holds. */
+const ONLY_TIMED = ['OtelaUsageRecordsLost'];
+
+const missing = ['prometheus', 'promtool'].find((program) => which(program) === undefined);
+
+let house: House;
+let prometheus: Prometheus;
+let disk: FileSystem | string;
+/** Each alert that a test has seen fire. */
+const seen = new Set<string>();
+
+/** A data directory whose gateway's certificate has three days left and whose root key is elsewhere. */
+async function dataWithOldCertificate(data: string): Promise<void> {
+  const nowS = Math.floor(Date.now() / 1000);
+  const probe = await openIssuer(join(await temporaryDirectory(), 'issuer'), nowS);
+  const lifeS = probe.certificate.notAfter - nowS;
+  await openIssuer(join(data, 'issuer'), nowS - lifeS + 3 * DAY_S);
+  await rm(join(data, 'issuer/root.key'));
+}
+
+/** An engine that says it wrote a hundred million tokens. */
+async function startLiar(): Promise<string> {
+  const usage = { prompt_tokens: 1, completion_tokens: 100_000_000, total_tokens: 100_000_001 };
+  const message = { role: 'assistant', content: 'Much.' };
+  const answer = {
+    ...{ id: 'x', object: 'chat.completion', created: 1, model: LIAR, usage },
+    choices: [{ index: 0, message, finish_reason: 'stop' }],
+  };
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      const models = { object: 'list', data: [{ id: LIAR, object: 'model', max_model_len: 4096 }] };
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(request.url === '/v1/models' ? models : answer));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+beforeAll(async () => {
+  if (missing !== undefined) return;
+  disk = mountFileSystem({ sizeMiB: 96 });
+  const data = typeof disk === 'string' ? await temporaryDirectory('otela-gateway') : join(disk.path, 'data');
+  await dataWithOldCertificate(data);
+  const tokenFile = join(await temporaryDirectory(), 'metrics-token');
+  await writeFile(tokenFile, TOKEN, { mode: 0o600 });
+  house = await openHouse({
+    nodes: NODES,
+    agentArgs: ['--metrics', '127.0.0.1:0', '--metrics-token-file', tokenFile],
+    gateway: { data, env: { OTELA_METRICS_TOKEN: TOKEN }, queue: { unary_ms: 30_000, stream_ms: 30_000 } },
+  });
+  const hosts = await Promise.all(
+    house.agents.map(async (agent) => (await agent.line(/metrics http:\/\/(\S+)\/metrics/, 10_000))[1] ?? ''),
+  );
+  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: await startLiar() });
+  await house.gateway.serving(1, 15_000, LIAR);
+  const gateway = { url: `${house.gateway.url}/metrics`, token: TOKEN };
+  prometheus = await Prometheus.start({ gateway, agents: { hosts, token: TOKEN }, rules: SHORTENED, intervalS: 1 });
+}, 120_000);
+beforeEach(({ skip }) => {
+  if (missing !== undefined) skip(`not installed: ${missing}`);
+});
+afterAll(endAll);
+
+async function ask(standIn: object = {}, more: object = {}): Promise<void> {
+  const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 3, ...standIn }, more));
+  await response.text().catch(() => '');
+}
+
+/** Requests go on, four a turn, until the alert fires; its texts are whole. */
+async function raises(name: string, send: () => Promise<void> = async () => {}) {
+  let over = false;
+  const sending = (async () => {
+    while (!over) {
+      await Promise.allSettled(Array.from({ length: 4 }, send));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  })();
+  const alert = await prometheus.fires(name, FIRES_MS).finally(() => {
+    over = true;
+  });
+  await sending;
+  seen.add(name);
+  for (const text of Object.values(alert.annotations)) expect(text).not.toMatch(/<error|<no value>|NaN/);
+  expect(alert.labels.severity).toMatch(/^(critical|warning)$/);
+  return alert;
+}
+
+it('on a good day only the certificate is told of, which has three days left', async () => {
+  for (let n = 0; n < 20; n++) await ask({}, n % 2 === 0 ? {} : { stream: true });
+  const limited = {
+    authorization: `Bearer ${await house.gateway.createKey('limited', { limits: { requests_per_minute: 1 } })}`,
+  };
+  for (let n = 0; n < 3; n++)
+    await (await house.ask('/v1/chat/completions', chatBody(), { headers: limited })).arrayBuffer();
+  await createBatch();
+  await eventually('five seconds of scrapes', 20_000, async () => {
+    const [counted] = await prometheus.query('count_over_time(up{job="otela-gateway"}[1m])');
+    return (counted?.value ?? 0) >= 5 ? true : undefined;
+  });
+  const certificate = await raises('OtelaCertificateEnding', ask);
+  expect(certificate.annotations.summary).toMatch(/ends in (2d 23h|3d)/);
+  expect((await prometheus.firing()).map(({ labels }) => labels.alertname)).toEqual(['OtelaCertificateEnding']);
+});
+
+it('a provider that reports more than can be is named', async () => {
+  const alert = await raises('OtelaUsageNotAsReported', () => ask({}, { model: LIAR }));
+  expect(alert.labels).toMatchObject({ provider: 'lab', reason: 'over_bound' });
+});
+
+it('one engine of several that fails is left out, and said to be', async () => {
+  house.engine.control({ fault: 'reset-before-head' });
+  await raises('OtelaBreakerOpen', ask);
+});
+
+it('engines that fail, break off or are slow', async () => {
+  const all = (behaviour: Parameters<House['engine']['control']>[0]) => {
+    for (const engine of house.engines) engine.control(behaviour);
+  };
+  all({ status: 500 });
+  await raises('OtelaRequestsFailing', ask);
+  all({ fault: 'reset', afterTokens: 5, tokensPerSecond: 25 });
+  await raises('OtelaStreamsBreaking', async () => {
+    await ask({ tokens: 50 }, { stream: true });
+    const continued = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 50 };
+    const response = await house.ask('/v1/completions', continued, { headers: { 'x-otela-resume': '1' } });
+    await response.text().catch(() => '');
+  });
+  all({ delayMs: 6_000 });
+  const slow = await raises('OtelaSlowFirstToken', () => ask({}, { stream: true }));
+  expect(slow.labels.gen_ai_request_model).toBe(MODEL);
+  all({});
+});
+
+it('an engine that is gone, and nodes that fall silent with requests and batches waiting for them', async () => {
+  await house.engine.close();
+  await raises('OtelaEngineNotAnswering');
+  const stopped = house.agents.slice(1);
+  for (const agent of stopped) agent.signal('SIGSTOP');
+  await createBatch();
+  await raises('OtelaNodesSuspected');
+  await raises('OtelaClusterFrozen');
+  const model = await raises('OtelaModelWithoutNode');
+  expect(model.labels.gen_ai_request_model).toBe(MODEL);
+  const left = new AbortController();
+  void house.ask('/v1/chat/completions', chatBody(), { signal: left.signal }).catch(() => undefined);
+  await raises('OtelaQueueStanding');
+  left.abort();
+  await raises('OtelaBatchesStalled');
+  for (const agent of stopped) agent.signal('SIGCONT');
+});
+
+async function createBatch(): Promise<void> {
+  const headers = { authorization: `Bearer ${house.key}` };
+  const form = new FormData();
+  const line = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: chatBody() };
+  form.set('purpose', 'batch');
+  form.set('file', new Blob([`${JSON.stringify(line)}\n`]), 'lines.jsonl');
+  const file = await fetch(`${house.base}/files`, { method: 'POST', headers, body: form });
+  const { id } = z.object({ id: z.string() }).parse(await file.json());
+  const wish = { input_file_id: id, endpoint: '/v1/chat/completions', completion_window: '24h' };
+  expect((await house.ask('/v1/batches', wish)).status).toBe(200);
+}
+
+it('a full disk', async ({ skip }) => {
+  if (typeof disk === 'string') return skip(disk);
+  disk.fill(0);
+  await raises('OtelaStorageFailing', ask);
+  disk.empty();
+});
+
+const dashboardSchema = z.object({
+  panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).optional() })),
+});
+/** The stand-in engine says nothing of a cache, and stored files are counted every ten minutes. */
+const NOT_HERE = ['KV cache in use, by agent', 'Stored files'];
+const dashboard = () => dashboardSchema.parse(JSON.parse(overviewJson()));
+/** As Grafana fills them in, all chosen. */
+const filledIn = (expr: string) =>
+  expr.replaceAll('$__rate_interval', '5m').replaceAll('$instance', '.*').replaceAll('$model', '.*');
+
+it('after such a day every panel of the dashboard has something to show', async () => {
+  const empty: string[] = [];
+  for (const { title, targets = [] } of dashboard().panels.filter((panel) => !NOT_HERE.includes(panel.title)))
+    for (const { expr } of targets)
+      if ((await prometheus.query(`last_over_time((${filledIn(expr)})[3m:1s])`)).length === 0)
+        empty.push(`${title}: ${expr}`);
+  expect(empty).toEqual([]);
+});
+
+it('no expression names a metric that no program has', async () => {
+  const page = readFileSync(join(ROOT, 'docs/observability.md'), 'utf8');
+  const [, questions = ''] = /```promql\n([\s\S]*?)```/.exec(page) ?? [];
+  const asked = questions.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  expect(asked.length).toBeGreaterThan(1);
+  const panels = dashboard().panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => filledIn(expr)));
+  const alerts = (await prometheus.alertRules()).map(({ query }) => query);
+  const names = new Set(
+    [...FAMILIES, ...AGENT_FAMILIES].flatMap(({ name, kind }) =>
+      kind === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
+    ),
+  );
+  const labels = new Set([...FAMILIES, ...AGENT_FAMILIES].flatMap((family) => family.labels));
+  for (const expr of [...asked, ...panels, ...alerts]) {
+    await prometheus.query(expr);
+    for (const [word] of expr.matchAll(/\b(?:otela|gen_ai)_[a-z_]+/g))
+      expect(names.has(word) || labels.has(word), `${word} in ${expr}`).toBe(true);
+  }
+});
+
+it('a gateway that is down, as Prometheus and as its agents see it', async () => {
+  await house.gateway.kill9();
+  await raises('OtelaGatewayDown');
+  await raises('OtelaTunnelDown');
+  expect((await prometheus.firing()).map(({ labels }) => labels.alertname)).not.toContain('OtelaModelWithoutNode');
+});
+
+it('every alert was raised by its fault above, and is timed by promtool', async ({ skip }) => {
+  if (typeof disk === 'string') return skip(disk);
+  const names = (await prometheus.alertRules()).map(({ name }) => name);
+  expect([...seen, ...ONLY_TIMED].toSorted()).toEqual(names.toSorted());
+  const timing = readFileSync(join(ROOT, 'test/e2e/files/alert-timing.yml'), 'utf8');
+  for (const name of names) expect(timing).toContain(`alertname="${name}"`);
+});
+
+it('alerts fire when their time is over and not before', () => {
+  const { stdout, stderr, status } = spawnSync('promtool', ['test', 'rules', 'test/e2e/files/alert-timing.yml'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  expect(`${stdout}${stderr}`).toContain('SUCCESS');
+  expect(status).toBe(0);
+});
