@@ -41,9 +41,15 @@ export const restrictionsSchema = z.strictObject({
 });
 
 /** A policy that there is. */
-export const policySchema = z.string().refine((name) => policyNames().includes(name), {
-  error: () => `there are ${policyNames().join(', ')}`,
-});
+export const policySchema = z
+  .string()
+  .refine((name) => policyNames().includes(name), { error: () => `there are ${policyNames().join(', ')}` })
+  // Read when the description is made: `serve --policy` adds to them.
+  .meta({
+    get enum() {
+      return policyNames();
+    },
+  });
 
 /** What changes how a request is served, and nobody's rights. */
 export const habitsSchema = z.strictObject({

@@ -178,6 +178,12 @@ describe('where node:http errs', () => {
     expect(begins).toEqual(['', '200', '100', '200', '200']);
     connection.close();
   });
+
+  it('and it is answered, though the request behind it is refused before its turn comes', async () => {
+    const waits = request({ more: 'expect: 100-continue\r\n' });
+    const { statuses, asked, connection } = await send(request() + waits + request({ host: '' }));
+    expect([statuses, asked, connection.ended]).toEqual([[200, 200, 400], 2, true]);
+  });
 });
 
 /** Of two hosts it keeps the first, and the rest it leaves to who reads its requests. */

@@ -13,7 +13,7 @@ import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
-import { Connections } from './connections.ts';
+import { type Connection, Connections } from './connections.ts';
 import type { Following } from './following/following.ts';
 import { LEADER_PATH } from './following/leader.ts';
 import type { LocalOffloads } from './local-offload.ts';
@@ -100,7 +100,7 @@ export class HttpServer {
         : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
     // Without a listener node:http answers 417 before our handler sees the request.
     this.#server.on('checkExpectation', answer);
-    this.#server.on('checkContinue', (request, response) => inTurn(response, () => answer(request, response)));
+    this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
     this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));
     this.#server.on('connect', (_message, socket: Duplex) =>
       answerUnreadable(socket, 405, 'Method Not Allowed', 'CONNECT: this is no proxy.'),
@@ -138,7 +138,8 @@ export class HttpServer {
     };
   }
 
-  #onRequest(message: IncomingMessage, response: ServerResponse): void {
+  /** Looks at a request as soon as its head is here; `whenFree` runs what answers it. */
+  #onRequest(message: IncomingMessage, response: ServerResponse, whenFree: WhenFree = atOnce): void {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     if (connection.last) return;
@@ -157,6 +158,10 @@ export class HttpServer {
       connection.last = true;
       return void refuseAmbiguous(response, ambiguous);
     }
+    whenFree(response, () => this.#answer(message, response, connection));
+  }
+
+  #answer(message: IncomingMessage, response: ServerResponse, connection: Connection): void {
     // HTTP/1.0 needs none, and those who ask whether a server lives often speak it.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
@@ -256,6 +261,12 @@ function refuse(response: ServerResponse, message: string): void {
   response.end(JSON.stringify({ error: { message, type: error.type, param: null, code: error.code } }));
 }
 
+type WhenFree = (response: ServerResponse, next: () => void) => void;
+
+function atOnce(...[, next]: Parameters<WhenFree>): void {
+  next();
+}
+
 function isWebSocket({ method, headers }: IncomingMessage): boolean {
   return method === 'GET' && headers.upgrade?.toLowerCase() === 'websocket';
 }
@@ -264,7 +275,7 @@ function isWebSocket({ method, headers }: IncomingMessage): boolean {
  * 100 Continue, then `next`, when the answers to earlier requests of the connection are out. node:http says it at once: then it stands behind
  * the head of this request's answer, in its body, and the answer's last bytes are read as the next one.
  */
-function inTurn(response: ServerResponse, next: () => void): void {
+function inTurn(...[response, next]: Parameters<WhenFree>): void {
   const say = () => {
     response.writeContinue();
     next();
