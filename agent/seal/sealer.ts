@@ -1,12 +1,11 @@
 /** Seals one answer: a SEGMENT, chunks, a final one. */
-import { createCipheriv, randomBytes } from 'node:crypto';
+import { createCipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { concat } from '../../shared/seal/bytes.ts';
 import { withHead } from '../../shared/seal/content.ts';
 import { answerSize, CONTENT_MAX_BYTES, padded } from '../../shared/seal/padding.ts';
 import { FRAME, frame } from '../../shared/seal/response-frames.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
-  AAD_CHUNK,
   AAD_FINAL,
   AEAD_KEY_BYTES,
   AEAD_NONCE_BYTES,
@@ -21,6 +20,7 @@ import {
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { expand, extract, type ReceiverContext } from './hpke.ts';
 
+const GCM = { authTagLength: TAG_BYTES };
 const NOTHING = new Uint8Array(0);
 
 /** What of an engine's headers goes inside: the lists of gateways say what clients need. */
@@ -34,16 +34,18 @@ const OUTSIDE: ReadonlySet<string> = new Set([
 ]);
 
 export class AnswerSealer {
-  readonly #key: Uint8Array;
+  readonly #key: KeyObject;
   readonly #nonces: ChunkNonces;
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
+  /** Read of the engine in this task; at most what one read of its socket gives. */
+  #gathered: Uint8Array[] = [];
 
   /** Keys as RFC 9458 §4.4 makes them. */
   constructor(kid: Uint8Array, enc: Uint8Array, context: Pick<ReceiverContext, 'export'>, random = randomBytes) {
     const nonce = random(RESPONSE_NONCE_BYTES);
     const prk = extract(concat(enc, nonce), context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES));
-    this.#key = expand(prk, LABEL_KEY, AEAD_KEY_BYTES);
+    this.#key = createSecretKey(expand(prk, LABEL_KEY, AEAD_KEY_BYTES));
     this.#nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
     this.#begun = frame(FRAME.segment, kid, nonce);
   }
@@ -54,6 +56,27 @@ export class AnswerSealer {
     this.#head = withHead({ status, headers: inside }, NOTHING);
     const type = ['content-type', streams ? SEALED_STREAM_TYPE : SEALED_TYPE] as const;
     return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
+  }
+
+  /** `flush` is called once for all that is gathered in one task, when the task is over. */
+  gather(pieces: readonly Uint8Array[], flush: () => void): void {
+    if (pieces.length === 0) return;
+    if (this.#gathered.length === 0) queueMicrotask(flush);
+    this.#gathered.push(...pieces);
+  }
+
+  /** Frames for what was gathered. */
+  gathered(): Uint8Array {
+    const pieces = this.#gathered;
+    this.#gathered = [];
+    return pieces.length === 0
+      ? NOTHING
+      : this.chunk(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces));
+  }
+
+  /** What is left, and where the answer is whole the frame that says so. */
+  last(whole: boolean): Uint8Array {
+    return whole ? concat(this.gathered(), this.final()) : this.gathered();
   }
 
   /** Frames for a piece of the answer: one chunk for each 16 KiB of it. */
@@ -74,8 +97,8 @@ export class AnswerSealer {
   }
 
   #seal(type: typeof FRAME.chunk | typeof FRAME.final, content: Uint8Array): Uint8Array {
-    const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonces.next(), { authTagLength: TAG_BYTES });
-    cipher.setAAD(type === FRAME.final ? AAD_FINAL : AAD_CHUNK);
+    const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonces.next(), GCM);
+    if (type === FRAME.final) cipher.setAAD(AAD_FINAL);
     const sealed = cipher.update(padded(content, answerSize(content.length)));
     cipher.final();
     return frame(type, sealed, cipher.getAuthTag());

@@ -194,16 +194,28 @@ export class OriginRequest {
     }
     this.#begun = true;
     this.#give(this.#meter?.push(chunk) ?? []);
+    if (this.#opened !== undefined) return;
     this.#link?.kick(this.#stream);
+    this.#pauseWhenFull();
+  }
+
+  #pauseWhenFull(): void {
     if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
     this.#paused = true;
     this.#call?.pause();
   }
 
-  /** One sealed chunk for what the engine wrote at once: no token waits for another. */
   #give(pieces: readonly Uint8Array[]): void {
     if (this.#opened === undefined) for (const piece of pieces) this.#outgoing.push(piece);
-    else if (pieces.length > 0) this.#outgoing.push(this.#opened.sealer.chunk(Buffer.concat(pieces)));
+    else this.#opened.sealer.gather(pieces, () => this.#sendSealed());
+  }
+
+  /** What was read of the engine's socket at once is one chunk. The read's own task ends first: no timer, and no token waits for another. */
+  #sendSealed(): void {
+    if (this.finished || this.#opened === undefined) return;
+    this.#outgoing.push(this.#opened.sealer.gathered());
+    this.#link?.kick(this.#stream);
+    this.#pauseWhenFull();
   }
 
   #resume(): void {
@@ -227,7 +239,7 @@ export class OriginRequest {
     const ending = mayBeCut ? unlessWhole(said) : said;
     this.#give(metered?.flush ?? []);
     if (this.#head === undefined) this.#opened?.unanswered();
-    else if (this.#opened !== undefined && ending.kind === 'end') this.#outgoing.push(this.#opened.sealer.final());
+    else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
     this.#outgoing.finish();
     // The words of an engine's failure may quote what it was asked.
     this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;

@@ -9,6 +9,7 @@ import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
   AAD_CHUNK,
   AAD_FINAL,
+  AEAD_KEY_BYTES,
   AEAD_NONCE_BYTES,
   KID_BYTES,
   LABEL_KEY,
@@ -16,6 +17,7 @@ import {
   RESPONSE_NONCE_BYTES,
 } from '../../shared/seal/suite.ts';
 import type { SealNode } from './candidates.ts';
+import { type ChunkKey, chunkKey } from './chunk-key.ts';
 import { SealClientError } from './error.ts';
 import type { AnswerSecret } from './seal.ts';
 
@@ -32,31 +34,29 @@ export class AnswerOpener {
   readonly #secrets: ReadonlyMap<string, AnswerSecret>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #splitter = new FrameSplitter();
-  #frames: ResponseFrame[] = [];
+  /** Of the pieces read so far: at most what one of them holds. */
+  #opened: Opened[] = [];
+  /** Told once what came before it is taken. */
+  #failed: SealClientError | undefined;
   #node: SealNode | undefined;
-  #key: Awaited<ReturnType<typeof subtle.deriveKey>> | undefined;
+  #key: ChunkKey | undefined;
   #nonces: ChunkNonces | undefined;
   #hasHead = false;
-  #waiting: Uint8Array | undefined;
 
   constructor(body: ReadableStream<Uint8Array>, secrets: ReadonlyMap<string, AnswerSecret>) {
     this.#reader = body.getReader();
     this.#secrets = secrets;
   }
 
-  /** @throws SealClientError not_opened, cut; what the connection throws */
+  /** All that came in one piece is one piece again. @throws SealClientError not_opened, cut; what the connection throws */
   async next(): Promise<Opened> {
     for (;;) {
-      const bytes = this.#waiting;
-      this.#waiting = undefined;
-      if (bytes !== undefined && bytes.length > 0) return { kind: 'data', bytes };
-      const frame = this.#frames.shift();
-      if (frame === undefined) {
-        await this.#read();
-        continue;
-      }
-      const opened = await this.#open(frame).catch(refuse);
+      const opened = this.#opened.shift();
       if (opened !== undefined) return opened;
+      if (this.#failed !== undefined) throw this.#failed;
+      const { done, value } = await this.#reader.read();
+      if (done) throw new SealClientError('cut', 'The answer ended before its last chunk.');
+      await this.#take(value);
     }
   }
 
@@ -64,70 +64,73 @@ export class AnswerOpener {
     return this.#reader.cancel(reason);
   }
 
-  async #read(): Promise<void> {
-    const { done, value } = await this.#reader.read();
-    if (done) throw new SealClientError('cut', 'The answer ended before its last chunk.');
+  async #take(piece: Uint8Array): Promise<void> {
+    const contents: Uint8Array[] = [];
+    const flush = () => {
+      if (contents.length > 0)
+        this.#opened.push({
+          kind: 'data',
+          bytes: contents.length === 1 && contents[0] ? contents[0] : concat(...contents),
+        });
+      contents.length = 0;
+    };
     try {
-      this.#frames = this.#splitter.push(value);
+      for (const { type, payload } of this.#splitter.push(piece)) {
+        if (type === FRAME.chunk) {
+          const opening = this.#decrypt(AAD_CHUNK, payload);
+          const content = this.#content(unpadded(opening instanceof Promise ? await opening : opening));
+          if (content.length > 0) contents.push(content);
+          continue;
+        }
+        flush();
+        await this.#other({ type, payload });
+      }
     } catch (cause) {
-      refuse(cause);
+      this.#failed = new SealClientError('not_opened', 'The answer is not what a node sealed.', { cause });
     }
+    flush();
   }
 
-  async #open({ type, payload }: ResponseFrame): Promise<Opened | undefined> {
-    switch (type) {
-      case FRAME.note:
-        return payload.length === 0 ? undefined : { kind: 'note', text: textOf(payload) };
-      case FRAME.segment:
-        return this.#begin(payload);
-      case FRAME.chunk:
-        return this.#content(unpadded(await this.#decrypt(AAD_CHUNK, payload)));
-      case FRAME.final:
-        if (unpadded(await this.#decrypt(AAD_FINAL, payload)).length > 0 || !this.#hasHead)
-          throw new SealError('malformed', 'a last chunk with content');
-        return { kind: 'end' };
+  async #other({ type, payload }: ResponseFrame): Promise<void> {
+    if (type === FRAME.segment) return this.#begin(payload);
+    if (type === FRAME.note) {
+      if (payload.length > 0) this.#opened.push({ kind: 'note', text: textOf(payload) });
+      return;
     }
+    if (unpadded(await this.#decrypt(AAD_FINAL, payload)).length > 0 || !this.#hasHead)
+      throw new SealError('malformed', 'a last chunk with content');
+    this.#opened.push({ kind: 'end' });
   }
 
   /** RFC 9458 §4.4. A second part is none that was asked for. */
-  async #begin(payload: Uint8Array): Promise<undefined> {
+  async #begin(payload: Uint8Array): Promise<void> {
     const kid = toBase64url(payload.subarray(0, KID_BYTES));
     const nonce = payload.subarray(KID_BYTES);
     const secret = this.#secrets.get(kid);
     if (this.#node !== undefined || secret === undefined || nonce.length !== RESPONSE_NONCE_BYTES)
       throw new SealError('malformed', 'a part of no node that was asked');
     this.#node = secret.node;
-    const base = await subtle.importKey('raw', new Uint8Array(secret.secret), 'HKDF', false, [
-      'deriveBits',
-      'deriveKey',
-    ]);
+    const base = await subtle.importKey('raw', new Uint8Array(secret.secret), 'HKDF', false, ['deriveBits']);
     const salt = concat(secret.enc, nonce);
-    const hkdf = (info: Uint8Array) => ({ name: 'HKDF', hash: 'SHA-256', salt, info: new Uint8Array(info) });
-    this.#key = await subtle.deriveKey(hkdf(LABEL_KEY), base, { name: 'AES-GCM', length: 256 }, false, ['decrypt']);
-    this.#nonces = new ChunkNonces(
-      new Uint8Array(await subtle.deriveBits(hkdf(LABEL_NONCE), base, AEAD_NONCE_BYTES * 8)),
-    );
-    return undefined;
+    const bits = async (info: Uint8Array, bytes: number) => {
+      const hkdf = { name: 'HKDF', hash: 'SHA-256', salt, info: new Uint8Array(info) };
+      return new Uint8Array(await subtle.deriveBits(hkdf, base, bytes * 8));
+    };
+    this.#key = await chunkKey(await bits(LABEL_KEY, AEAD_KEY_BYTES));
+    this.#nonces = new ChunkNonces(await bits(LABEL_NONCE, AEAD_NONCE_BYTES));
   }
 
-  async #decrypt(aad: Uint8Array, sealed: Uint8Array): Promise<Uint8Array> {
+  #decrypt(aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array> {
     if (this.#key === undefined || this.#nonces === undefined)
       throw new SealError('malformed', 'a chunk before its part');
-    const algorithm = { name: 'AES-GCM', iv: this.#nonces.next(), additionalData: new Uint8Array(aad) };
-    return new Uint8Array(await subtle.decrypt(algorithm, this.#key, new Uint8Array(sealed)));
+    return this.#key.open(this.#nonces.next(), aad, sealed);
   }
 
-  #content(content: Uint8Array): Opened | undefined {
-    if (this.#hasHead || this.#node === undefined)
-      return content.length === 0 ? undefined : { kind: 'data', bytes: content };
+  #content(content: Uint8Array): Uint8Array {
+    if (this.#hasHead || this.#node === undefined) return content;
     this.#hasHead = true;
     const { body, ...head } = readAnswerContent(content);
-    this.#waiting = body;
-    return { kind: 'head', head, node: this.#node };
+    this.#opened.push({ kind: 'head', head, node: this.#node });
+    return body;
   }
-}
-
-/** One word for whatever does not fit. */
-function refuse(cause: unknown): never {
-  throw new SealClientError('not_opened', 'The answer is not what a node sealed.', { cause });
 }
