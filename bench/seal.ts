@@ -1,27 +1,37 @@
 /**
- * `npm run bench:seal`: what sealing costs, in ratios of one run: the client's work for three candidates, the agent's work to open and to
- * seal a chunk, requests one after the other in clear and sealed, and unpaced streams in clear and sealed. `--requests N --streams N --tokens N`.
- * Absolute times are this machine's.
+ * `npm run bench:seal`: what sealing costs, in ratios of one run by turns: the client's work for three candidates, the agent's work to open
+ * and to seal a chunk, requests one after the other, and unpaced streams, in clear and sealed. Engine and client are processes of their own.
+ * `of clear` is by wall time, and by the CPU time of gateway and agent, which other work on the machine does not change much.
+ * `--requests N --streams N --events N --rounds N`. Absolute times are this machine's.
  */
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import * as z from 'zod';
 import { KeyRing } from '../agent/seal/key-ring.ts';
 import { SealOpener } from '../agent/seal/opener.ts';
-import { sealedFetch } from '../clients/seal/index.ts';
 import { type SealedRequest, seal } from '../clients/seal/seal.ts';
 import { endpointById } from '../shared/openai/endpoints.ts';
-import { MODEL, openHouse } from '../test/support/house.ts';
-import { endAll } from '../test/support/processes.ts';
+import { startAgent } from '../test/support/agent.ts';
+import { Gateway } from '../test/support/gateway.ts';
+import { endAll, Managed } from '../test/support/processes.ts';
 import { providerRoot } from '../test/support/provider-root.ts';
+import { NODE, ROOT } from '../test/support/where.ts';
+import { ranFor } from './ran-for.ts';
+import type { Round } from './seal-client.ts';
 import { quantile } from './stats.ts';
 
+const count = z.coerce.number().int().positive();
 const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '200' },
     streams: { type: 'string', default: '64' },
-    tokens: { type: 'string', default: '2000' },
+    events: { type: 'string', default: '2000' },
+    rounds: { type: 'string', default: '5' },
   },
 });
-const [requests = 0, streams = 0, tokens = 0] = [values.requests, values.streams, values.tokens].map(Number);
+const { requests, streams, events, rounds } = z
+  .object({ requests: count, streams: count, events: count, rounds: count })
+  .parse(values);
 
 async function median(times: number, work: (n: number) => unknown): Promise<number> {
   const took: number[] = [];
@@ -70,53 +80,82 @@ async function work(): Promise<void> {
 }
 
 await work();
+
+const MODEL = 'bench/seal';
 const root = await providerRoot('lab');
-const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
 const pins = { lab: root.pin };
-/** Drained and not opened: what gateway and agent do, without this process's work. */
-const UNOPENED = 418;
-const drain: typeof fetch = async (input, init) => {
-  const response = await fetch(input, init);
-  if (init?.method !== 'POST') return response;
-  await response.arrayBuffer();
-  return new Response(null, { status: UNOPENED });
-};
-const fetches = { clear: fetch, sealed: sealedFetch({ pins }), unopened: sealedFetch({ pins, fetch: drain }) };
-type How = keyof typeof fetches;
+const gateway = await Gateway.start();
+const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+const engine = new Managed([NODE, join(ROOT, 'bench/seal-engine.ts'), MODEL], { label: 'engine' });
+const [, engineUrl = ''] = await engine.line(/engine at (\S+)/, 20_000);
+const agent = await startAgent({
+  gateways: [gateway.url],
+  token,
+  engineUrl,
+  args: ['--delegate-file', root.delegateFile],
+});
+await gateway.serving(1);
+const settings = { base: `${gateway.url}/v1`, key, model: MODEL, pins };
+const client = new Managed([NODE, join(ROOT, 'bench/seal-client.ts'), JSON.stringify(settings)], {
+  label: 'client',
+  stdin: 'pipe',
+});
 
-async function ask(how: How, standIn: object, stream: boolean): Promise<number> {
-  const response = await fetches[how](`${house.base}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }], stream, stand_in: standIn }),
-  });
-  if (!response.ok && response.status !== UNOPENED)
-    throw new Error(`${how}: ${response.status} ${await response.text()}`);
-  return (await response.arrayBuffer()).byteLength;
+/** Seconds: by the clock; of CPU in gateway and agent; of CPU in the client. */
+interface Took {
+  wall: number;
+  cpu: number;
+  client: number;
 }
 
-/** Seconds for all streams at once. */
-async function flood(how: How): Promise<number> {
-  const from = performance.now();
-  await Promise.all(Array.from({ length: streams }, () => ask(how, { tokens }, true)));
-  return (performance.now() - from) / 1000;
+const cpuSeconds = () => (ranFor(gateway.process.pid) + ranFor(agent.pid)) / 1e9;
+
+let lines = 0;
+async function round(asked: Round): Promise<Took> {
+  const before = cpuSeconds();
+  client.child.stdin?.write(`${JSON.stringify(asked)}\n`);
+  const all = await client.line(new RegExp(`^(?:[^\\n]*\\n){${lines}}([^\\n]+)\\n`), 300_000);
+  lines++;
+  const { seconds, cpu } = z.object({ seconds: z.number(), cpu: z.number() }).parse(JSON.parse(all[1] ?? ''));
+  return { wall: seconds, cpu: cpuSeconds() - before, client: cpu };
 }
 
-for (const how of ['clear', 'sealed'] as const) await ask(how, { tokens: 1 }, false);
-const unary: Record<How, number[]> = { clear: [], sealed: [], unopened: [] };
-for (let n = 0; n < requests; n++)
-  for (const how of ['clear', 'sealed'] as const)
-    unary[how].push(await median(1, () => ask(how, { tokens: 1 }, false)));
-const [plain, sealed] = [quantile(unary.clear, 0.5), quantile(unary.sealed, 0.5)];
-console.log(
-  `one request, from end to end    clear ${plain.toFixed(2)} ms, sealed ${sealed.toFixed(2)} ms: ${(sealed - plain).toFixed(2)} ms more, the client's work included`,
-);
 const HOWS = ['clear', 'sealed', 'unopened'] as const;
-const rounds: Record<How, number[]> = { clear: [], sealed: [], unopened: [] };
-for (let round = 0; round < 3; round++) for (const how of HOWS) rounds[how].push(await flood(how));
-const clear = quantile(rounds.clear, 0.5);
-const [opened, unopened] = [clear / quantile(rounds.sealed, 0.5), clear / quantile(rounds.unopened, 0.5)];
+
+async function byTurns(shape: Omit<Round, 'how'>, times: number): Promise<Record<Round['how'], Took>> {
+  const took: Record<Round['how'], Took[]> = { clear: [], sealed: [], unopened: [] };
+  for (const how of HOWS) await round({ how, ...shape, streams: 4 });
+  for (let n = 0; n < times; n++) for (const how of HOWS) took[how].push(await round({ how, ...shape }));
+  const middle = (of: readonly Took[]): Took => ({
+    wall: quantile(
+      of.map(({ wall }) => wall),
+      0.5,
+    ),
+    cpu: quantile(
+      of.map(({ cpu }) => cpu),
+      0.5,
+    ),
+    client: quantile(
+      of.map(({ client }) => client),
+      0.5,
+    ),
+  });
+  return { clear: middle(took.clear), sealed: middle(took.sealed), unopened: middle(took.unopened) };
+}
+
+const one = await byTurns({ streams: 1, events: 1, perWrite: 1 }, requests);
+const ms = (seconds: number) => (seconds * 1000).toFixed(2);
 console.log(
-  `${streams} unpaced streams              of clear: ${unopened.toFixed(2)} by gateway and agent, ${opened.toFixed(2)} with this client, whose process is the engine's, too (required: 0.85 where the engine writes 8 events a read, 0.35 for one)`,
+  `one request, median             clear ${ms(one.clear.wall)} ms, sealed ${ms(one.sealed.wall)} ms; CPU of gateway and agent ${ms(one.sealed.cpu - one.clear.cpu)} ms more (required: 0.5)`,
 );
+for (const { perWrite, required } of [
+  { perWrite: 8, required: 0.85 },
+  { perWrite: 1, required: 0.35 },
+]) {
+  const { clear, sealed, unopened } = await byTurns({ streams, events, perWrite }, rounds);
+  const perEvent = ({ cpu }: Took) => ((cpu * 1e6) / streams / events).toFixed(1);
+  console.log(
+    `${streams} streams, ${perWrite} events a write     of clear, by the clock: ${(clear.wall / sealed.wall).toFixed(2)} opened, ${(clear.wall / unopened.wall).toFixed(2)} drained (required: ${required}); by CPU of gateway and agent: ${(clear.cpu / unopened.cpu).toFixed(2)}: ${perEvent(unopened)} µs an event for ${perEvent(clear)}; client ${(sealed.client / clear.client).toFixed(1)} times the CPU`,
+  );
+}
 await endAll();

@@ -1,0 +1,45 @@
+/** AES-256-GCM under one answer's key. Node's own works at once; WebCrypto, in browsers and workerd, takes a promise for each chunk. */
+import { TAG_BYTES } from '../../shared/seal/suite.ts';
+
+export interface ChunkKey {
+  /** The plaintext. @throws where the tag does not fit */
+  open(nonce: Uint8Array<ArrayBuffer>, aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array>;
+}
+
+type NodeCrypto = typeof import('node:crypto');
+
+/** Undefined outside Node. A bundle for browsers holds no import of it. */
+function nodeCrypto(): NodeCrypto | undefined {
+  const { process } = globalThis as {
+    process?: { getBuiltinModule?: (name: 'node:crypto') => NodeCrypto | undefined };
+  };
+  return process?.getBuiltinModule?.('node:crypto');
+}
+
+/** @param raw 32 bytes. */
+export async function chunkKey(raw: Uint8Array<ArrayBuffer>, node = nodeCrypto()): Promise<ChunkKey> {
+  return node === undefined ? webKey(raw) : nodeKey(raw, node);
+}
+
+function nodeKey(raw: Uint8Array, { createDecipheriv, createSecretKey }: NodeCrypto): ChunkKey {
+  const key = createSecretKey(raw);
+  const open: ChunkKey['open'] = (nonce, aad, sealed) => {
+    const end = sealed.length - TAG_BYTES;
+    const cipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES });
+    cipher.setAAD(aad).setAuthTag(sealed.subarray(end));
+    const plain = cipher.update(sealed.subarray(0, end));
+    cipher.final();
+    return plain;
+  };
+  return { open };
+}
+
+async function webKey(raw: Uint8Array<ArrayBuffer>): Promise<ChunkKey> {
+  const { subtle } = globalThis.crypto;
+  const key = await subtle.importKey('raw', raw, 'AES-GCM', false, ['decrypt']);
+  const open: ChunkKey['open'] = async (iv, aad, sealed) => {
+    const algorithm = { name: 'AES-GCM', iv, additionalData: new Uint8Array(aad) };
+    return new Uint8Array(await subtle.decrypt(algorithm, key, new Uint8Array(sealed)));
+  };
+  return { open };
+}
