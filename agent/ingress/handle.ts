@@ -14,6 +14,7 @@ import { IngressRequest } from './ingress-request.ts';
 import type { IngressKey } from './key.ts';
 import type { Registry } from './registry.ts';
 import type { Running } from './running.ts';
+import { answerSeal, SEAL_PATH } from './seal-view.ts';
 import type { Strangers } from './strangers.ts';
 import { answerView, isView } from './views.ts';
 import type { Watchers } from './watchers.ts';
@@ -44,6 +45,10 @@ export async function handle(message: IncomingMessage, response: ServerResponse,
     desk.strangers.greet(message.socket);
     if (url === null) throw new ApiError('not_found', `There is no ${quoted(message.url ?? '')} here.`);
     if (isView(url.pathname)) return view(message, response, url, desk, requestIdOf(request));
+    if (url.pathname === SEAL_PATH) {
+      const answer = answerSeal(request, url.searchParams, desk.host, requestIdOf(request));
+      return await writeResponse(message, response, answer);
+    }
     const over = desk.running.begin();
     await proxy(request, desk.host)
       .then((answer) => writeResponse(message, response, answer))

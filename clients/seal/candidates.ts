@@ -1,6 +1,7 @@
 /** Nodes that a request may be sealed to: asked of the gateway, believed as far as the pins allow. */
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { concat } from '../../shared/seal/bytes.ts';
+import { isRecord } from '../../shared/seal/json.ts';
 import { readSealCandidates, type SealCandidate } from '../../shared/seal/node-seal.ts';
 import { KEY_BYTES, KID_BYTES, LABEL_KID } from '../../shared/seal/suite.ts';
 import {
@@ -53,9 +54,15 @@ interface Asked {
   headers: Headers;
 }
 
+export interface SealList {
+  /** The model's own name, as the gateway says: what was asked for may be another name of it. */
+  model: string;
+  nodes: SealNode[];
+}
+
 interface Listed {
   at: number;
-  nodes: Promise<SealNode[]>;
+  list: Promise<SealList>;
 }
 
 export class Candidates {
@@ -67,22 +74,22 @@ export class Candidates {
   }
 
   /** @throws SealClientError no_candidate, no_discovery; Response: the gateway's refusal, as it came */
-  get(asked: Asked, fresh: boolean): Promise<SealNode[]> {
+  get(asked: Asked, fresh: boolean): Promise<SealList> {
     const now = this.#options.now();
     const name = JSON.stringify([asked.base, asked.model, ...WITH.map((header) => asked.headers.get(header))]);
     const known = this.#lists.get(name);
-    if (!fresh && known !== undefined && now - known.at < FRESH_MS) return known.nodes;
-    const nodes = this.#ask(asked);
+    if (!fresh && known !== undefined && now - known.at < FRESH_MS) return known.list;
+    const list = this.#ask(asked);
     this.#lists.delete(name);
-    this.#lists.set(name, { at: now, nodes });
+    this.#lists.set(name, { at: now, list });
     const oldest = this.#lists.keys().next().value;
     if (this.#lists.size > LISTS_MAX && oldest !== undefined) this.#lists.delete(oldest);
     // A failure is no list.
-    nodes.catch(() => this.#lists.get(name)?.nodes === nodes && this.#lists.delete(name));
-    return nodes;
+    list.catch(() => this.#lists.get(name)?.list === list && this.#lists.delete(name));
+    return list;
   }
 
-  async #ask({ base, model, headers }: Asked): Promise<SealNode[]> {
+  async #ask({ base, model: asked, headers }: Asked): Promise<SealList> {
     const { fetch, count, now, pins } = this.#options;
     const own = new Headers();
     for (const name of WITH) {
@@ -90,15 +97,18 @@ export class Candidates {
       if (value !== null) own.set(name, value);
     }
     const signal = AbortSignal.timeout(DISCOVERY_MS);
-    const url = `${base}/v1/otela/seal?model=${encodeURIComponent(model)}`;
+    const url = `${base}/v1/otela/seal?model=${encodeURIComponent(asked)}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
     if (!response.ok) throw await refusalOf(response);
-    const listed = readSealCandidates(parse(await textWithin(response)));
-    if (listed === undefined) throw new SealClientError('no_discovery', 'The gateway names no nodes to seal to.');
+    const answer = parse(await textWithin(response));
+    const listed = readSealCandidates(answer);
+    const model = isRecord(answer) ? answer.model : undefined;
+    if (listed === undefined || typeof model !== 'string')
+      throw new SealClientError('no_discovery', 'The gateway names no nodes to seal to.');
     const believed = await Promise.all(listed.map((one) => believe(one, pins, now() / 1000)));
     const nodes = believed.filter((node) => node !== undefined).slice(0, count);
     if (nodes.length === 0) throw new SealClientError('no_candidate', whyNone(model, listed, pins));
-    return nodes;
+    return { model, nodes };
   }
 }
 

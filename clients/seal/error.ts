@@ -2,6 +2,8 @@
 export type SealClientErrorCode =
   /** Nothing of this kind can be sealed; it was not sent. */
   | 'not_sealable'
+  /** The gateway says that the model has another name, and the caller allows no aliases; it was not sent. */
+  | 'alias'
   /** No node that the pins allow serves the model; it was not sent. */
   | 'no_candidate'
   /** The gateway has no discovery route, or answers nonsense; it was not sent. */

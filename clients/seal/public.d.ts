@@ -10,15 +10,24 @@ export interface SealNode {
   key: Uint8Array<ArrayBuffer>;
   until: number;
 }
+/** Tokens that the engine says inside a sealed answer. */
+export interface SaidUsage {
+  prompt: number | undefined;
+  completion: number | undefined;
+}
 export interface SealOptions {
   pins?: Pins | undefined;
   candidates?: number;
+  /** Believe the gateway about other names of models. Default false. */
+  aliases?: boolean;
   fetch?: typeof globalThis.fetch | undefined;
   onAnswer?(node: SealNode): void;
+  onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;
   now?(): number;
 }
 export type SealClientErrorCode =
   | 'not_sealable'
+  | 'alias'
   | 'no_candidate'
   | 'no_discovery'
   | 'plain_answer'

@@ -7,8 +7,10 @@ import { isRecord } from '../../shared/seal/json.ts';
 import { isSealedType } from '../../shared/seal/suite.ts';
 import { Candidates, type Pins, type SealNode } from './candidates.ts';
 import { SealClientError } from './error.ts';
+import { named } from './model.ts';
 import { AnswerOpener, type Opened } from './open.ts';
 import { type ClearRequest, type SealedRequest, seal } from './seal.ts';
+import { type SaidUsage, UsageReader } from './usage.ts';
 
 export interface SealOptions {
   /**
@@ -18,10 +20,14 @@ export interface SealOptions {
   pins?: Pins | undefined;
   /** Nodes that each request is sealed to, 1 to 16: the gateway can try so many without asking again. Default 3. */
   candidates?: number;
+  /** Other names of models are resolved as the gateway says. It can then name any model of the nodes that are believed. Default false. */
+  aliases?: boolean;
   /** What carries the bytes. Default: the runtime's. */
   fetch?: typeof globalThis.fetch | undefined;
   /** Called once for each answer, with the node that sealed it. */
   onAnswer?(node: SealNode): void;
+  /** Called at the end of each whole answer, with the tokens that the engine says inside. */
+  onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;
   /** Milliseconds since the epoch. */
   now?(): number;
 }
@@ -54,7 +60,8 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
     const { base, clear } = await readClear(request);
     const asked = { base, model: clear.model, headers: request.headers };
     const send = async (fresh: boolean) => {
-      const sealed = await seal(clear, await known.get(asked, fresh), now() / 1000);
+      const { model, nodes } = await known.get(asked, fresh);
+      const sealed = await seal(named(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
         method: 'POST',
         headers: { ...outside(request.headers), ...sealed.headers },
@@ -148,8 +155,10 @@ async function opened(response: Response, { secrets }: SealedRequest, options: S
   headers.set('x-otela-node', node.session);
   headers.set('x-otela-provider', node.provider);
   headers.set('x-otela-sealed', node.mode);
+  const said = (usage: SaidUsage) =>
+    options.onUsage?.(usage, { node, requestId: response.headers.get('x-request-id') });
   const empty = head.status === 204 || head.status === 205 || head.status === 304;
-  return new Response(empty ? null : bodyOf(opener), { status: head.status, headers });
+  return new Response(empty ? null : bodyOf(opener, options.onUsage && said), { status: head.status, headers });
 }
 
 /** An error that came after the gateway had begun its answer. */
@@ -159,14 +168,19 @@ async function toldLate(text: string, opener: AnswerOpener): Promise<Response> {
   return new Response(text, { status: 502, headers });
 }
 
-function bodyOf(opener: AnswerOpener): ReadableStream<Uint8Array> {
+function bodyOf(opener: AnswerOpener, onEnd?: (said: SaidUsage) => void): ReadableStream<Uint8Array> {
+  const reader = onEnd && new UsageReader();
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         const next = await opener.next();
-        if (next.kind === 'data') controller.enqueue(next.bytes);
-        else if (next.kind === 'end') controller.close();
-        else throw brokenBy(next);
+        if (next.kind === 'data') {
+          reader?.push(next.bytes);
+          controller.enqueue(next.bytes);
+        } else if (next.kind === 'end') {
+          if (reader !== undefined) onEnd?.(reader.said);
+          controller.close();
+        } else throw brokenBy(next);
       },
       cancel: (reason) => opener.cancel(reason),
     },

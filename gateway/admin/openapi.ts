@@ -74,6 +74,8 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
   'x-otela-wait': 'Seconds that the request waits for a model that is being started, 0 to 3600.',
   'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
+  'x-otela-seal': 'Of a sealed request: version, nonce and times (docs/sealed-wire.md).',
+  'x-otela-seal-to': 'Of a sealed request: its key, sealed to each node that may open it.',
   'x-request-id': 'Comes back with the answer.',
 };
 
@@ -132,6 +134,7 @@ function modelOperations(): Operation[] {
       'scope inference',
     ),
     read('/v1/models/{id}', 'One of them.', 'scope inference'),
+    sealOperation(),
     ...REGISTRY_VIEWS.flatMap((name) => [
       read(`/v1/registry/${name}`, `The registry: ${name}.`, 'scope registry'),
       read(
@@ -141,6 +144,47 @@ function modelOperations(): Operation[] {
       ),
     ]),
   ];
+}
+
+/** See docs/sealed-wire.md. */
+function sealOperation(): Operation {
+  const text = { type: 'string' };
+  const node = {
+    type: 'object',
+    required: ['session', 'provider', 'v', 'key', 'kid', 'until'],
+    properties: {
+      session: text,
+      provider: text,
+      v: { const: 1 },
+      key: text,
+      kid: text,
+      until: { type: 'integer' },
+      vouch: text,
+    },
+  };
+  const list = {
+    type: 'object',
+    required: ['object', 'model', 'data'],
+    properties: { object: { const: 'list' }, model: text, data: { type: 'array', items: node } },
+  };
+  const model = {
+    name: 'model',
+    in: 'query',
+    required: true,
+    description: 'A model, or another name of one.',
+    schema: text,
+  };
+  return {
+    method: 'get',
+    path: '/v1/otela/seal',
+    tag: 'models',
+    summary: 'Nodes that open sealed requests for a model, in the order in which a request of now would try them.',
+    needs: 'scope inference',
+    operation: {
+      parameters: [model],
+      responses: { '200': { description: 'Done.', content: { [JSON_TYPE]: { schema: list } } }, default: ERROR },
+    },
+  };
 }
 
 function exampleOf(path: string): object {

@@ -38,14 +38,27 @@ class _Clear:
         self.request = request
         self.base = str(request.url.copy_with(path=path[:at] or "/", query=None)).rstrip("/")
         self.path = path[at:]
-        self.model = model
+        self.model = self.asked = model
+        self.form = request.headers.get("content-type", "").startswith("multipart/form-data")
         self.stream = name in _STREAMS and fields.get("stream") in (True, "true")
         self.body = body
         self.inside = [(one, request.headers[one]) for one in _INSIDE if one in request.headers]
 
+    def name(self, model: str, believed: bool) -> None:
+        """Takes the model's own name, where the caller used another one and believes the gateway about it."""
+        if model == self.model:
+            return
+        says = f"'{self.model}' is another name of '{model}', says the gateway, and no one signed that"
+        if not believed:
+            raise SealClientError("alias", f"{says}: name the model itself, or allow aliases. Nothing was sent.")
+        if self.form:
+            raise SealClientError("not_sealable", f"{says}; this form cannot be given that name.")
+        self.model = model
+        self.body = json.dumps({**json.loads(self.body), "model": model}, ensure_ascii=False).encode()
+
     def listing(self) -> httpx.Request:
         headers = {one: self.request.headers[one] for one in _WITH if one in self.request.headers}
-        url = f"{self.base}/v1/otela/seal?model={quote(self.model, safe='')}"
+        url = f"{self.base}/v1/otela/seal?model={quote(self.asked, safe='')}"
         return httpx.Request("GET", url, headers=headers, extensions=self.request.extensions)
 
     def sealed(self, nodes: list[Node]) -> tuple[httpx.Request, Sealed]:
@@ -73,26 +86,32 @@ def _fields(body: bytes, content_type: str) -> Mapping[str, object]:
 
 
 class _Lists:
-    """Nodes that a request may be sealed to, for half a minute."""
+    """The model's own name and nodes that a request may be sealed to, for half a minute."""
 
-    def __init__(self, pins: Mapping[str, str] | None, candidates: int) -> None:
+    def __init__(self, pins: Mapping[str, str] | None, candidates: int, aliases: bool) -> None:
         if not 1 <= candidates <= 16:
             raise ValueError("candidates: from 1 to 16")
         self._pins = None if pins is None else dict(pins)
         self._count = candidates
-        self._known: dict[tuple[object, ...], tuple[float, list[Node]]] = {}
+        self._aliases = aliases
+        self._known: dict[tuple[object, ...], tuple[float, str, list[Node]]] = {}
 
     @staticmethod
     def _name(clear: _Clear) -> tuple[object, ...]:
-        return (clear.base, clear.model, *(clear.request.headers.get(one) for one in _WITH))
+        return (clear.base, clear.asked, *(clear.request.headers.get(one) for one in _WITH))
 
     def known(self, clear: _Clear) -> list[Node] | None:
-        at, nodes = self._known.get(self._name(clear), (-1e9, []))
-        return nodes if time.monotonic() - at < _FRESH_S else None
+        at, model, nodes = self._known.get(self._name(clear), (-1e9, "", []))
+        if time.monotonic() - at >= _FRESH_S:
+            return None
+        clear.name(model, self._aliases)
+        return nodes
 
     def learn(self, clear: _Clear, content: bytes) -> list[Node]:
+        name = self._name(clear)
         try:
-            listed = json.loads(content)["data"]
+            answer = json.loads(content)
+            model, listed = str(answer["model"]), answer["data"]
             nodes = [node for one in listed if (node := believe(one, self._pins, time.time())) is not None]
         except (ValueError, KeyError, TypeError) as error:
             raise SealClientError("no_discovery", "The gateway names no nodes to seal to.") from error
@@ -100,7 +119,8 @@ class _Lists:
             raise SealClientError("no_candidate", f"No node that serves '{clear.model}' is believed; nothing was sent.")
         if len(self._known) >= _LISTS_MAX:
             self._known.clear()
-        self._known[self._name(clear)] = (time.monotonic(), nodes[: self._count])
+        self._known[name] = (time.monotonic(), model, nodes[: self._count])
+        clear.name(model, self._aliases)
         return nodes[: self._count]
 
 
@@ -161,12 +181,17 @@ class _Stream(httpx.SyncByteStream):
 
 
 class SealedTransport(httpx.BaseTransport):
-    """`pins`: root keys by provider, as `otela-agent vouch` prints them; None believes the gateway's word for the nodes' keys."""
+    """`pins`: root keys by provider, as `otela-agent vouch` prints them; None believes the gateway's word for the nodes' keys.
+    `aliases`: other names of models are resolved as the gateway says."""
 
     def __init__(
-        self, pins: Mapping[str, str] | None = None, candidates: int = 3, transport: httpx.BaseTransport | None = None
+        self,
+        pins: Mapping[str, str] | None = None,
+        candidates: int = 3,
+        transport: httpx.BaseTransport | None = None,
+        aliases: bool = False,
     ) -> None:
-        self._lists = _Lists(pins, candidates)
+        self._lists = _Lists(pins, candidates, aliases)
         self._transport = transport or httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -228,9 +253,13 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
     """As `SealedTransport`, for `httpx.AsyncClient`."""
 
     def __init__(
-        self, pins: Mapping[str, str] | None = None, candidates: int = 3, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        pins: Mapping[str, str] | None = None,
+        candidates: int = 3,
+        transport: httpx.AsyncBaseTransport | None = None,
+        aliases: bool = False,
     ) -> None:
-        self._lists = _Lists(pins, candidates)
+        self._lists = _Lists(pins, candidates, aliases)
         self._transport = transport or httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
