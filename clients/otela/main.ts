@@ -10,6 +10,7 @@ import {
   runProgram,
   UsageError,
 } from '../../shared/command-line/index.ts';
+import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
 import { sealCommand } from './seal-command.ts';
 
 const VERSION = '0.1.0';
@@ -23,6 +24,7 @@ export interface Out {
 const FLAGS = {
   gateway: { value: 'URL', help: 'the gateway that requests go through' },
   pin: { value: 'PROVIDER=KEY', repeat: true, help: "a provider's root key, as otela-agent vouch prints it" },
+  aliases: { help: 'believe the gateway about other names of models' },
   port: { value: 'PORT', default: PORT_DEFAULT, help: 'where it listens on 127.0.0.1' },
 } as const satisfies Flags;
 
@@ -39,8 +41,40 @@ none that lies. Your key for the gateway travels as it does without this.
     const { values } = parseLine(args, FLAGS);
     if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
     const pins = pinsOf(values.pin ?? []);
-    await sealCommand({ gateway: gatewayOf(values.gateway), pins, port: portOf(values.port) }, out);
+    await sealCommand(
+      { gateway: gatewayOf(values.gateway), pins, port: portOf(values.port), aliases: values.aliases },
+      out,
+    );
     return EXIT_DONE;
+  },
+};
+
+const CANARY_FLAGS = {
+  gateway: FLAGS.gateway,
+  pin: FLAGS.pin,
+  model: { value: 'MODEL', help: 'whose nodes are asked' },
+  times: { value: 'N', default: '3', help: 'prompts for each node, 1 to 100' },
+} as const satisfies Flags;
+
+const CANARY: Command<Out> = {
+  summary: 'known prompts, sealed to each node of a model, compared with what was booked',
+  examples: `--gateway URL --model MODEL [--pin PROVIDER=KEY]… [--times N]
+
+Compares the tokens that engines say inside the seal with one another and with what the gateway booked for the key in OTELA_KEY, which
+nothing else may use meanwhile. Exit code 1 where they differ.
+  OTELA_KEY=sk-… otela canary --gateway https://gw.example.org --model org/name --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
+  flags: CANARY_FLAGS,
+  run: async (args, out) => {
+    const { values } = parseLine(args, CANARY_FLAGS);
+    const { OTELA_KEY: key } = process.env;
+    if (values.gateway === undefined || values.model === undefined)
+      throw new UsageError('which gateway and model? say --gateway URL --model MODEL');
+    if (!key) throw new UsageError('set OTELA_KEY to a key of the gateway: on the command line others would see it');
+    const times = Number(values.times);
+    if (!Number.isInteger(times) || times < 1 || times > 100) throw new UsageError('--times: from 1 to 100');
+    const { model } = values;
+    const pins = pinsOf(values.pin ?? []);
+    return await canaryCommand({ gateway: gatewayOf(values.gateway), pins, key, model, times }, out);
   },
 };
 
@@ -48,8 +82,8 @@ const PROGRAM: Program<Out> = {
   name: 'otela',
   version: VERSION,
   about: 'otela is for people who call models through OpenTela gateways.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong use.`,
-  commands: { seal: SEAL },
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong use.`,
+  commands: { seal: SEAL, canary: CANARY },
 };
 
 /** `argv` begins after the program's name. Resolves with the exit code; what it serves keeps the process alive. */

@@ -4,12 +4,15 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
 import type { Out } from './main.ts';
+import { PAGE_HEADERS, page } from './page.ts';
 
 export interface SealCommandOptions {
   /** Up to `/v1`. */
   gateway: string;
   pins: Pins | undefined;
   port: number;
+  /** Believe the gateway about other names of models. */
+  aliases?: boolean;
 }
 
 /** As gateways take them. */
@@ -22,7 +25,7 @@ const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-al
 
 /** Resolves when it listens; serves until the process ends. */
 export async function sealCommand(
-  { gateway, pins, port }: SealCommandOptions,
+  { gateway, pins, port, aliases = false }: SealCommandOptions,
   out: Out,
 ): Promise<{ port: number; close(): void }> {
   const told = new Set<string>();
@@ -33,8 +36,9 @@ export async function sealCommand(
     told.add(line);
     out.print(line);
   };
-  const fetch = sealedFetch({ pins, onAnswer });
-  const server = createServer((request, response) => void serve(request, response, gateway, fetch));
+  const fetch = sealedFetch({ pins, aliases, onAnswer });
+  const html = page(gateway, pins && Object.keys(pins));
+  const server = createServer((request, response) => void serve(request, response, { gateway, fetch, html }));
   server.maxConnections = CONNECTIONS_MAX;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -45,6 +49,7 @@ export async function sealCommand(
   const listens = typeof address === 'object' && address !== null ? address.port : port;
   if (pins === undefined)
     out.complain('warning: no --pin: the gateway says which keys are the nodes’, and one that lies is believed');
+  out.print(`a chat is at http://127.0.0.1:${listens}/`);
   out.print(`otela seal ready http://127.0.0.1:${listens}/v1`);
   return { port: listens, close: () => server.close() };
 }
@@ -57,15 +62,16 @@ const HOW = {
 async function serve(
   request: IncomingMessage,
   response: ServerResponse,
-  gateway: string,
-  fetch: typeof globalThis.fetch,
+  { gateway, fetch, html }: { gateway: string; fetch: typeof globalThis.fetch; html: string },
 ) {
   const left = new AbortController();
   response.on('close', () => left.abort());
   try {
     // A page of another site in the user's browser is not to use this endpoint.
-    if (request.headers.origin !== undefined || !isLoopback(request.headers.host))
+    const { host, origin } = request.headers;
+    if (!isLoopback(host) || (origin !== undefined && origin !== `http://${host}`))
       return refuse(response, 403, 'not for pages of other sites');
+    if (request.method === 'GET' && request.url === '/') return void response.writeHead(200, PAGE_HEADERS).end(html);
     const body = await bodyOf(request);
     if (body === undefined) return refuse(response, 413, `a body of more than ${BODY_MAX_BYTES} bytes`);
     const answer = await fetch(gateway + (request.url ?? '/'), {

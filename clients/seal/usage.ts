@@ -36,7 +36,7 @@ export class UsageReader {
 
 /** The last `"usage": {…}` of a text. Words in an answer have escaped quotes, so that none of them looks like it. */
 export function usageIn(text: string): SaidUsage {
-  const [, inside = ''] = [...text.matchAll(/"usage"\s*:\s*\{([^]{0,2000})/g)].at(-1) ?? [];
+  const [, inside = ''] = [...text.matchAll(/"usage"\s*:\s*\{([\s\S]{0,2000})/g)].at(-1) ?? [];
   const count = (names: readonly string[]) => {
     const found = new RegExp(`"(?:${names.join('|')})"\\s*:\\s*(\\d{1,9})\\b`).exec(inside);
     return found === null ? undefined : Number(found[1]);

@@ -1,0 +1,144 @@
+/**
+ * `otela canary`: known prompts, sealed to one node after the other as any client would, so that a node or a gateway that counts wrongly
+ * cannot tell them from real ones. Compares what engines say inside the seal with one another and with what the gateway booked.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as z from 'zod';
+import { type Pins, type SaidUsage, sealedFetch } from '../seal/index.ts';
+import type { Out } from './main.ts';
+
+export interface CanaryOptions {
+  gateway: string;
+  pins: Pins | undefined;
+  /** A consumer's key that nothing else uses meanwhile: its bookings are compared. */
+  key: string;
+  model: string;
+  /** Prompts for each node. */
+  times: number;
+  /** How long bookings may take, milliseconds. */
+  withinMs?: number;
+}
+
+export const EXIT_DIFFERS = 1;
+const BOOKED_WITHIN_MS = 90_000;
+const LOOK_EVERY_MS = 1_000;
+const ANSWER_TOKENS = 32;
+/** Each is a prompt of other length; numbers keep engines' caches out of it. */
+const PROMPTS = [
+  'Count to ten.',
+  'Name the months of the year, one a line.',
+  'Say the alphabet backwards, with commas.',
+];
+
+const listSchema = z.looseObject({ data: z.array(z.looseObject({ session: z.string(), provider: z.string() })) });
+const totalsSchema = z.object({
+  data: z.array(z.object({ requests: z.number(), prompt_tokens: z.number(), completion_tokens: z.number() })),
+});
+
+interface Sum {
+  requests: number;
+  prompt: number;
+  completion: number;
+}
+
+/** Resolves with the exit code. @throws SealClientError, Error for what could not be asked */
+export async function canaryCommand(options: CanaryOptions, out: Out): Promise<number> {
+  const { gateway, model, times, key } = options;
+  const headers = { authorization: `Bearer ${key}` };
+  const listed = await fetch(`${gateway}/v1/otela/seal?model=${encodeURIComponent(model)}`, { headers });
+  if (!listed.ok)
+    throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
+  const nodes = listSchema.parse(await listed.json()).data;
+  const before = await booked(options);
+  const said: Sum = { requests: 0, prompt: 0, completion: 0 };
+  const prompts = new Map<string, Map<string, number>>();
+  let differs = false;
+  for (const { session, provider } of nodes) {
+    const asks = askOf(session, options);
+    for (let n = 0; n < times; n++) {
+      const prompt = PROMPTS[n % PROMPTS.length] ?? '';
+      const usage = await asks(prompt);
+      if (usage?.prompt === undefined || usage.completion === undefined) {
+        out.complain(`${session} of ${provider}: its answer says no usage`);
+        differs = true;
+        continue;
+      }
+      said.requests++;
+      said.prompt += usage.prompt;
+      said.completion += usage.completion;
+      const known = prompts.get(prompt) ?? new Map<string, number>();
+      prompts.set(prompt, known.set(session, usage.prompt));
+      if (usage.completion > ANSWER_TOKENS) {
+        out.complain(`${session} of ${provider}: ${usage.completion} tokens where ${ANSWER_TOKENS} were asked for`);
+        differs = true;
+      }
+    }
+  }
+  for (const [prompt, counts] of prompts) {
+    if (new Set(counts.values()).size < 2) continue;
+    out.complain(
+      `"${prompt}" has other lengths at other nodes: ${[...counts].map((pair) => pair.join(' ')).join(', ')}`,
+    );
+    differs = true;
+  }
+  const after = await settled(options, before, said.requests);
+  const got: Sum = {
+    requests: after.requests - before.requests,
+    prompt: after.prompt - before.prompt,
+    completion: after.completion - before.completion,
+  };
+  const text = ({ requests, prompt, completion }: Sum) => `${requests} requests, ${prompt} + ${completion} tokens`;
+  out.print(`${nodes.length} nodes said ${text(said)}; booked ${text(got)}`);
+  if (got.requests !== said.requests || got.prompt !== said.prompt || got.completion !== said.completion)
+    differs = true;
+  if (differs) out.complain('what was said and what was booked differ, or nodes do');
+  return differs || nodes.length === 0 ? EXIT_DIFFERS : 0;
+}
+
+/** Asks one node alone: the list of nodes is cut to it before anything is believed. */
+function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
+  let said: SaidUsage | undefined;
+  const one: typeof fetch = async (input, init) => {
+    const response = await fetch(input, init);
+    const url = input instanceof Request ? input.url : String(input);
+    if (!response.ok || !url.startsWith(`${gateway}/v1/otela/seal?`)) return response;
+    const list = listSchema.parse(await response.json());
+    return Response.json({ ...list, data: list.data.filter((node) => node.session === session) });
+  };
+  const onUsage = (usage: SaidUsage) => {
+    said = usage;
+  };
+  const asks = sealedFetch({ pins, fetch: one, candidates: 1, onUsage });
+  return async (content: string): Promise<SaidUsage | undefined> => {
+    said = undefined;
+    const answer = await asks(`${gateway}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content }], max_tokens: ANSWER_TOKENS, temperature: 0 }),
+    });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${session} answered ${answer.status}: ${text.slice(0, 300)}`);
+    return said;
+  };
+}
+
+/** What the key's owner used of the model, today and yesterday: a canary at midnight counts. */
+async function booked({ gateway, key, model }: CanaryOptions): Promise<Sum> {
+  const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
+  const query = new URLSearchParams({ from: day(-1), to: day(0), group_by: 'model', model });
+  const response = await fetch(`${gateway}/admin/usage?${query}`, { headers: { authorization: `Bearer ${key}` } });
+  if (!response.ok)
+    throw new Error(`the key cannot read its usage: ${response.status} ${(await response.text()).slice(0, 300)}`);
+  const [row] = totalsSchema.parse(await response.json()).data;
+  return { requests: row?.requests ?? 0, prompt: row?.prompt_tokens ?? 0, completion: row?.completion_tokens ?? 0 };
+}
+
+/** Bookings are stored seconds after an answer. */
+async function settled(options: CanaryOptions, before: Sum, requests: number): Promise<Sum> {
+  const until = Date.now() + (options.withinMs ?? BOOKED_WITHIN_MS);
+  for (;;) {
+    const now = await booked(options);
+    if (now.requests - before.requests >= requests || Date.now() >= until) return now;
+    await sleep(LOOK_EVERY_MS);
+  }
+}
