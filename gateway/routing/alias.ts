@@ -19,10 +19,11 @@ const NONE: readonly string[] = [];
  * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed
  */
 export function chainOf(account: Account, settings: Settings, parsed: ParsedRequest): Chain {
-  const { model: name, unseen, modelAt } = parsed;
+  const { model: name, unseen, modelAt, sealed } = parsed;
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
-  requireModel(account, permitted(account, { name, model, own }), unseen);
+  // A sealed body names the same model: the node that opens it refuses another one.
+  requireModel(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));

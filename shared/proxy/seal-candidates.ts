@@ -18,11 +18,14 @@ export function askedModel(model: string | null | undefined): ParsedRequest {
   if (!model || model.length > 256 || chat === undefined)
     throw new ApiError('invalid_request', 'model must name a model.', { param: 'model' });
   const body = { kind: 'kept', bytes: new Uint8Array(0) } as const;
-  return { ...opaqueFields(chat, model, undefined), body, release: () => {} };
+  // Nothing of it goes to a node: its client writes the model's own name before it seals.
+  const named = { unseen: false, modelAt: { start: 0, end: 0 } };
+  return { ...opaqueFields(chat, model, undefined), ...named, body, release: () => {} };
 }
 
 /** @throws ApiError as a request in clear would be refused */
-export function sealCandidates(route: Route, host: Pick<Host<never>, 'clock' | 'refusal'>): SealCandidates {
+export function sealCandidates(asked: Route, host: Pick<Host<never>, 'clock' | 'refusal'>): SealCandidates {
+  const route = { ...asked, fallbacks: [] };
   const { model } = route.request;
   filter(route, { requestId: '', name: '', startedAt: 0 }, host);
   return { object: 'list', model, data: inOrder(route, host.clock) };
@@ -31,7 +34,7 @@ export function sealCandidates(route: Route, host: Pick<Host<never>, 'clock' | '
 function inOrder(route: Route, clock: Pick<Clock, 'now' | 'random'>): SealCandidate[] {
   const now = clock.now() / 1000;
   const only = ({ sealKid }: { sealKid?: string | undefined }) => sealKid !== undefined;
-  const question = { ...questionOf({ ...route, fallbacks: [] }, clock), only };
+  const question = { ...questionOf(route, clock), only };
   const tried = new Set<string>();
   const data: SealCandidate[] = [];
   while (data.length < ENVELOPES_MAX) {

@@ -41,4 +41,12 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
   expect(await models.text()).toContain(MODEL);
   expect((await ask('/batches', {})).status).toBe(400);
   expect((await ask('/chat/completions', chatBody(), { origin: 'https://evil.example' })).status).toBe(403);
+  const { origin } = new URL(url);
+  expect((await ask('/chat/completions', chatBody({ tokens: 1 }), { origin })).status).toBe(200);
+  const page = await fetch(`${origin}/`);
+  expect([page.status, page.headers.get('content-security-policy')?.includes("default-src 'none'")]).toEqual([
+    200,
+    true,
+  ]);
+  expect(await page.text()).toContain('Only nodes of lab are sealed to');
 });

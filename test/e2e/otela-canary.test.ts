@@ -1,0 +1,37 @@
+/** `otela canary`: what engines say inside the seal, beside what the gateway booked. */
+import { afterEach, expect, it } from 'vitest';
+import { main } from '../../clients/otela/main.ts';
+import { MODEL, openHouse } from '../support/house.ts';
+import { endAll } from '../support/processes.ts';
+import { providerRoot } from '../support/provider-root.ts';
+
+afterEach(async () => {
+  delete process.env.OTELA_KEY;
+  await endAll();
+});
+
+async function canary(gateway: string, pin: string): Promise<{ code: number; said: string }> {
+  const lines: string[] = [];
+  const out = { print: (line: string) => void lines.push(line), complain: (line: string) => void lines.push(line) };
+  const args = ['canary', '--gateway', gateway, '--model', MODEL, '--pin', pin, '--times', '2'];
+  return { code: await main(args, out), said: lines.join('\n') };
+}
+
+it('finds no difference where both count alike, and one where something else is booked', async () => {
+  const root = await providerRoot('lab');
+  const house = await openHouse({ nodes: 2, agentArgs: ['--delegate-file', root.delegateFile] });
+  process.env.OTELA_KEY = await house.gateway.createKey('canary');
+  const alike = await canary(house.gateway.url, `lab=${root.pin}`);
+  expect(alike.said).toMatch(/^2 nodes said 4 requests, (\d+ \+ \d+ tokens); booked 4 requests, \1$/);
+  expect(alike.code).toBe(0);
+  // A gateway that books more than nodes said, in the form of another request under the same key.
+  const padding = house.ask(
+    '/v1/chat/completions',
+    { model: MODEL, messages: [{ role: 'user', content: 'x' }] },
+    {
+      headers: { authorization: `Bearer ${process.env.OTELA_KEY}` },
+    },
+  );
+  const [more] = await Promise.all([canary(house.gateway.url, `lab=${root.pin}`), padding.then((one) => one.text())]);
+  expect([more.code, more.said.includes('differ')]).toEqual([1, true]);
+}, 120_000);
