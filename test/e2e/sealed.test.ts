@@ -1,13 +1,17 @@
-/** Sealed requests through a real gateway and real agents: what the gateway cannot see, and what it cannot do. */
+/** Sealed requests through a real gateway and real agents: what a gateway that lies cannot do. sealed-eavesdropper.test.ts: what one that looks cannot see. */
 import { generateKeyPairSync } from 'node:crypto';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { open } from 'node:fs/promises';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { believe } from '../../clients/seal/candidates.ts';
 import { type Pins, type SealNode, type SealOptions, sealedFetch } from '../../clients/seal/index.ts';
+import { AnswerOpener } from '../../clients/seal/open.ts';
+import { seal } from '../../clients/seal/seal.ts';
+import { readSealCandidates } from '../../shared/seal/node-seal.ts';
+import { FrameSplitter, frame } from '../../shared/seal/response-frames.ts';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
-import { endAll } from '../support/processes.ts';
+import { atEnd, endAll } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 
 const PATH = '/v1/chat/completions';
@@ -54,29 +58,6 @@ function hostile(does: {
   };
 }
 
-describe('a gateway that looks', () => {
-  it('finds the words of a sealed prompt and of its answer nowhere: not in its memory, its data, its log, its metrics', async () => {
-    const [sealedWord, answerWord, clearWord] = ['canary-sealed-7d1f0c', 'canary-answer-5e08aa', 'canary-clear-93be52'];
-    for (const stream of [false, true]) {
-      const answer = await ask(sealedWord, {}, { stream, stand_in: { id: answerWord } });
-      expect([answer.status, (await answer.text()).includes(answerWord)]).toEqual([200, true]);
-    }
-    await ask(sealedWord, {}, { stand_in: { status: 400 } }).then((failed) => failed.text());
-    const clear = await house.ask(PATH, { model: MODEL, messages: [{ role: 'user', content: clearWord }] });
-    expect(clear.status).toBe(200);
-    await clear.text();
-    expect(house.engines.some(({ requests }) => JSON.stringify(requests).includes(sealedWord))).toBe(true);
-    const { process: gateway, data } = house.gateway;
-    // What a core dump of it would have. The word of the prompt in clear shows that one would be found.
-    expect(await inMemory(gateway.pid, [clearWord, sealedWord, answerWord])).toEqual([true, false, false]);
-    const stored = filesUnder(data).map((file) => readFileSync(file));
-    expect(stored.length).toBeGreaterThan(2);
-    const metrics = await house.gateway.admin('GET', 'usage').then((usage) => JSON.stringify(usage));
-    for (const text of [...stored, Buffer.from(gateway.output), Buffer.from(metrics)])
-      expect([text.includes(sealedWord), text.includes(answerWord)]).toEqual([false, false]);
-  });
-});
-
 describe('a gateway that lies, against a client that pins', () => {
   const refusedAs = (code: string) => expect.objectContaining({ code });
 
@@ -120,6 +101,7 @@ describe('a gateway that lies, against a client that pins', () => {
   it('cannot have another model, stream flag or body answered', async () => {
     const changes: ((headers: Headers, body: Uint8Array) => void)[] = [
       (headers) => headers.set('x-otela-stream', '1'),
+      (headers) => headers.set('x-otela-resume', '1'),
       (headers) =>
         headers.set(
           'x-otela-seal',
@@ -131,6 +113,77 @@ describe('a gateway that lies, against a client that pins', () => {
       const answer = await ask('x', { fetch: hostile({ request }) });
       expect([answer.status, answer.headers.get('x-otela-unauthenticated')]).toEqual([400, '1']);
     }
+  });
+
+  it('cannot have another model of the node answer', async () => {
+    const [answers, others] = [new Set<string>(), 'stand-in/model-2'];
+    const engine = await startEngine({ models: [MODEL, others] });
+    atEnd(() => engine.close());
+    const { gateway, token } = house;
+    const args = ['--delegate-file', root.delegateFile];
+    await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, args });
+    await gateway.serving(3);
+    const request = (headers: Headers) => headers.set('x-otela-model', others);
+    for (let n = 0; n < 3; n++) {
+      const answer = await ask('x', { fetch: hostile({ request }), candidates: 16 });
+      answers.add(`${answer.status} ${answer.headers.get('x-otela-unauthenticated')}`);
+    }
+    expect([...answers]).toEqual(['400 1']);
+    expect(engine.requests.filter(({ url }) => url.endsWith('/completions'))).toEqual([]);
+  });
+
+  it('cannot pass a node of its own for the provider’s: it has no delegate of that root', async () => {
+    const engine = await startEngine({ models: [MODEL] });
+    atEnd(() => engine.close());
+    const { gateway, token } = house;
+    const before = (await gateway.nodes()).length;
+    await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url });
+    await gateway.serving(before + 1);
+    const own = new Set<unknown>();
+    const watched = hostile({
+      list: (data) => {
+        for (const { vouch, session } of data) if (vouch === undefined) own.add(session);
+        return data.filter(({ session }) => own.has(session));
+      },
+      request: () => expect.fail('sent'),
+    });
+    await expect(ask('x', { fetch: watched })).rejects.toEqual(refusedAs('no_candidate'));
+    expect(own.size).toBe(1);
+    for (let n = 0; n < 6; n++) await ask('x', { candidates: 16 }).then((answer) => answer.text());
+    expect(engine.requests.filter(({ url }) => url.endsWith('/completions'))).toEqual([]);
+  });
+
+  it('cannot reorder, repeat or drop pieces of a stream', async () => {
+    const changes: ((frames: Uint8Array[]) => Uint8Array[])[] = [
+      ([first, second, third, ...rest]) => [first, third, second, ...rest].filter((one) => one !== undefined),
+      ([first, second, ...rest]) => [first, second, second, ...rest].filter((one) => one !== undefined),
+      ([first, , ...rest]) => [first, ...rest].filter((one) => one !== undefined),
+    ];
+    for (const change of changes) {
+      const answer = async (response: Response) => {
+        const frames = new FrameSplitter().push(new Uint8Array(await response.arrayBuffer()));
+        const [segment, head, ...rest] = frames.map(({ type, payload }) => frame(type, payload));
+        const begun = [segment, head].filter((one) => one !== undefined);
+        return new Response(Buffer.concat([...begun, ...change(rest)]), response);
+      };
+      const streamed = await ask(
+        'x',
+        { fetch: hostile({ answer }) },
+        { stream: true, stand_in: { tokens: 6, tokensPerSecond: 50 } },
+      );
+      await expect(streamed.text()).rejects.toEqual(refusedAs('not_opened'));
+    }
+  });
+
+  it('cannot make its client ask for keys again without end', async () => {
+    let sent = 0;
+    const stale = hostile({
+      request: () => void sent++,
+      answer: () =>
+        Response.json({ error: { message: '', type: '', param: null, code: 'seal_stale' } }, { status: 409 }),
+    });
+    const answer = await ask('x', { fetch: stale });
+    expect([answer.status, answer.headers.get('x-otela-unauthenticated'), sent]).toEqual([409, '1', 2]);
   });
 
   it('cannot have a request answered by more nodes than it was sealed to, nor twice by one', async () => {
@@ -171,6 +224,25 @@ describe('a gateway that lies, against a client that pins', () => {
       });
     expect((await one()).status).toBe(200);
     await expect(one()).rejects.toEqual(refusedAs('not_opened'));
+  });
+});
+
+describe('a client that lies', () => {
+  it('gets another model or stream than it says in clear from no node', async () => {
+    const authorization = `Bearer ${house.key}`;
+    const listed = await fetch(`${house.gateway.url}/v1/otela/seal?model=${MODEL}`, { headers: { authorization } });
+    const all = readSealCandidates(await listed.json()) ?? [];
+    const believed = await Promise.all(all.map((one) => believe(one, pins(), Date.now() / 1000)));
+    const nodes = believed.filter((node) => node !== undefined);
+    const bodies = [{ model: 'other' }, { model: MODEL, stream: true }, { messages: [] }];
+    for (const body of bodies) {
+      const clear = { path: PATH, model: MODEL, stream: false, headers: [], body: Buffer.from(JSON.stringify(body)) };
+      const made = await seal(clear, nodes, Date.now() / 1000);
+      const headers = { authorization, ...made.headers };
+      const response = await fetch(house.gateway.url + PATH, { method: 'POST', headers, body: made.body });
+      const opener = new AnswerOpener(response.body ?? new ReadableStream(), made.secrets);
+      expect(await opener.next()).toMatchObject({ kind: 'head', head: { status: 400 } });
+    }
   });
 });
 
@@ -223,35 +295,3 @@ async function tokensByKey(): Promise<number[]> {
 }
 
 const totalsSchema = z.object({ data: z.array(z.object({ completion_tokens: z.number() })) });
-
-/** Whether each of the words is in the memory of a process, as its core dump would have it. */
-async function inMemory(pid: number, words: readonly string[]): Promise<boolean[]> {
-  const memory = await open(`/proc/${pid}/mem`, 'r');
-  const found = words.map(() => false);
-  try {
-    for (const line of readFileSync(`/proc/${pid}/maps`, 'utf8').split('\n')) {
-      const [, from = '', to = '', flags = ''] = /^([0-9a-f]+)-([0-9a-f]+) (\S+)/.exec(line) ?? [];
-      if (!flags.startsWith('rw')) continue;
-      const [start, end] = [Number.parseInt(from, 16), Number.parseInt(to, 16)];
-      for (let at = start; at < end; at += PIECE_BYTES - OVERLAP_BYTES) {
-        const piece = Buffer.alloc(Math.min(PIECE_BYTES, end - at));
-        const { bytesRead } = await memory.read(piece, 0, piece.length, at).catch(() => ({ bytesRead: 0 }));
-        for (const [n, word] of words.entries())
-          found[n] ||=
-            piece.subarray(0, bytesRead).includes(word) || piece.subarray(0, bytesRead).includes(word, 0, 'utf16le');
-      }
-    }
-  } finally {
-    await memory.close();
-  }
-  return found;
-}
-
-const PIECE_BYTES = 8 * 1024 * 1024;
-const OVERLAP_BYTES = 128;
-
-function filesUnder(directory: string): string[] {
-  return readdirSync(directory, { recursive: true, encoding: 'utf8' })
-    .map((name) => join(directory, name))
-    .filter((file) => statSync(file).isFile());
-}

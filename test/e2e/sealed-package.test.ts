@@ -1,0 +1,42 @@
+/** `otela-seal` as people install it: packed, installed in an empty directory, and used there without this clone. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import * as z from 'zod';
+import { MODEL, openHouse } from '../support/house.ts';
+import { endAll, Managed, temporaryDirectory } from '../support/processes.ts';
+import { providerRoot } from '../support/provider-root.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+afterAll(endAll);
+
+const packedSchema = z.array(z.object({ filename: z.string(), files: z.array(z.object({ path: z.string() })) })).min(1);
+
+it('brings one dependency, its types, and seals', async ({ skip }) => {
+  execFileSync(NODE, [join(ROOT, 'build.ts'), 'commands'], { cwd: ROOT, stdio: 'pipe' });
+  const directory = await temporaryDirectory('otela-seal-package');
+  const pack = ['pack', join(ROOT, 'dist/otela-seal'), '--json', '--pack-destination', directory];
+  const [packed] = packedSchema.parse(JSON.parse(execFileSync('npm', pack, { cwd: directory, encoding: 'utf8' })));
+  const paths = packed?.files.map(({ path }) => path).sort();
+  expect(paths).toEqual(['README.md', 'index.d.ts', 'index.js', 'package.json']);
+  const install = ['install', '--prefer-offline', '--no-audit', '--no-fund', join(directory, packed?.filename ?? '')];
+  const installed = spawnSync('npm', install, { cwd: directory, encoding: 'utf8' });
+  if (installed.status !== 0) return skip(`npm cannot install hpke here: ${installed.stderr.slice(-300)}`);
+  const names = readdirSync(join(directory, 'node_modules')).filter((name) => !name.startsWith('.'));
+  expect(names.sort()).toEqual(['hpke', 'otela-seal']);
+
+  const root = await providerRoot('lab');
+  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  const script = `import { sealedFetch } from 'otela-seal';
+const [base, key, model, pin] = process.argv.slice(2);
+const answer = await sealedFetch({ pins: { lab: pin } })(base + '/chat/completions', {
+  method: 'POST', headers: { authorization: 'Bearer ' + key }, body: JSON.stringify({ model, messages: [{ role: 'user', content: 'x' }], stream: true }) });
+const text = await answer.text();
+console.log(answer.status, answer.headers.get('x-otela-sealed'), text.trim().endsWith('data: [DONE]'));`;
+  await writeFile(join(directory, 'use.mjs'), script);
+  const run = new Managed([NODE, 'use.mjs', house.base, house.key, MODEL, root.pin], { cwd: directory });
+  await run.end(20_000);
+  expect(run.output.trim()).toBe('200 pinned true');
+}, 180_000);
