@@ -8,17 +8,17 @@ export interface ChunkKey {
 
 type NodeCrypto = typeof import('node:crypto');
 
-/** Undefined outside Node. A bundle for browsers holds no import of it. */
-function nodeCrypto(): NodeCrypto | undefined {
+/** Null outside Node. A bundle for browsers holds no import of it. */
+function nodeCrypto(): NodeCrypto | null {
   const { process } = globalThis as {
     process?: { getBuiltinModule?: (name: 'node:crypto') => NodeCrypto | undefined };
   };
-  return process?.getBuiltinModule?.('node:crypto');
+  return process?.getBuiltinModule?.('node:crypto') ?? null;
 }
 
-/** @param raw 32 bytes. */
+/** @param raw 32 bytes. @param node null: WebCrypto. */
 export async function chunkKey(raw: Uint8Array<ArrayBuffer>, node = nodeCrypto()): Promise<ChunkKey> {
-  return node === undefined ? webKey(raw) : nodeKey(raw, node);
+  return node === null ? webKey(raw) : nodeKey(raw, node);
 }
 
 function nodeKey(raw: Uint8Array, { createDecipheriv, createSecretKey }: NodeCrypto): ChunkKey {

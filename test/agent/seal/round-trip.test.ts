@@ -1,6 +1,6 @@
 /** What clients seal, agents open, and the other way round; and nothing else than that. */
 import fc from 'fast-check';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
 import { SealOpener } from '../../../agent/seal/opener.ts';
 import { AnswerOpener } from '../../../clients/seal/open.ts';
@@ -94,6 +94,17 @@ describe('a sealed request', () => {
     ];
     for (const attempt of refused) expect(attempt).toThrow('cannot be opened here');
     expect(openIt(sealed).model).toBe('m');
+  });
+
+  it('cannot be given another body under its key, by a node that has the key and a gateway that swaps it', async () => {
+    const random = vi.spyOn(globalThis.crypto, 'getRandomValues').mockImplementation((array) => array);
+    const [one, other] = await Promise.all(
+      ['{"a":1}', '{"b":2}'].map((text) => seal(clearOf(Buffer.from(text)), [node], NOW_S)),
+    );
+    random.mockRestore();
+    if (one === undefined || other === undefined) throw new Error('nothing sealed');
+    expect(() => openIt({ ...one, body: other.body })).toThrow('cannot be opened here');
+    expect(openIt(other).body.toString()).toBe('{"b":2}');
   });
 
   it('is answered once, unless no answer came of it', async () => {
