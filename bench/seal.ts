@@ -2,7 +2,7 @@
  * `npm run bench:seal`: what sealing costs, in ratios of one run by turns: the client's work for three candidates, the agent's work to open
  * and to seal a chunk, requests one after the other, and unpaced streams, in clear and sealed. Engine and client are processes of their own.
  * `of clear` is by wall time, and by the CPU time of gateway and agent, which other work on the machine does not change much.
- * `--requests N --streams N --events N --rounds N`. Absolute times are this machine's.
+ * `--requests N --streams N --events N --rounds N --paced N`. Absolute times are this machine's.
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -25,12 +25,13 @@ const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '200' },
     streams: { type: 'string', default: '64' },
-    events: { type: 'string', default: '2000' },
+    events: { type: 'string', default: '16000' },
     rounds: { type: 'string', default: '5' },
+    paced: { type: 'string', default: '256' },
   },
 });
-const { requests, streams, events, rounds } = z
-  .object({ requests: count, streams: count, events: count, rounds: count })
+const { requests, streams, events, rounds, paced } = z
+  .object({ requests: count, streams: count, events: count, rounds: count, paced: count })
   .parse(values);
 
 async function median(times: number, work: (n: number) => unknown): Promise<number> {
@@ -106,44 +107,44 @@ interface Took {
   wall: number;
   cpu: number;
   client: number;
+  /** Milliseconds, of paced streams. */
+  p99: number;
 }
 
 const cpuSeconds = () => (ranFor(gateway.process.pid) + ranFor(agent.pid)) / 1e9;
 
+const doneSchema = z.object({ seconds: z.number(), cpu: z.number(), p99: z.number() });
 let lines = 0;
 async function round(asked: Round): Promise<Took> {
   const before = cpuSeconds();
   client.child.stdin?.write(`${JSON.stringify(asked)}\n`);
   const all = await client.line(new RegExp(`^(?:[^\\n]*\\n){${lines}}([^\\n]+)\\n`), 300_000);
   lines++;
-  const { seconds, cpu } = z.object({ seconds: z.number(), cpu: z.number() }).parse(JSON.parse(all[1] ?? ''));
-  return { wall: seconds, cpu: cpuSeconds() - before, client: cpu };
+  const { seconds, cpu, p99 } = doneSchema.parse(JSON.parse(all[1] ?? ''));
+  return { wall: seconds, cpu: cpuSeconds() - before, client: cpu, p99 };
 }
 
+/** Ten seconds. */
+const PACED = { streams: paced, events: 500 };
 const HOWS = ['clear', 'sealed', 'unopened'] as const;
 
 async function byTurns(shape: Omit<Round, 'how'>, times: number): Promise<Record<Round['how'], Took>> {
   const took: Record<Round['how'], Took[]> = { clear: [], sealed: [], unopened: [] };
   for (const how of HOWS) await round({ how, ...shape, streams: 4 });
   for (let n = 0; n < times; n++) for (const how of HOWS) took[how].push(await round({ how, ...shape }));
-  const middle = (of: readonly Took[]): Took => ({
-    wall: quantile(
-      of.map(({ wall }) => wall),
-      0.5,
-    ),
-    cpu: quantile(
-      of.map(({ cpu }) => cpu),
-      0.5,
-    ),
-    client: quantile(
-      of.map(({ client }) => client),
-      0.5,
-    ),
-  });
+  const middle = (of: readonly Took[]): Took => {
+    const half = (value: (one: Took) => number) => quantile(of.map(value), 0.5);
+    return {
+      wall: half((one) => one.wall),
+      cpu: half((one) => one.cpu),
+      client: half((one) => one.client),
+      p99: half((one) => one.p99),
+    };
+  };
   return { clear: middle(took.clear), sealed: middle(took.sealed), unopened: middle(took.unopened) };
 }
 
-const one = await byTurns({ streams: 1, events: 1, perWrite: 1 }, requests);
+const one = await byTurns({ streams: 1, events: 1, perWrite: 1, everyMs: 0 }, requests);
 const ms = (seconds: number) => (seconds * 1000).toFixed(2);
 console.log(
   `one request, median             clear ${ms(one.clear.wall)} ms, sealed ${ms(one.sealed.wall)} ms; CPU of gateway and agent ${ms(one.sealed.cpu - one.clear.cpu)} ms more (required: 0.5)`,
@@ -152,10 +153,14 @@ for (const { perWrite, required } of [
   { perWrite: 8, required: 0.85 },
   { perWrite: 1, required: 0.35 },
 ]) {
-  const { clear, sealed, unopened } = await byTurns({ streams, events, perWrite }, rounds);
+  const { clear, sealed, unopened } = await byTurns({ streams, events, perWrite, everyMs: 0 }, rounds);
   const perEvent = ({ cpu }: Took) => ((cpu * 1e6) / streams / events).toFixed(1);
   console.log(
     `${streams} streams, ${perWrite} events a write     of clear, by the clock: ${(clear.wall / sealed.wall).toFixed(2)} opened, ${(clear.wall / unopened.wall).toFixed(2)} drained (required: ${required}); by CPU of gateway and agent: ${(clear.cpu / unopened.cpu).toFixed(2)}: ${perEvent(unopened)} µs an event for ${perEvent(clear)}; client ${(sealed.client / clear.client).toFixed(1)} times the CPU`,
   );
 }
+const { clear, sealed } = await byTurns({ streams: PACED.streams, events: PACED.events, perWrite: 1, everyMs: 20 }, 3);
+console.log(
+  `${PACED.streams} streams, 50 events/s       p99 from the engine's write to the client: clear ${clear.p99.toFixed(1)} ms, sealed ${sealed.p99.toFixed(1)} ms (required: as clear); CPU seconds of gateway and agent ${clear.cpu.toFixed(1)} and ${sealed.cpu.toFixed(1)}, of the client ${clear.client.toFixed(1)} and ${sealed.client.toFixed(1)}, in 10 s`,
+);
 await endAll();
