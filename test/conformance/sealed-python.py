@@ -12,8 +12,8 @@ pins = {provider: pin}
 user = [{"role": "user", "content": "python-canary-41c7"}]
 
 
-def client(pinned=pins):
-    transport = SealedTransport(pins=pinned)
+def client(pinned=pins, **options):
+    transport = SealedTransport(pins=pinned, **options)
     return openai.OpenAI(base_url=base, api_key=key, max_retries=0, http_client=httpx.Client(transport=transport))
 
 
@@ -39,6 +39,8 @@ out["models"] = [m.id for m in sync.models.list()]
 out["bad request"] = error(lambda: sync.chat.completions.create(messages=user, model=model, extra_body={"stand_in": {"status": 400}}))
 out["not found"] = error(lambda: sync.chat.completions.create(messages=user, model="nobody/serves-this"))
 out["other root"] = error(lambda: client({provider: "A" * 43}).chat.completions.create(messages=user, model=model))
+out["alias"] = error(lambda: sync.chat.completions.create(messages=user, model="fast"))
+out["resolved"] = client(aliases=True).chat.completions.create(messages=user, model="fast", max_tokens=2).model
 out["files"] = error(lambda: sync.files.create(file=b"{}", purpose="batch"))
 out["cut"] = error(
     lambda: list(sync.chat.completions.create(messages=user, model=model, stream=True, extra_body={"stand_in": {"fault": "reset", "afterTokens": 3, "tokensPerSecond": 20}}))

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
 import { MODEL, openHouse } from '../support/house.ts';
-import { endAll, Managed } from '../support/processes.ts';
+import { endAll, eventually, Managed } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
 import { ROOT } from '../support/where.ts';
 
@@ -26,6 +26,11 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     return skip('no Python with the pyhpke package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
   const root = await providerRoot('lab');
   const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  await house.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
+  await eventually('the alias is known', 20_000, async () => {
+    const listed = await house.ask('/v1/otela/seal?model=fast');
+    return (await listed.text()).includes(MODEL) || undefined;
+  });
   const script = join(ROOT, 'test/conformance/sealed-python.py');
   const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
     label: 'python',
@@ -37,10 +42,12 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     chat: ['This is a stand-in engine', 'pinned'],
     stream: 'This is a stand-in engine',
     embeddings: [16, 16],
-    models: [MODEL],
+    models: ['fast', MODEL],
     'bad request': expect.anything(),
     'not found': 'model_not_found',
     'other root': 'no_candidate',
+    alias: 'alias',
+    resolved: MODEL,
     files: 'not_sealable',
     cut: 'gateway',
     async: 'This is a stand-in engine',
