@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { temporaryDirectory } from '../support/processes.ts';
+import { REQUIRE_BANNER } from '../support/require-banner.ts';
 import { ROOT } from '../support/where.ts';
 
 export interface Programs {
@@ -12,7 +13,6 @@ export interface Programs {
 export async function buildPrograms(): Promise<Programs> {
   const directory = await temporaryDirectory('otela-chaos-bin');
   const programs = { agent: join(directory, 'agent.mjs'), engine: join(directory, 'engine.mjs') };
-  const js = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
   const bundle = (entry: string, outfile: string) =>
     build({
       absWorkingDir: ROOT,
@@ -22,7 +22,7 @@ export async function buildPrograms(): Promise<Programs> {
       platform: 'node',
       format: 'esm',
       target: 'node24',
-      banner: { js },
+      banner: { js: REQUIRE_BANNER },
       logLevel: 'error',
     });
   await Promise.all([bundle('agent/cli/main.ts', programs.agent), bundle('test/support/engine.ts', programs.engine)]);

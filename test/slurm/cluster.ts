@@ -4,6 +4,7 @@ import { chmod, chown, copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { atEnd, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
+import { REQUIRE_BANNER } from '../support/require-banner.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const HERE = join(ROOT, 'test/slurm');
@@ -65,15 +66,12 @@ export class Cluster {
   async #install(): Promise<void> {
     const bin = join(this.directory, 'bin');
     await mkdir(bin, { mode: 0o755 });
-    const banner = {
-      js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",
-    };
     const shared = {
       bundle: true,
       platform: 'node',
       format: 'esm',
       target: 'node24',
-      banner,
+      banner: { js: REQUIRE_BANNER },
       absWorkingDir: ROOT,
     } as const;
     await build({ ...shared, entryPoints: ['agent/cli/main.ts'], outfile: join(bin, 'otela-agent.mjs') });

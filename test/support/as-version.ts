@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 import { readMigrations } from '../../gateway/hosts/node/serve/program-files.ts';
 import manifest from '../../package.json' with { type: 'json' };
+import { REQUIRE_BANNER } from './require-banner.ts';
 import { ROOT } from './where.ts';
 
 const COMMON = {
@@ -32,9 +33,7 @@ async function bundled(entry: string, more: BuildOptions): Promise<string> {
 
 const ESM: BuildOptions = {
   format: 'esm',
-  banner: {
-    js: "import { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
-  },
+  banner: { js: REQUIRE_BANNER },
 };
 
 /** Writes `file` in one step, as an installation does: what runs from the former one is not disturbed. */
