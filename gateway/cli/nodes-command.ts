@@ -3,20 +3,16 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable, printableJson } from '../../shared/terminal/printable.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { isReaderGone } from './reader.ts';
 
 const nodeSchema = z.looseObject({
-  session: z.string(),
-  state: z.string(),
-  suspected: z.boolean(),
-  provider: z.string(),
-  cluster: z.string(),
+  ...LISTED_NODE,
   in_flight: z.number().nullable(),
   load: z.object({ running: z.number(), waiting: z.number() }).nullable(),
   breaker: z.object({ state: z.string() }),
   models: z.array(z.object({ id: z.string() })),
 });
-const pageSchema = z.object({ data: z.array(nodeSchema), has_more: z.boolean() });
 
 const eventSchema = z.object({
   id: z.number(),
@@ -97,12 +93,9 @@ function wrong(): UsageError {
 async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
-  for (let more = true; more && !isReaderGone(); ) {
-    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
-    for (const node of page.data) say(door, node);
-    const last = page.data.at(-1);
-    more = page.has_more && last !== undefined;
-    if (last !== undefined) query.set('after', last.session);
+  for await (const node of listedNodes(door, query, nodeSchema)) {
+    if (isReaderGone()) return;
+    say(door, node);
   }
 }
 

@@ -7,20 +7,16 @@ import { isVersion } from '../../shared/release/release.ts';
 import { durationMs } from '../../shared/routing/facts.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { ask, ClientError, CONNECTION, type Door, doorTo } from './client.ts';
+import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { cohortOf, type RolloutNode } from './rollout-cohort.ts';
 
 const LOOK_MS = 1_000;
 
 const nodeSchema = z.looseObject({
-  session: z.string(),
-  state: z.string(),
-  suspected: z.boolean(),
-  provider: z.string(),
-  cluster: z.string(),
+  ...LISTED_NODE,
   agent_version: z.string().default('unknown'),
   models: z.array(z.object({ id: z.string(), state: z.string() })),
 });
-const pageSchema = z.object({ data: z.array(nodeSchema), has_more: z.boolean() });
 const restartedSchema = z.object({ from: z.string(), running: z.number() });
 
 const OPTIONS = {
@@ -40,7 +36,7 @@ export const ROLLOUT: Command = {
   summary: 'another version of the agent, some nodes at a time',
   examples: `status | start [--to VERSION] [--cohort N|P%] [--cluster C]
 
-  otela-gateway rollout status --to 0.2.0                      how many nodes run which version, and who is behind
+  otela-gateway rollout status --to 0.2.0                      how many nodes run which version, which are behind
   otela-gateway rollout start --to 0.2.0 --cohort 10%          drains and restarts a tenth, waits until it serves, goes on
   otela-gateway rollout start --to 0.1.0                       back again
 
@@ -136,17 +132,12 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: nu
 async function living({ door, cluster }: Rollout): Promise<RolloutNode[]> {
   const nodes: RolloutNode[] = [];
   const query = new URLSearchParams({ limit: '1000' });
-  for (let more = true; more; ) {
-    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
-    for (const node of page.data) {
-      if (node.state === 'LEFT' || (cluster !== undefined && node.cluster !== cluster)) continue;
-      const { session, provider, agent_version: version, state, suspected } = node;
-      const models = node.models.filter((model) => model.state === 'ready').map(({ id }) => id);
-      const ready = state === 'SERVING' && !suspected && models.length > 0;
-      nodes.push({ session, provider, cluster: node.cluster, version, state, ready, models });
-    }
-    more = page.has_more && page.data.length > 0;
-    query.set('after', page.data.at(-1)?.session ?? '');
+  for await (const node of listedNodes(door, query, nodeSchema)) {
+    if (node.state === 'LEFT' || (cluster !== undefined && node.cluster !== cluster)) continue;
+    const { session, provider, agent_version: version, state, suspected } = node;
+    const models = node.models.filter((model) => model.state === 'ready').map(({ id }) => id);
+    const ready = state === 'SERVING' && !suspected && models.length > 0;
+    nodes.push({ session, provider, cluster: node.cluster, version, state, ready, models });
   }
   return nodes;
 }

@@ -205,7 +205,7 @@ export const DOUBLES = counter(
   'Requests that a second engine completed too, since the registry object woke.',
 );
 export const DELEGATES = gauge('otela_gossip_delegates', 'Agents that gossip with this gateway.');
-export const FROZEN = gauge('otela_frozen_clusters', 'Clusters of which nobody is evicted for now.');
+export const FROZEN = gauge('otela_frozen_clusters', 'Clusters whose nodes are not evicted for now.');
 export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
 export const REGISTRY_EVENTS = counter(
   'otela_registry_events_total',

@@ -263,9 +263,7 @@ function refuse(response: ServerResponse, message: string): void {
 
 type WhenFree = (response: ServerResponse, next: () => void) => void;
 
-function atOnce(...[, next]: Parameters<WhenFree>): void {
-  next();
-}
+const atOnce: WhenFree = (_, next) => next();
 
 function isWebSocket({ method, headers }: IncomingMessage): boolean {
   return method === 'GET' && headers.upgrade?.toLowerCase() === 'websocket';
@@ -275,14 +273,14 @@ function isWebSocket({ method, headers }: IncomingMessage): boolean {
  * 100 Continue, then `next`, when the answers to earlier requests of the connection are out. node:http says it at once: then it stands behind
  * the head of this request's answer, in its body, and the answer's last bytes are read as the next one.
  */
-function inTurn(...[response, next]: Parameters<WhenFree>): void {
+const inTurn: WhenFree = (response, next) => {
   const say = () => {
     response.writeContinue();
     next();
   };
   if (response.socket === null) response.once('socket', say);
   else say();
-}
+};
 
 /** Of a protocol that is not taken up; llhttp's own test. */
 function isOffer({ headers }: IncomingMessage): boolean {

@@ -51,8 +51,9 @@ function policyOf(value: unknown): Policy {
   };
 }
 
+/** Also those that an object has of its class. */
 function members(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
 }
 
 export type PolicyFault = 'threw' | 'slow' | 'no-candidate';

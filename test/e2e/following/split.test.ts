@@ -33,7 +33,8 @@ function loadOn(pair: Pair) {
   return { client, flows };
 }
 
-test('cut off from each other both serve; healed, the first has all records', async () => {
+/** A pair, and the line between the two that can be cut. */
+async function openDivisible() {
   const between: { cut(): void; heal(): void; url: string }[] = [];
   const pair = await openPair({
     through: async (first) => {
@@ -42,7 +43,11 @@ test('cut off from each other both serve; healed, the first has all records', as
       return made.url;
     },
   });
-  const [line] = between;
+  return { pair, line: between[0] };
+}
+
+test('cut off from each other both serve; healed, the first has all records', async () => {
+  const { pair, line } = await openDivisible();
   const { client, flows } = loadOn(pair);
   await flows(1);
   line?.cut();
@@ -59,15 +64,7 @@ test('cut off from each other both serve; healed, the first has all records', as
 });
 
 test('promoted while cut off there are two firsts for a while; healed, the new one has all records of both', async () => {
-  const between: { cut(): void; heal(): void; url: string }[] = [];
-  const pair = await openPair({
-    through: async (first) => {
-      const made = await partition(first);
-      between.push(made);
-      return made.url;
-    },
-  });
-  const [line] = between;
+  const { pair, line } = await openDivisible();
   const { client, flows } = loadOn(pair);
   await flows(1);
   line?.cut();

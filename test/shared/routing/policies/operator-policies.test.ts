@@ -127,3 +127,17 @@ describe('an operator’s file', () => {
     expect(() => readPolicyFile(file(name, text), load)).toThrow(message);
   });
 });
+
+it('a policy may be an object of a class, whose methods are not its own', () => {
+  class Latest implements Policy {
+    readonly name = 'latest';
+    readonly #at = -1;
+    pick(list: readonly Candidate[]): Candidate | undefined {
+      return list.at(this.#at);
+    }
+    onRequestStart(): void {}
+    onRequestEnd(): void {}
+  }
+  const [policy] = operatorPolicies({ policy: new Latest() });
+  expect(policy?.pick(nodes, request, () => 0)?.session).toBe('b');
+});

@@ -1,0 +1,28 @@
+/** `GET /admin/nodes`, page after page. */
+import * as z from 'zod';
+import { ask, type Door } from './client.ts';
+
+/** What every command reads of a node. */
+export const LISTED_NODE = {
+  session: z.string(),
+  state: z.string(),
+  suspected: z.boolean(),
+  provider: z.string(),
+  cluster: z.string(),
+};
+
+/** @throws ClientError, or ZodError where the gateway answers otherwise */
+export async function* listedNodes<Node extends { session: string }>(
+  door: Door,
+  query: URLSearchParams,
+  schema: z.ZodType<Node>,
+): AsyncGenerator<Node> {
+  const pageSchema = z.object({ data: z.array(schema), has_more: z.boolean() });
+  for (let more = true; more; ) {
+    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    yield* page.data;
+    const last = page.data.at(-1);
+    more = page.has_more && last !== undefined;
+    if (last !== undefined) query.set('after', last.session);
+  }
+}
