@@ -1,6 +1,7 @@
 /**
- * `otela canary`: known prompts, sealed to one node after the other as any client would, so that a node or a gateway that counts wrongly
- * cannot tell them from real ones. Compares what engines say inside the seal with one another and with what the gateway booked.
+ * `otela canary`: known prompts, sealed to one node after the other. Compares what engines say inside the seal with one another and with what
+ * the gateway booked. It finds mistakes. It does not find a careful liar: a node may know these prompts, and the gateway sees requests that
+ * only one node may open.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
