@@ -3,7 +3,14 @@ import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import type * as z from 'zod';
 import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
 import type { HeldContexts } from '../../shared/batch/function.ts';
-import { committed, type GrantedLease, grantedLease, leaseState } from '../../shared/batch/granted-lease.ts';
+import {
+  type Committed,
+  committed,
+  type GrantedLease,
+  grantedLease,
+  type LeaseState,
+  leaseState,
+} from '../../shared/batch/granted-lease.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -81,13 +88,13 @@ export class BatchGateway {
   }
 
   /** @throws Error */
-  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<z.infer<typeof committed>> {
+  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<Committed> {
     return parsed(committed, await this.#post('commit', { ...refOf(lease), results }));
   }
 
   /** @throws Error */
-  async renew(lease: GrantedLease): Promise<boolean> {
-    return parsed(leaseState, await this.#post('renew', refOf(lease))).leased;
+  async renew(lease: GrantedLease): Promise<LeaseState> {
+    return parsed(leaseState, await this.#post('renew', refOf(lease)));
   }
 
   /** @throws Error */

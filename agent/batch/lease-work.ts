@@ -1,4 +1,4 @@
-import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
+import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
@@ -20,12 +20,16 @@ export const UNCOMMITTED_MAX_BYTES = 16 * 1024 * 1024;
 const COMMIT_MAX_BYTES = 1024 * 1024;
 /** A commit that fails is tried again after this. */
 const AGAIN_MS = 1_000;
+/** Renewals in the time of a lease. A node whose lines take minutes commits nothing, and hears of a cancel only so. */
+const RENEWALS = 6;
 
 interface LeaseEvents {
   /** The gateway wants these lines tried again. */
   again(lines: number[]): void;
   /** The gateway wants lines of this lease tried at another node. */
   elsewhere?(): void;
+  /** Lines of this lease that have not begun shall not. */
+  stopped?(): void;
   /** Nothing of this lease is left here. */
   over(): void;
   log(line: string): void;
@@ -34,7 +38,7 @@ interface LeaseEvents {
 /** One lease: what is left of it, and the results that are on their way to the gateway. */
 export class LeaseWork {
   readonly lease: GrantedLease;
-  readonly #gateway: BatchGateway;
+  readonly gateway: BatchGateway;
   readonly #events: LeaseEvents;
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
@@ -44,20 +48,31 @@ export class LeaseWork {
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #stands = true;
+  readonly #stop = new AbortController();
   /** Lines that the gateway wants another node to try. */
   #elsewhere = 0;
 
   constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
     this.lease = lease;
-    this.#gateway = gateway;
+    this.gateway = gateway;
     this.#events = events;
     this.#left = lease.open.length;
-    this.#renewal = setInterval(() => void this.#renew(), lease.leaseMs / 3);
+    this.#renewal = setInterval(() => void this.#renew(), lease.leaseMs / RENEWALS);
   }
 
   /** False: the gateway has given the lease to others. Lines that run may end; no others begin. */
   get stands(): boolean {
     return this.#stands;
+  }
+
+  /** Aborts lines that run: nobody wants their answers. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** Ends the lines that run here. Results that are there are committed still. */
+  abort(): void {
+    this.#stop.abort();
   }
 
   get uncommittedBytes(): number {
@@ -95,8 +110,14 @@ export class LeaseWork {
   add(result: LineResult): void {
     this.#waiting.push(result);
     this.#waitingBytes += result.body.length;
-    if (this.#waitingBytes >= FLUSH_BYTES || this.#waiting.length >= this.#left) void this.flush();
+    if (this.#isDue) void this.flush();
     else this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
+  }
+
+  /** The last results of a lease wait for nothing. */
+  get #isDue(): boolean {
+    const { length } = this.#waiting;
+    return this.#waitingBytes >= FLUSH_BYTES || (length > 0 && length >= this.#left);
   }
 
   /** Lines that will not be run here. */
@@ -117,7 +138,7 @@ export class LeaseWork {
     this.#timer = undefined;
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined;
-      if (this.#waitingBytes >= FLUSH_BYTES) void this.flush();
+      if (this.#isDue) void this.flush();
       else if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
     });
     return this.#sending;
@@ -132,18 +153,18 @@ export class LeaseWork {
   async release(): Promise<void> {
     await this.settled();
     this.#end();
-    await this.#gateway.release(this.lease).catch(() => {});
+    await this.gateway.release(this.lease).catch(() => {});
   }
 
   async #send(): Promise<void> {
     const results = this.#waiting.splice(0, this.#commitLines());
     if (results.length === 0) return;
     try {
-      const { leased, again, elsewhere = 0 } = await this.#gateway.commit(this.lease, results);
-      this.#stands &&= leased;
+      const { again, elsewhere = 0, ...lease } = await this.gateway.commit(this.lease, results);
       this.#elsewhere += elsewhere;
       this.#left -= results.length - again.length;
       this.#waitingBytes -= bytesOf(results);
+      this.#obey(lease);
       if (again.length > 0) this.#events.again(again);
       if (elsewhere > 0) this.#events.elsewhere?.();
       this.#endIfDone();
@@ -173,17 +194,24 @@ export class LeaseWork {
 
   async #renew(): Promise<void> {
     try {
-      this.#stands &&= await this.#gateway.renew(this.lease);
+      this.#obey(await this.gateway.renew(this.lease));
     } catch {
       // The gateway is away: the lease ends there by itself, and results are still good.
     }
   }
 
+  #obey({ leased, stop = false }: LeaseState): void {
+    this.#stands &&= leased && !stop;
+    if (!stop || this.#stop.signal.aborted) return;
+    this.#stop.abort();
+    this.#events.stopped?.();
+  }
+
   #endIfDone(): void {
     if (this.#left > 0 || this.#waiting.length > 0) return;
     this.#end();
-    // They wait for this lease to end, not for its time to run out.
-    if (this.#elsewhere > 0) void this.#gateway.release(this.lease).catch(() => {});
+    // Other nodes, and a batch that was cancelled, wait for this lease to end, not for its time to run out.
+    if (this.#elsewhere > 0 || this.#stop.signal.aborted) void this.gateway.release(this.lease).catch(() => {});
     this.#events.over();
   }
 

@@ -6,11 +6,13 @@ import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LineOptions } from './engine-options.ts';
 import { BatchGateway, type Speaker } from './gateway-client.ts';
+import { BatchGateways } from './gateways.ts';
 import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
 import { LineClient } from './line-client.ts';
 
 export interface BatchRunnerOptions {
-  gateways: readonly URL[];
+  /** Gateways that this agent works for now. */
+  gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;
   /** Undefined while no gateway has admitted this agent. */
   speaker(): Speaker | undefined;
@@ -40,21 +42,24 @@ const RETRY_MS = 1_000;
 /** Failures one after another that make an engine a broken one, and what it then rests after each. */
 const FAILING_MAX = 8;
 const REST_MS = { first: 2_000, most: 60_000 };
+/** Lines wait here for as long as the engine takes for them: a lease takes tens of milliseconds, on a busy gateway more. */
+const AHEAD_S = 0.5;
 /** Share of the slots that stays free for requests. */
 const RESERVE = 0.1;
 const FIRST_TOKEN_LIMIT_MS = 2_000;
 
 export class BatchRunner {
   readonly #options: BatchRunnerOptions;
-  readonly #gateways: BatchGateway[];
+  readonly #gateways: BatchGateways;
   readonly #window: LineWindow;
-  readonly #stop = new AbortController();
   readonly #leases = new Set<LeaseWork>();
   readonly #queue: PendingLine[] = [];
   readonly #turn: NodeJS.Timeout;
   #client: LineClient | undefined;
   #running = 0;
   #ended = 0;
+  /** Of the last second. */
+  #linesPerS = 0;
   #refused = 0;
   /** Failures one after another. */
   #failing = 0;
@@ -71,9 +76,14 @@ export class BatchRunner {
       reserve: RESERVE,
       firstTokenLimitMs: FIRST_TOKEN_LIMIT_MS,
     });
-    this.#gateways = options.gateways.map((url) => new BatchGateway(url, options.speaker, options.proxy(url)));
+    this.#gateways = new BatchGateways({
+      named: options.gateways,
+      open: (url) => new BatchGateway(url, options.speaker, options.proxy(url)),
+      begin: (gateway, signal) => void this.#lease(gateway, signal),
+      busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
+    });
     this.#turn = setInterval(() => this.#judge(), TURN_MS);
-    for (const gateway of this.#gateways) void this.#lease(gateway);
+    this.#gateways.look();
   }
 
   /** Lines at the engine now. */
@@ -87,32 +97,37 @@ export class BatchRunner {
     this.#wake();
     for (const { lease } of this.#queue.splice(0)) lease.drop(1);
     while (this.#running > 0 && !signal.aborted) await this.#pause(LOOK_MS);
-    this.#stop.abort();
+    this.#abort();
     await Promise.all([...this.#leases].map((lease) => lease.release()));
   }
 
   async close(): Promise<void> {
     this.#draining = true;
-    this.#stop.abort();
+    this.#abort();
     this.#wake();
     clearInterval(this.#turn);
-    await Promise.all([...this.#gateways.map((gateway) => gateway.close()), this.#client?.close()]);
+    await Promise.all([this.#gateways.close(), this.#client?.close()]);
   }
 
-  /** Takes leases of one gateway for as long as the agent lives. */
-  async #lease(gateway: BatchGateway): Promise<void> {
+  #abort(): void {
+    this.#gateways.stop();
+    for (const lease of this.#leases) lease.abort();
+  }
+
+  /** Takes leases of one gateway for as long as the agent works for it. */
+  async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
     let againMs = AGAIN_MS.first;
-    while (!this.#stop.signal.aborted && !this.#draining) {
+    while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
         await this.#pause(LOOK_MS);
         continue;
       }
       try {
-        const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, this.#stop.signal);
+        const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         againMs = AGAIN_MS.first;
-        if (lease !== undefined) await this.#take(gateway, lease);
+        if (lease !== undefined) await this.#take(gateway, lease, signal);
       } catch (error) {
-        if (this.#stop.signal.aborted) return;
+        if (signal.aborted) return;
         if (againMs === AGAIN_MS.most) this.#options.log(`batches: ${error instanceof Error ? error.message : error}`);
         await this.#pause(againMs);
         againMs = Math.min(AGAIN_MS.most, againMs * 2);
@@ -120,24 +135,29 @@ export class BatchRunner {
     }
   }
 
-  /** Half a window of lines waits here, so that the engine never waits for the gateway. */
+  /** Lines wait here, so that the engine never waits for the gateway. */
   #wants(): boolean {
     const { engine, models, speaker } = this.#options;
     if (this.#isBroken && performance.now() < this.#restsUntil) return false;
     if (engine() === undefined || speaker() === undefined || models().length === 0) return false;
-    return this.#queue.length <= this.#window.size / 2 && this.#uncommitted() < UNCOMMITTED_MAX_BYTES;
+    return this.#queue.length <= this.#ahead && this.#uncommitted() < UNCOMMITTED_MAX_BYTES;
   }
 
-  async #take(gateway: BatchGateway, lease: GrantedLease): Promise<void> {
+  get #ahead(): number {
+    return Math.max(this.#window.size / 2, this.#linesPerS * AHEAD_S);
+  }
+
+  async #take(gateway: BatchGateway, lease: GrantedLease, signal: AbortSignal): Promise<void> {
     const work: LeaseWork = new LeaseWork(lease, gateway, {
       again: (lines) => void this.#again(work, lines),
       elsewhere: () => this.#giveBack(),
+      stopped: () => this.#drop(work),
       over: () => this.#leases.delete(work),
       log: this.#options.log,
     });
     this.#leases.add(work);
     try {
-      const chunk = await gateway.chunk(lease, this.#stop.signal);
+      const chunk = await gateway.chunk(lease, signal);
       this.#prefix = lease.prefix;
       const lines = work.linesOf(chunk, this.#options.lines().priority);
       if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
@@ -172,12 +192,20 @@ export class BatchRunner {
       if (next.lease.stands) void this.#run(next, target);
       else next.lease.drop(1);
     }
-    if (this.#queue.length <= this.#window.size / 2) this.#wake();
+    if (this.#queue.length <= this.#ahead) this.#wake();
+  }
+
+  /** Nobody wants the lines of this lease any more. */
+  #drop(lease: LeaseWork): void {
+    const queued = this.#queue.splice(0);
+    this.#queue.push(...queued.filter((one) => one.lease !== lease));
+    lease.drop(queued.length - this.#queue.length);
+    this.#pump();
   }
 
   /** An engine that only fails gets one line at a time: it would take lines from healthy ones faster than these can run them. */
   get #places(): number {
-    if (!this.#isBroken) return this.#window.size;
+    if (!this.#isBroken) return this.#window.beside(this.#options.interactive());
     return performance.now() >= this.#restsUntil ? 1 : 0;
   }
 
@@ -207,7 +235,7 @@ export class BatchRunner {
     this.#running += 1;
     const requestId = randomUUID();
     const { lease, line, body } = pending;
-    const answer = await this.#clientOf(target).run(lease.lease.endpoint, body, requestId, this.#stop.signal);
+    const answer = await this.#clientOf(target).run(lease.lease.endpoint, body, requestId, lease.signal);
     this.#running -= 1;
     switch (answer.kind) {
       case 'answered':
@@ -253,6 +281,8 @@ export class BatchRunner {
       refused: this.#refused,
       interactive: this.#options.interactive(),
     });
+    this.#gateways.look();
+    this.#linesPerS = this.#ended;
     this.#ended = 0;
     this.#refused = 0;
     this.#pump();

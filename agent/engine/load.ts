@@ -119,6 +119,11 @@ export class LoadMeter {
     return this.#own + this.#background();
   }
 
+  /** Requests and lines that wait in the engine's own queue; 0 also where it does not tell. */
+  get queued(): number {
+    return this.#known?.load.waiting ?? 0;
+  }
+
   /** Milliseconds; the slowest first token of requests since the last call, 0 where there was none. */
   takeFirstTokenMs(): number {
     const ms = this.#firstTokenMs;

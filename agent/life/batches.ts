@@ -30,6 +30,11 @@ export interface BatchWork {
   close(): Promise<void>;
 }
 
+/** Those of the configuration, and those among the learned ones that have taken the session in. */
+function gatewaysOf({ config, parts }: BatchesOptions): () => readonly URL[] {
+  return () => [...config.gateways, ...(parts.sessions?.current?.connected ?? [])];
+}
+
 export function openBatches(options: BatchesOptions): BatchWork {
   const lines = openLines(options);
   const functions = openFunctions(options);
@@ -43,13 +48,14 @@ export function openBatches(options: BatchesOptions): BatchWork {
   };
 }
 
-function openLines({ config, parts, network, engine, command, load, log }: BatchesOptions): BatchRunner {
+function openLines(options: BatchesOptions): BatchRunner {
+  const { config, parts, network, engine, command, load, log } = options;
   const serving = () => {
     const { sessions } = parts;
     return sessions?.state === 'SERVING' ? sessions : undefined;
   };
   const runner = new BatchRunner({
-    gateways: config.gateways,
+    gateways: gatewaysOf(options),
     proxy: (gateway) => network.proxy?.(gateway),
     speaker: () => serving()?.current,
     engine,
@@ -60,7 +66,8 @@ function openLines({ config, parts, network, engine, command, load, log }: Batch
       const { preemptions } = load;
       return {
         running,
-        waiting,
+        // Of the engine itself, lines included: its queue is not to grow.
+        waiting: Math.max(waiting, load.queued),
         firstTokenMs: load.takeFirstTokenMs(),
         ...(kvUse === undefined ? {} : { kvUsed: kvUse }),
         ...(preemptions === undefined ? {} : { preemptions }),
@@ -74,12 +81,12 @@ function openLines({ config, parts, network, engine, command, load, log }: Batch
   return runner;
 }
 
-function openFunctions({ config, parts, network, env, log }: BatchesOptions): BatchWork | undefined {
-  const { functions, gateways } = config;
+function openFunctions(options: BatchesOptions): BatchWork | undefined {
+  const { config, parts, network, env, log } = options;
+  const { functions } = config;
   if (functions === undefined) return undefined;
   const { owners, loadedMax, limits } = functions;
   const session = () => parts.sessions?.current;
-  const clients = gateways.map((url) => new BatchGateway(url, session, network.proxy?.(url)));
   const host = new FunctionHost({
     limits,
     env,
@@ -89,18 +96,13 @@ function openFunctions({ config, parts, network, env, log }: BatchesOptions): Ba
     log,
   });
   const runner = new FunctionRunner({
-    gateways: clients,
+    gateways: gatewaysOf(options),
+    open: (url) => new BatchGateway(url, session, network.proxy?.(url)),
     host,
     owners,
     workers: loadedMax,
     admitted: () => session() !== undefined,
     log,
   });
-  return {
-    drain: (signal) => runner.drain(signal),
-    close: async () => {
-      await runner.close();
-      await Promise.all(clients.map((client) => client.close()));
-    },
-  };
+  return runner;
 }

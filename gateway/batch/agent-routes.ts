@@ -127,7 +127,7 @@ batchAgentRoutes.post('/commit', async (c) => {
 batchAgentRoutes.post('/renew', async (c) => {
   const node = await nodeOf(c);
   const given = parsed(refSchema, node.body);
-  return c.json({ leased: await c.env.BATCH.getByName(given.batch).renew(refOf(node, given)) });
+  return c.json(await c.env.BATCH.getByName(given.batch).renewal(refOf(node, given)));
 });
 
 batchAgentRoutes.post('/release', async (c) => {

@@ -25,11 +25,13 @@ import { Obstacle } from './obstacle.ts';
 import { saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
+type CommitAnswer = Omit<Committed, 'tokens'> & { stop: boolean };
+
 /** While a batch is at work its object looks after it this often, and tells the queues of its models that it wants nodes. */
 const TURN_MS = 5_000;
 /** What could not be done is tried again after this. */
 const AGAIN_MS = 5_000;
-/** Lines in flight may end for this long after a cancel. OpenAI allows ten minutes. */
+/** Nodes hear of a cancel with their next commit or renewal, and give back what is done. OpenAI allows ten minutes. */
 const CANCEL_MS = 30_000;
 
 /**
@@ -139,6 +141,16 @@ export class BatchObject extends GatewayObject {
     return spec !== undefined && takesResults(state.status) && ledger.renew(ref, this.#now, LEASE_MS);
   }
 
+  /** What a node at work is told. `stop`: nothing of the lease is wanted any more, and lines that run are ended. */
+  renewal(ref: LeaseRef): { leased: boolean; stop: boolean } {
+    return { leased: this.renew(ref), stop: this.#stops(ref) };
+  }
+
+  #stops({ chunk }: LeaseRef): boolean {
+    const { spec, state, ledger } = this.#record;
+    return spec === undefined || state.status !== 'in_progress' || !ledger.isOpen(chunk);
+  }
+
   /** The file store has failed a node: it gives its lease back, and nobody gets another one for some seconds. */
   inputFailed(ref: LeaseRef, message: string): void {
     this.#obstacle.meet(message, this.#now);
@@ -147,21 +159,23 @@ export class BatchObject extends GatewayObject {
 
   release(ref: LeaseRef): void {
     if (this.#record.spec === undefined || !takesResults(this.#record.state.status)) return;
-    this.#record.ledger.release(ref);
+    const { ledger, state } = this.#record;
+    ledger.release(ref);
     this.#record.store();
+    if (state.status === 'cancelling' && ledger.leases.length === 0) void this.#wake();
     this.#offer();
   }
 
-  /** @returns whether the lease stands, and which failed lines are to be tried again */
-  async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<Omit<Committed, 'tokens'>> {
+  /** @returns how the lease stands, and which failed lines are to be tried again */
+  async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<CommitAnswer> {
     const { spec } = this.#record;
     if (spec === undefined || !takesResults(this.#record.state.status))
-      return { leased: false, again: [], elsewhere: 0 };
+      return { leased: false, stop: true, again: [], elsewhere: 0 };
     const at = { provider, others: this.#others, nowMs: this.#now };
     const { leased, again, elsewhere, tokens } = this.#record.commit(ref, results, at);
     this.#budget.spend(tokens);
     if (this.#record.ledger.open === 0 || this.#record.state.givenUp !== undefined) await this.#wake();
-    return { leased, again, elsewhere };
+    return { leased, stop: this.#stops(ref), again, elsewhere };
   }
 
   /** One step, then the next alarm. A step that fails is tried again: nothing is given up because a store was away. */

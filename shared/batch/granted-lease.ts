@@ -27,11 +27,19 @@ export const grantedLease = z.object({
 });
 export type GrantedLease = z.infer<typeof grantedLease>;
 
-/** Whether the lease still holds, after a renewal or a commit. */
-export const leaseState = z.object({ leased: z.boolean() });
+/** How a lease stands, after a renewal or a commit. */
+export const leaseState = z.object({
+  /** False: the lease has ended. Lines that run may end, no others begin. */
+  leased: z.boolean(),
+  /** No line of the lease is wanted any more: the batch was cancelled, or other nodes have answered all of them. Absent: false. */
+  stop: z.boolean().exactOptional(),
+});
+export type LeaseState = z.infer<typeof leaseState>;
 
-/** `again`: lines that failed and are to be tried here again. `elsewhere`: how many another node shall try. */
 export const committed = leaseState.extend({
+  /** Lines that failed and are to be tried here again. */
   again: z.array(count).max(LINES_MAX),
+  /** How many failed lines another node shall try. */
   elsewhere: count.exactOptional(),
 });
+export type Committed = z.infer<typeof committed>;

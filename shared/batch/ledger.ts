@@ -217,6 +217,12 @@ export class Ledger {
     return next;
   }
 
+  /** Whether a line of this chunk has no result. */
+  isOpen(id: number): boolean {
+    const chunk = this.#chunks[id];
+    return chunk !== undefined && openLines(chunk) > 0;
+  }
+
   /** Whether a chunk is late at its node: another node may run it as well. */
   isLate(nowMs: number): boolean {
     return this.#latest('', nowMs, () => true) !== undefined;

@@ -11,7 +11,7 @@ export interface EngineReading {
   linesPerS: number;
   /** Answers 429 or 5xx in the last second. */
   refused: number;
-  /** Interactive requests at this engine now: running, or waiting for it at the gateway. */
+  /** Interactive requests at this engine now. */
   interactive: number;
   /** Slowest first token of an interactive request in the last second. */
   firstTokenMs?: number;
@@ -28,9 +28,11 @@ export interface WindowLimits {
 
 /** Above this share of the KV cache an engine soon preempts. */
 const KV_HIGH = 0.85;
-/** Growth must bring this much more lines a second, or the engine is full. */
-const GAIN = 1.02;
+/** Growth must bring this share more lines a second, or the engine is full. */
+const GAIN = 0.02;
 const SHRINK = 0.5;
+/** Readings until growth that brought nothing is tried again: one reading says little on a busy machine. */
+const HOLD = 5;
 
 /**
  * How many lines an engine has in flight: additive increase while the engine gets faster, multiplicative decrease when it is hurt. It does not
@@ -39,45 +41,63 @@ const SHRINK = 0.5;
 export class LineWindow {
   readonly #limits: WindowLimits;
   #size = 1;
-  #bestLinesPerS = 0;
+  /** Growth whose effect the next reading shows. */
+  #trial: { before: number; linesPerS: number } | undefined;
+  #hold = 0;
   #preemptions: number | undefined;
 
   constructor(limits: WindowLimits) {
     this.#limits = limits;
   }
 
-  /** Lines that may be in flight now. */
+  /** Lines that may be in flight where no request is. */
   get size(): number {
     return this.#size;
   }
 
+  /** Lines that may be in flight beside so many requests: these take their places at once. One line stays: no batch starves. */
+  beside(interactive: number): number {
+    return Math.max(1, Math.min(this.#size, this.#most - interactive));
+  }
+
   /** Once a second. */
-  read(reading: EngineReading): number {
+  read(reading: EngineReading): void {
     const preempted = this.#preempted(reading.preemptions);
     const slow = reading.interactive > 0 && (reading.firstTokenMs ?? 0) > this.#limits.firstTokenLimitMs;
     if (reading.refused > 0 || preempted || slow) {
       this.#size = Math.max(1, Math.floor(this.#size * SHRINK));
-      this.#bestLinesPerS = 0;
-      return this.#size;
+      this.#trial = undefined;
+      this.#hold = 0;
+      return;
     }
-    const most = this.#most(reading.interactive);
-    if (this.#size > most) this.#size = most;
-    else if (this.#mayGrow(reading)) this.#size = Math.min(most, this.#size + Math.max(1, Math.floor(this.#size / 8)));
-    this.#bestLinesPerS = Math.max(this.#bestLinesPerS, reading.linesPerS);
-    return this.#size;
+    this.#judge(reading.linesPerS);
+    this.#size = Math.min(this.#size, this.#most);
+    if (this.#size < this.#most && this.#mayGrow(reading)) {
+      this.#trial = { before: this.#size, linesPerS: reading.linesPerS };
+      this.#size = Math.min(this.#most, this.#size + Math.max(1, Math.floor(this.#size / 8)));
+    }
   }
 
-  /** The reserve is kept free, and interactive requests take their places out of what is left. One line stays: no batch starves. */
-  #most(interactive: number): number {
-    const { reserve } = this.#limits;
+  /** A second without an end of a line says nothing: lines may take longer. */
+  #judge(linesPerS: number): void {
+    const trial = this.#trial;
+    this.#trial = undefined;
+    this.#hold = Math.max(0, this.#hold - 1);
+    if (trial === undefined || linesPerS === 0) return;
+    // Of a small step half of what it could bring is enough.
+    const gain = Math.min(GAIN, (this.#size / trial.before - 1) / 2);
+    if (linesPerS > trial.linesPerS * (1 + gain)) return;
+    this.#size = Math.min(this.#size, trial.before);
+    this.#hold = HOLD;
+  }
+
+  get #most(): number {
     const slots = this.#limits.slots();
-    const kept = Math.max(1, Math.ceil(slots * reserve));
-    return Math.max(1, slots - kept - interactive);
+    return Math.max(1, slots - Math.max(1, Math.floor(slots * this.#limits.reserve)));
   }
 
-  #mayGrow({ waiting, kvUsed, linesPerS }: EngineReading): boolean {
-    if (waiting > 0 || (kvUsed ?? 0) >= KV_HIGH) return false;
-    return this.#bestLinesPerS === 0 || linesPerS === 0 || linesPerS > this.#bestLinesPerS * GAIN;
+  #mayGrow({ waiting, kvUsed }: EngineReading): boolean {
+    return this.#hold === 0 && waiting === 0 && (kvUsed ?? 0) < KV_HIGH;
   }
 
   #preempted(total: number | undefined): boolean {

@@ -4,13 +4,16 @@ import { FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
 import type { BatchGateway, LineResult } from '../gateway-client.ts';
+import { BatchGateways } from '../gateways.ts';
 import { LeaseWork, type PendingLine } from '../lease-work.ts';
 import { CallSize } from './call-size.ts';
 import { type FunctionCode, type FunctionHost, LoadError } from './host.ts';
 import type { FunctionProcess } from './process.ts';
 
 interface FunctionRunnerOptions {
-  gateways: readonly BatchGateway[];
+  /** Gateways that this agent works for now. */
+  gateways(): readonly URL[];
+  open(url: URL): BatchGateway;
   host: FunctionHost;
   /** Whose functions run here; undefined: everybody's. */
   owners: readonly string[] | undefined;
@@ -24,6 +27,8 @@ interface FunctionRunnerOptions {
 const WAIT_MS = 20_000;
 const AGAIN_MS = { first: 500, most: 30_000 };
 const LOOK_MS = 200;
+/** Between two looks at which gateways there are. */
+const GATEWAYS_LOOK_MS = 1_000;
 /** Crashes one after another, with no answer between, after which the function rests here. */
 const CRASHES_MAX = 3;
 
@@ -31,7 +36,8 @@ type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
 
 export class FunctionRunner {
   readonly #options: FunctionRunnerOptions;
-  readonly #stop = new AbortController();
+  readonly #gateways: BatchGateways;
+  readonly #looking: NodeJS.Timeout;
   readonly #leases = new Set<LeaseWork>();
   readonly #sizes = new Map<string, CallSize>();
   #running = 0;
@@ -39,7 +45,16 @@ export class FunctionRunner {
 
   constructor(options: FunctionRunnerOptions) {
     this.#options = options;
-    for (const gateway of options.gateways) for (let i = 0; i < options.workers; i++) void this.#work(gateway);
+    this.#gateways = new BatchGateways({
+      named: options.gateways,
+      open: options.open,
+      begin: (gateway, signal) => {
+        for (let i = 0; i < options.workers; i++) void this.#work(gateway, signal);
+      },
+      busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
+    });
+    this.#looking = setInterval(() => this.#gateways.look(), GATEWAYS_LOOK_MS);
+    this.#gateways.look();
   }
 
   /** Lines in functions now. */
@@ -51,31 +66,31 @@ export class FunctionRunner {
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
     while (this.#running > 0 && !signal.aborted) await pause(LOOK_MS);
-    this.#stop.abort();
+    this.#gateways.stop();
     await Promise.all([...this.#leases].map((lease) => lease.release()));
   }
 
   async close(): Promise<void> {
     this.#draining = true;
-    this.#stop.abort();
-    await this.#options.host.close();
+    clearInterval(this.#looking);
+    await Promise.all([this.#gateways.close(), this.#options.host.close()]);
   }
 
-  async #work(gateway: BatchGateway): Promise<void> {
+  async #work(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
     const { admitted, host, owners, log } = this.#options;
     let againMs = AGAIN_MS.first;
-    while (!this.#draining) {
+    while (!this.#draining && !signal.aborted) {
       if (!admitted()) {
         await pause(LOOK_MS);
         continue;
       }
       try {
         const asked = { ...(owners === undefined ? {} : { owners }), ...host.held };
-        const lease = await gateway.leaseFunction(asked, WAIT_MS, this.#stop.signal);
+        const lease = await gateway.leaseFunction(asked, WAIT_MS, signal);
         againMs = AGAIN_MS.first;
-        if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function });
+        if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function }, signal);
       } catch (error) {
-        if (this.#stop.signal.aborted) return;
+        if (signal.aborted) return;
         if (againMs === AGAIN_MS.most) log(`functions: ${error instanceof Error ? error.message : error}`);
         await pause(againMs);
         againMs = Math.min(AGAIN_MS.most, againMs * 2);
@@ -83,7 +98,7 @@ export class FunctionRunner {
     }
   }
 
-  async #run(gateway: BatchGateway, lease: Work): Promise<void> {
+  async #run(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<void> {
     const { owners, log } = this.#options;
     const again: number[] = [];
     const work: LeaseWork = new LeaseWork(lease, gateway, {
@@ -95,8 +110,8 @@ export class FunctionRunner {
     try {
       if (owners?.includes(lease.function.owner) === false)
         throw new Error('a function of an owner that is not allowed here');
-      const code = await this.#code(gateway, lease);
-      const lines = work.linesOf(await gateway.chunk(lease, this.#stop.signal));
+      const code = await this.#code(gateway, lease, signal);
+      const lines = work.linesOf(await gateway.chunk(lease, signal));
       if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
       await this.#runLines(lease, work, code, lines, again);
     } finally {
@@ -176,7 +191,7 @@ export class FunctionRunner {
     return answer.kind;
   }
 
-  async #code(gateway: BatchGateway, lease: Work): Promise<FunctionCode> {
+  async #code(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256 } = lease.function;
     const known = host.stored(context);
@@ -184,7 +199,7 @@ export class FunctionRunner {
       host.store(known);
       return known;
     }
-    const bytes = await gateway.functionCode(lease, this.#stop.signal);
+    const bytes = await gateway.functionCode(lease, signal);
     if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
       throw new Error('the gateway sent another function than it named');
     const code = { context, code: Buffer.from(bytes).toString('utf8'), ...(name === undefined ? {} : { name }) };

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { BatchGateway, LineResult } from '../../../agent/batch/gateway-client.ts';
 import { LeaseWork } from '../../../agent/batch/lease-work.ts';
-import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import type { Committed, GrantedLease } from '../../../shared/batch/granted-lease.ts';
 
 const LEASE: GrantedLease = {
   batch: 'batch_a',
@@ -16,7 +16,7 @@ const LEASE: GrantedLease = {
 const result = (line: number, body: string): LineResult => ({ line, status_code: 200, request_id: 'r', body });
 
 /** A gateway that takes everything, and remembers it. */
-function taking(answer: (results: readonly LineResult[]) => { again?: number[]; elsewhere?: number } = () => ({})) {
+function taking(answer: (results: readonly LineResult[]) => Partial<Committed> = () => ({})) {
   const commits: (readonly LineResult[])[] = [];
   const released: number[] = [];
   const gateway = {
@@ -25,15 +25,16 @@ function taking(answer: (results: readonly LineResult[]) => { again?: number[]; 
       return { leased: true, again: [], ...answer(results) };
     },
     release: async ({ epoch }: GrantedLease) => void released.push(epoch),
-    renew: async () => true,
+    renew: async () => ({ leased: true }),
   };
   return { commits, released, gateway: gateway as unknown as BatchGateway };
 }
 const events = () => {
-  const said = { over: 0, again: [] as number[] };
+  const said = { over: 0, stopped: 0, again: [] as number[] };
   return {
     said,
     again: (lines: number[]) => void said.again.push(...lines),
+    stopped: () => void said.stopped++,
     over: () => void said.over++,
     log: () => {},
   };
@@ -59,6 +60,38 @@ describe('a lease at work', () => {
     await work.settled();
     expect(heard.said.over).toBe(1);
     expect(released).toEqual([1]);
+  });
+
+  it('ends what runs when no line is wanted any more, commits what is done, and gives the lease back', async () => {
+    const { commits, released, gateway } = taking((results) =>
+      results.some(({ line }) => line === 0) ? { stop: true } : {},
+    );
+    const heard = events();
+    const work = new LeaseWork(LEASE, gateway, heard);
+    // Lines 1 and 2 run, 3 waits.
+    work.signal.addEventListener('abort', () => work.drop(1));
+    work.add(result(0, '{}'));
+    const committed = work.flush();
+    work.add(result(1, '{}'));
+    await committed;
+    expect(heard.said.stopped).toBe(1);
+    work.drop(1);
+    await work.settled();
+    expect(work.stands).toBe(false);
+    expect(commits.flat().map(({ line }) => line)).toEqual([0, 1]);
+    expect(heard.said.over).toBe(1);
+    expect(released).toEqual([1]);
+  });
+
+  it('commits the last results at once, also those that came during a commit', async () => {
+    const { commits, gateway } = taking();
+    const work = new LeaseWork({ ...LEASE, open: [0, 1] }, gateway, events());
+    work.add(result(0, '{}'));
+    const first = work.flush();
+    work.add(result(1, '{}'));
+    await first;
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(commits.flat().map(({ line }) => line)).toEqual([0, 1]);
   });
 
   it('tells its engine the priority of lines, whatever a line itself says, and orders lines by their beginning', () => {

@@ -77,7 +77,7 @@ describe('when the window passes', () => {
     const granted = lease();
     await turn(DAY_MS + 1_000);
     const before = shown();
-    expect(await commit(granted, [4])).toEqual({ leased: false, again: [], elsewhere: 0 });
+    expect(await commit(granted, [4])).toEqual({ leased: false, stop: true, again: [], elsewhere: 0 });
     expect(shown()).toEqual(before);
   });
 
