@@ -48,6 +48,8 @@ export class LeaseWork {
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #stands = true;
+  /** False: the gateway has ended the lease, and need not be told that it is over. */
+  #leased = true;
   readonly #stop = new AbortController();
   /** Lines that the gateway wants another node to try. */
   #elsewhere = 0;
@@ -201,6 +203,7 @@ export class LeaseWork {
   }
 
   #obey({ leased, stop = false }: LeaseState): void {
+    this.#leased = leased;
     this.#stands &&= leased && !stop;
     if (!stop || this.#stop.signal.aborted) return;
     this.#stop.abort();
@@ -211,7 +214,8 @@ export class LeaseWork {
     if (this.#left > 0 || this.#waiting.length > 0) return;
     this.#end();
     // Other nodes, and a batch that was cancelled, wait for this lease to end, not for its time to run out.
-    if (this.#elsewhere > 0 || this.#stop.signal.aborted) void this.gateway.release(this.lease).catch(() => {});
+    if (this.#leased && (this.#elsewhere > 0 || this.#stop.signal.aborted))
+      void this.gateway.release(this.lease).catch(() => {});
     this.#events.over();
   }
 

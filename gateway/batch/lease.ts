@@ -3,7 +3,7 @@ import type { Demands } from '../../shared/batch/input-check.ts';
 import type { Grant } from '../../shared/batch/ledger.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 
-/** A lease without a sign of life for so long has ended. Nodes renew at a third of it. */
+/** A lease without a sign of life for so long has ended. Nodes renew at a sixth of it. */
 export const LEASE_MS = 60_000;
 
 /** What a node must meet, for the caller that filters. */
