@@ -1,6 +1,6 @@
 import clsx from 'clsx';
 import { ArrowUp, LoaderCircle, Paperclip, Square } from 'lucide-react';
-import { type ClipboardEvent, type KeyboardEvent, type Ref, useImperativeHandle, useRef, useState } from 'react';
+import { type ClipboardEvent, type KeyboardEvent, memo, type Ref, useImperativeHandle, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Failure } from '../ui/feedback.tsx';
@@ -26,8 +26,8 @@ export interface ComposerHandle {
 interface ComposerProps {
   model: string;
   busy: boolean;
-  /** Undefined: an own, new message; else which one is edited, and how one gets out of it. */
-  editing: { cancel: () => void } | undefined;
+  /** A message that was sent is edited, and this ends it; undefined for a new one. */
+  cancelEdit: (() => void) | undefined;
   send: (draft: Draft) => void;
   stop: () => void;
   /** Arrow up in an empty one. */
@@ -35,8 +35,8 @@ interface ComposerProps {
   ref: Ref<ComposerHandle>;
 }
 
-/** Where one writes. It stays at the lower edge whatever scrolls. */
-export function Composer({ model, busy, editing, send, stop, recall, ref }: ComposerProps) {
+/** Where one writes. It stays at the lower edge whatever scrolls, and is not drawn again while an answer streams. */
+export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref }: ComposerProps) => {
   const [text, setText] = useState('');
   const area = useRef<HTMLTextAreaElement>(null);
   const chooser = useRef<HTMLInputElement>(null);
@@ -66,7 +66,7 @@ export function Composer({ model, busy, editing, send, stop, recall, ref }: Comp
     } else if (event.key === 'ArrowUp' && text === '' && !busy) {
       event.preventDefault();
       recall();
-    } else if (event.key === 'Escape' && editing) editing.cancel();
+    } else if (event.key === 'Escape' && cancelEdit) cancelEdit();
   };
   const onPaste = (event: ClipboardEvent) => {
     if (event.clipboardData.files.length === 0) return;
@@ -77,7 +77,7 @@ export function Composer({ model, busy, editing, send, stop, recall, ref }: Comp
     <form
       className={clsx(
         'flex flex-col gap-2 rounded-xl border bg-surface p-2 shadow-raised focus-within:border-accent',
-        editing ? 'border-accent' : 'border-line-strong',
+        cancelEdit ? 'border-accent' : 'border-line-strong',
       )}
       onSubmit={(event) => {
         event.preventDefault();
@@ -121,8 +121,8 @@ export function Composer({ model, busy, editing, send, stop, recall, ref }: Comp
         <IconButton label={texts.attach} onClick={() => chooser.current?.click()}>
           <Paperclip />
         </IconButton>
-        {editing && (
-          <button type="button" className="px-2 text-muted text-sm hover:text-ink" onClick={editing.cancel}>
+        {cancelEdit && (
+          <button type="button" className="px-2 text-muted text-sm hover:text-ink" onClick={cancelEdit}>
             {t.common.cancel}
           </button>
         )}
@@ -148,7 +148,7 @@ export function Composer({ model, busy, editing, send, stop, recall, ref }: Comp
       </div>
     </form>
   );
-}
+});
 
 function useAttachments() {
   const [attachments, setAttachments] = useState<Attachment[]>([]);

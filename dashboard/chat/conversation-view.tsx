@@ -1,15 +1,16 @@
-import { Columns2, SlidersHorizontal, SquarePen } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
 import { catalogue, withStartable } from '../parts/catalogue.ts';
 import { useLive } from '../parts/session.tsx';
 import { useAllModels } from '../parts/startable.ts';
 import { t } from '../texts/index.ts';
-import { Button, IconButton } from '../ui/button.tsx';
+import { Button } from '../ui/button.tsx';
 import { DropZone } from '../ui/drop-zone.tsx';
 import { Failure, messageOf } from '../ui/feedback.tsx';
+import { useStable } from '../ui/use-stable.ts';
 import { Composer, type ComposerHandle, type Draft } from './composer.tsx';
 import { shownTurns } from './conversation.ts';
+import { ConversationHead } from './conversation-head.tsx';
 import type { ConversationModel } from './conversation-model.ts';
 import { ModelPicker } from './model-picker.tsx';
 import { isDefault } from './settings.ts';
@@ -51,45 +52,41 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
     if (first?.model === '' && served !== undefined) model.setModel(0, served);
   }, [model, first?.model, served]);
 
-  const startEdit = (id: string) => {
+  const startEdit = useStable((id: string) => {
     const turn = threads.map(({ turns }) => turns[id]).find((one) => one !== undefined);
     if (turn === undefined) return;
     setEditing(id);
     composer.current?.set({ text: turn.text, attachments: turn.attachments ?? [] });
-  };
-  const endEdit = () => {
+  });
+  const endEdit = useStable(() => {
     setEditing(undefined);
     composer.current?.set({ text: '', attachments: [] });
-  };
-  const send = ({ text, attachments }: Draft) => {
+  });
+  const send = useStable(({ text, attachments }: Draft) => {
     // Its address from now on, so that a reload finds it.
     if (model.isEmpty) navigate(`/chat/${conversation.id}`, { replace: true });
     if (editing === undefined) model.ask(text, attachments);
     else model.edit(editing, text, attachments);
     setEditing(undefined);
-  };
-  const recall = () => {
+  });
+  const stop = useStable(() => model.stop());
+  const openSettings = useStable(() => setOpen(true));
+  const recall = useStable(() => {
     const last = first && shownTurns(first).findLast(({ role }) => role === 'user');
     if (last !== undefined) startEdit(last.id);
-  };
-  const latestEdit = useRef(startEdit);
-  latestEdit.current = startEdit;
+  });
   const actions = useMemo(
     () =>
       [0, 1].map(
         (n): TurnActions => ({
           show: (turn, at) => model.show(n, turn, at),
-          edit: (id) => latestEdit.current(id),
+          edit: startEdit,
           again: (id) => model.regenerate(n, id),
         }),
       ),
-    [model],
+    [model, startEdit],
   );
   useStopByEscape(model, editing !== undefined);
-  const compare = () => {
-    const other = models.find(({ id, serving }) => serving > 0 && id !== first?.model) ?? models[0];
-    if (other !== undefined) model.compareWith(other.id);
-  };
   const two = threads.length > 1;
   const pickerFor = (n: number) => (
     <ModelPicker
@@ -107,22 +104,18 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
       className="flex h-full min-h-0 flex-col"
     >
       <h1 className="sr-only">{conversation.title || t.pages.chat}</h1>
-      <div className="flex h-14 shrink-0 items-center gap-1 border-line border-b px-3">
-        <div className="min-w-0 flex-1 truncate px-2.5 font-semibold">
-          {two ? conversation.title || texts.compare : <span className="-ml-2.5 flex">{pickerFor(0)}</span>}
-        </div>
-        {!two && (
-          <IconButton label={texts.compare} onClick={compare} disabled={busy || models.length === 0}>
-            <Columns2 />
-          </IconButton>
-        )}
-        <IconButton label={texts.settings.open} pressed={!isDefault(settings)} onClick={() => setOpen(true)}>
-          <SlidersHorizontal />
-        </IconButton>
-        <IconButton label={texts.newChat} onClick={begin} className="md:hidden">
-          <SquarePen />
-        </IconButton>
-      </div>
+      <ConversationHead
+        model={model}
+        title={conversation.title}
+        asked={first?.model ?? ''}
+        two={two}
+        busy={busy}
+        isSet={!isDefault(settings)}
+        models={models}
+        loads={live.loads}
+        openSettings={openSettings}
+        begin={begin}
+      />
       {model.isEmpty ? (
         <div className="flex min-h-0 flex-1 flex-col items-center justify-center gap-2 p-6 text-center">
           <p className="font-semibold text-2xl tracking-tight">{texts.greeting}</p>
@@ -168,7 +161,7 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
             className="mb-2 flex flex-wrap items-center gap-3 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait"
           >
             <span className="flex-1">{texts.settings.fromLink}</span>
-            <Button size="small" onClick={() => setOpen(true)}>
+            <Button size="small" onClick={openSettings}>
               {texts.settings.review}
             </Button>
           </p>
@@ -183,9 +176,9 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
           ref={composer}
           model={threads.map(({ model: name }) => name).join(', ')}
           busy={busy}
-          editing={editing === undefined ? undefined : { cancel: endEdit }}
+          cancelEdit={editing === undefined ? undefined : endEdit}
           send={send}
-          stop={() => model.stop()}
+          stop={stop}
           recall={recall}
         />
         <p className="pt-1.5 text-center text-muted text-xs max-sm:hidden">{texts.hint}</p>

@@ -8,6 +8,7 @@ import { useMe } from '../parts/session.tsx';
 import { InSidebar } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';
 import { Empty, Loading } from '../ui/feedback.tsx';
+import { useStable } from '../ui/use-stable.ts';
 
 export function Component() {
   const me = useMe();
@@ -18,7 +19,7 @@ export function Component() {
   const { summaries, failed, load } = useSummaries(store);
   const { model, missing, fromLink } = useOpenConversation(store, params?.id, query);
   const search = useRef<HTMLInputElement>(null);
-  const begin = () => navigate('/chat');
+  const begin = useStable(() => navigate('/chat'));
   useShortcuts({ begin, search: () => search.current?.focus() });
   const remove = async (id: string) => {
     if (model?.conversation.id === id) {

@@ -1,0 +1,65 @@
+import { Columns2, SlidersHorizontal, SquarePen } from 'lucide-react';
+import { memo } from 'react';
+import type { ModelLoad } from '../api/schemas.ts';
+import type { CatalogueModel } from '../parts/catalogue.ts';
+import { t } from '../texts/index.ts';
+import { IconButton } from '../ui/button.tsx';
+import type { ConversationModel } from './conversation-model.ts';
+import { ModelPicker } from './model-picker.tsx';
+
+const texts = t.chat;
+
+interface ConversationHeadProps {
+  model: ConversationModel;
+  title: string;
+  /** The model that is asked; the first one of two. */
+  asked: string;
+  /** Two models are asked, each with a picker above its own answers. */
+  two: boolean;
+  busy: boolean;
+  /** A setting differs from its default. */
+  isSet: boolean;
+  models: readonly CatalogueModel[];
+  loads: ReadonlyMap<string, ModelLoad>;
+  openSettings: () => void;
+  begin: () => void;
+}
+
+/** Above a conversation. Not drawn again while an answer streams. */
+export const ConversationHead = memo((props: ConversationHeadProps) => {
+  const { model, title, asked, two, busy, isSet, models, loads, openSettings, begin } = props;
+  const compare = () => {
+    const other = models.find(({ id, serving }) => serving > 0 && id !== asked) ?? models[0];
+    if (other !== undefined) model.compareWith(other.id);
+  };
+  return (
+    <div className="flex h-14 shrink-0 items-center gap-1 border-line border-b px-3">
+      <div className="min-w-0 flex-1 truncate px-2.5 font-semibold">
+        {two ? (
+          title || texts.compare
+        ) : (
+          <span className="-ml-2.5 flex">
+            <ModelPicker
+              label={texts.model}
+              value={asked}
+              models={models}
+              loads={loads}
+              choose={(next) => model.setModel(0, next)}
+            />
+          </span>
+        )}
+      </div>
+      {!two && (
+        <IconButton label={texts.compare} onClick={compare} disabled={busy || models.length === 0}>
+          <Columns2 />
+        </IconButton>
+      )}
+      <IconButton label={texts.settings.open} pressed={isSet} onClick={openSettings}>
+        <SlidersHorizontal />
+      </IconButton>
+      <IconButton label={texts.newChat} onClick={begin} className="md:hidden">
+        <SquarePen />
+      </IconButton>
+    </div>
+  );
+});
