@@ -290,8 +290,10 @@ export const usageTotals = sqliteTable(
     firstTokenMs: integer('first_token_ms').notNull(),
     /** The same from the moment at which the node got the request. */
     engineFirstTokenMs: integer('engine_first_token_ms').notNull().default(0),
-    /** Sums of milliseconds over all requests. */
+    /** Sum of milliseconds over all requests. */
     queueMs: integer('queue_ms').notNull().default(0),
+    /** Requests that are known to have taken `totalMs`: no line of a batch, no attempt whose end is unknown. */
+    timed: integer('timed').notNull().default(0),
     totalMs: integer('total_ms').notNull(),
   },
   (table) => [

@@ -66,7 +66,8 @@ const totalSchema = z.object({
   /** The same from the moment at which the node got the request. */
   mean_engine_first_token_ms: z.number().nullable(),
   mean_queue_ms: z.number(),
-  mean_total_ms: z.number(),
+  /** Of requests whose time is known: lines of batches have none. Null: none is. */
+  mean_total_ms: z.number().nullable(),
 });
 
 /** From 1 s to 7 days: 604,800 s, 10,080 min, 168 h. */
@@ -147,9 +148,8 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
   });
   const sum = (column: SQLiteColumn) =>
     sql<number>`cast(min(total(${column}), ${sql.raw(String(Number.MAX_SAFE_INTEGER))}) as integer)`;
-  const mean = (column: SQLiteColumn) => sql<number>`round(total(${column}) / max(1, total(${usageTotals.requests})))`;
-  const meanFirst = (column: SQLiteColumn) =>
-    sql<number | null>`round(total(${column}) / nullif(total(${usageTotals.firstTokens}), 0))`;
+  const meanOf = (column: SQLiteColumn, counted: SQLiteColumn) =>
+    sql<number | null>`round(total(${column}) / nullif(total(${counted}), 0))`;
   const groups = query.group_by.map((name) => usageTotals[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await asked(
@@ -164,10 +164,10 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
         completion_tokens: sum(usageTotals.completion),
         cached_tokens: sum(usageTotals.cached),
         reasoning_tokens: sum(usageTotals.reasoning),
-        mean_first_token_ms: meanFirst(usageTotals.firstTokenMs),
-        mean_engine_first_token_ms: meanFirst(usageTotals.engineFirstTokenMs),
-        mean_queue_ms: mean(usageTotals.queueMs),
-        mean_total_ms: mean(usageTotals.totalMs),
+        mean_first_token_ms: meanOf(usageTotals.firstTokenMs, usageTotals.firstTokens),
+        mean_engine_first_token_ms: meanOf(usageTotals.engineFirstTokenMs, usageTotals.firstTokens),
+        mean_queue_ms: sql<number>`round(total(${usageTotals.queueMs}) / max(1, total(${usageTotals.requests})))`,
+        mean_total_ms: meanOf(usageTotals.totalMs, usageTotals.timed),
       })
       .from(usageTotals)
       .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, beyond, ...filters))

@@ -9,7 +9,7 @@ import { Minutes } from './minutes.ts';
 import type { Annotation } from './prefixes.ts';
 import type { UsageRow } from './row.ts';
 import { storeRows } from './stored-rows.ts';
-import { addToTotals, addTotal, forgetBatches, nameOf, type Total, totalOf } from './totals.ts';
+import { addToTotals, addTotal, forgetBatches, nameOf, readTotal, type Total, totalOf } from './totals.ts';
 
 /** Totals are added in D1 so long after their first record came. */
 const TOTALS_MS = 2_000;
@@ -81,7 +81,7 @@ export class UsageObject extends GatewayObject {
     const { sql } = this.ctx.storage;
     for (const [name, total] of totals) {
       const known = sql.exec<{ total: string }>('SELECT total FROM totals WHERE name = ?', name).toArray()[0];
-      if (known !== undefined) addTotal(total, JSON.parse(known.total));
+      if (known !== undefined) addTotal(total, readTotal(known.total));
       sql.exec('INSERT OR REPLACE INTO totals (name, total) VALUES (?, ?)', name, JSON.stringify(total));
     }
     if (totals.size === 0) return;
@@ -183,7 +183,7 @@ export class UsageObject extends GatewayObject {
       sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();
     }
     if (sending.length === 0) return;
-    const totals = sending.map(({ total }) => JSON.parse(total) as Total);
+    const totals = sending.map(({ total }) => readTotal(total));
     await addToTotals(this.env, this.#shard, this.#batch, totals);
     sql.exec('DELETE FROM sending');
   }

@@ -20,6 +20,7 @@ const COUNTERS = [
   'firstTokenMs',
   'engineFirstTokenMs',
   'queueMs',
+  'timed',
   'totalMs',
 ] as const;
 
@@ -49,8 +50,15 @@ export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
     firstTokenMs: of(firstMs > 0 ? queueMs + firstMs : 0),
     engineFirstTokenMs: of(firstMs),
     queueMs: of(queueMs),
+    timed: of(row.totalMs !== null),
     totalMs: of(row.totalMs ?? 0),
   };
+}
+
+/** A sum that waited in an object's storage. One of an earlier version has no `timed`: all its requests count, as they did there. */
+export function readTotal(text: string): Total {
+  const total: Total = JSON.parse(text);
+  return { ...total, timed: total.timed ?? total.requests };
 }
 
 /** Sums stop at the largest number that JavaScript counts exactly: one that went on would come back wrong. */
@@ -64,7 +72,7 @@ export function nameOf({ day, project, user, key, model, provider }: Total): str
   return JSON.stringify([day, project, user, key, model, provider]);
 }
 
-/** D1 binds 100 values to a statement: 19 each. */
+/** D1 binds 100 values to a statement: 20 each. */
 const PER_STATEMENT = 5;
 
 /** Adds `totals` unless this batch of this shard is in already. Rejects where D1 cannot say; then it is to be said again. */

@@ -27,7 +27,7 @@ it('an operator sees what a factory does, what waits and why, what failed with i
   await page.getByText('No factory reports to this gateway.').waitFor();
   await openFactory();
   await page.getByRole('heading', { name: 'night-shift' }).waitFor({ timeout: 15_000 });
-  await page.getByRole('img', { name: /^GPUs in the last day/ }).waitFor();
+  await page.getByRole('img', { name: /^GPUs, in the last day/ }).waitFor();
   const row = (name: RegExp) => page.getByRole('row', { name });
   await row(/lab\/asleep off, starts when asked .* 4 min/).waitFor();
   await row(/lab\/waking loading 40%/).waitFor();

@@ -28,12 +28,13 @@ it('usage is shown by model and as a CSV', async () => {
       })
     ).status,
   ).toBe(200);
-  const { page, complaints } = await visitors.enter();
+  const { page, complaints } = await visitors.enter(visitors.house.key);
   await eventually('the totals', 20_000, async () => {
     await go(page, 'Models');
     await go(page, 'My use');
-    await page.getByText('Nothing was used yet').or(page.getByRole('table')).first().waitFor();
-    return (await page.getByRole('row', { name: MODEL }).count()) > 0 ? true : undefined;
+    const totals = page.getByRole('region', { name: 'Usage by model' });
+    await page.getByText('Nothing was used yet').or(totals).first().waitFor();
+    return (await totals.getByRole('row', { name: MODEL }).count()) > 0 ? true : undefined;
   });
   const [download] = await Promise.all([
     page.waitForEvent('download'),
@@ -74,4 +75,24 @@ it('what is left of each limit is shown, with a refusal in words and the own req
   await page.getByRole('button', { name: '24 hours' }).click();
   await page.getByRole('img', { name: 'Tokens, 24 hours' }).waitFor();
   expect(complaints).toEqual([]);
+});
+
+it('an operator sees the own use first, and the limits and requests of one person never beside the sums of all', async () => {
+  const { page } = await visitors.enter();
+  const asked: string[] = [];
+  page.on('request', (request) => asked.push(request.url().split('/admin/')[1] ?? ''));
+  const data = [{ day: '2026-11-20', model: 'm', requests: 1, prompt_tokens: 5 }];
+  await page.route('**/admin/usage?*', (route) => route.fulfill({ json: { object: 'list', data, next: null } }));
+  await go(page, 'My use');
+  await page.getByRole('heading', { name: 'What is left' }).waitFor();
+  await page.getByRole('heading', { name: 'Last requests' }).waitFor();
+  expect(asked.filter((one) => one.startsWith('usage?')).every((one) => /&(key|user)=/.test(one))).toBe(true);
+  await page.getByRole('button', { name: 'Everybody' }).click();
+  await page.getByText('What this gateway served, for all users.').waitFor();
+  expect(await page.getByRole('heading', { name: 'Last requests' }).count()).toBe(0);
+  asked.length = 0;
+  await page.getByRole('button', { name: '24 hours' }).click();
+  await page.getByRole('img', { name: /^Tokens, \d days?$/ }).waitFor();
+  // The hours that the gateway tells are the reader's own.
+  expect(asked.filter((one) => one.startsWith('me/'))).toEqual([]);
 });

@@ -23,8 +23,8 @@ export function FactoryDay({ day }: { day: Factory['day'] }) {
   const common = { about: texts.dayAbout, times, stepped: true };
   return (
     <div className="grid gap-4 lg:grid-cols-2">
-      <Plot {...common} title={texts.dayAbout} lines={gpus} height={200} />
-      <Plot {...common} title={texts.requests} lines={requests} height={200} />
+      <Plot {...common} title={texts.gpusTitle} lines={gpus} height={200} />
+      <Plot {...common} title={texts.requestsTitle} lines={requests} height={200} />
     </div>
   );
 }

@@ -17,14 +17,24 @@ interface Point {
   written: number;
 }
 
-/** Tokens by day; of the last 24 hours, which only one's own use has, by hour. */
-export function OverTime({ range, filter }: { range: Range; filter: string }) {
+interface OverTimeProps {
+  range: Range;
+  filter: string;
+  /** The last 24 hours by hour: the gateway tells this of the reader's own use alone. */
+  hourly: boolean;
+}
+
+/** Tokens by day or by hour. */
+export function OverTime({ range, filter, hourly }: OverTimeProps) {
   const points = useQuery({
-    queryKey: ['usage-over-time', range, filter],
-    queryFn: ({ signal }) => (range === 'day' ? hours(signal) : days(range, filter, signal)),
+    queryKey: ['usage-over-time', range, filter, hourly],
+    queryFn: async ({ signal }) => ({
+      hourly,
+      points: await (hourly ? hours(signal) : days(range, filter, signal)),
+    }),
     placeholderData: keepPreviousData,
   });
-  return <Show of={points}>{(some) => <Tokens points={some} range={range} />}</Show>;
+  return <Show of={points}>{(found) => <Tokens {...found} range={range} />}</Show>;
 }
 
 async function hours(signal: AbortSignal): Promise<Point[]> {
@@ -46,24 +56,29 @@ async function days(range: Range, filter: string, signal: AbortSignal): Promise<
   return points.sort((a, b) => a.at - b.at);
 }
 
-function Tokens({ points, range }: { points: readonly Point[]; range: Range }) {
+interface TokensProps {
+  points: readonly Point[];
+  range: Range;
+  hourly: boolean;
+}
+
+function Tokens({ points, range, hourly }: TokensProps) {
   const [times, lines] = useMemo((): [number[], Line[]] => {
     const read = { label: texts.read, values: points.map((one) => one.read) };
     const written = { label: texts.written, values: points.map((one) => one.written) };
     return [points.map(({ at }) => at), [read, written]];
   }, [points]);
   if (points.length === 0) return null;
-  const isDay = range === 'day';
   return (
     <Plot
       // Another range is another plot, not the same one with other data.
-      key={range}
+      key={`${range}${hourly}`}
       title={texts.tokens}
-      about={isDay ? texts.hours(times.length) : t.amounts.days(times.length)}
+      about={hourly ? texts.hours(times.length) : t.amounts.days(times.length)}
       times={times}
       lines={lines}
-      stepped={isDay}
-      range={isDay ? (from, to) => [from, to + 3_600] : (_, to) => [to - (DAYS[range] - 1) * DAY_S, to + DAY_S / 2]}
+      stepped={hourly}
+      range={hourly ? (from, to) => [from, to + 3_600] : (_, to) => [to - (DAYS[range] - 1) * DAY_S, to + DAY_S / 2]}
     />
   );
 }

@@ -17,12 +17,14 @@ type Whose = 'mine' | 'everybody';
 export function Component() {
   const me = useMe();
   const [range, setRange] = useState<Range>('month');
-  const [whose, setWhose] = useState<Whose>(me.role === 'consumer' ? 'mine' : 'everybody');
+  const [whose, setWhose] = useState<Whose>('mine');
+  // The gateway tells a provider what its nodes served, and not its own use by day.
+  const served = me.role === 'provider';
   const isMine = whose === 'mine';
   return (
     <Page
       title={t.pages.usage}
-      about={isMine ? texts.about : texts.aboutAll}
+      about={served ? texts.aboutServed : isMine ? texts.about : texts.aboutAll}
       actions={
         <>
           {me.role === 'operator' && (
@@ -45,10 +47,10 @@ export function Component() {
         </>
       }
     >
-      <Quota />
-      <OverTime range={range} filter={filterFor(me, isMine)} />
+      {isMine && <Quota />}
+      <OverTime range={range} filter={filterFor(me, isMine)} hourly={isMine && !served && range === 'day'} />
       <Totals key={me.role} range={range} role={me.role} filter={filterFor(me, isMine)} />
-      <LastRequests />
+      {isMine && <LastRequests />}
     </Page>
   );
 }

@@ -71,6 +71,16 @@ function columnsOf(group: Group): Column<Usage>[] {
     value,
     cell: (one) => write(value(one)),
   });
+  const time = (id: string, header: string, ms: (one: Usage) => number | null | undefined): Column<Usage> => ({
+    id,
+    header,
+    numeric: true,
+    value: (one) => ms(one) ?? Number.POSITIVE_INFINITY,
+    cell: (one) => {
+      const told = ms(one);
+      return told == null ? t.common.none : milliseconds(told);
+    },
+  });
   const { columns } = texts;
   return [
     { id: group, header: texts.groups[group], value: (one) => nameOf(one, group), cell: (one) => nameOf(one, group) },
@@ -78,14 +88,8 @@ function columnsOf(group: Group): Column<Usage>[] {
     number('failed', columns.failed, ({ failed = 0 }) => failed),
     number('read', columns.read, ({ prompt_tokens = 0 }) => prompt_tokens),
     number('written', columns.written, ({ completion_tokens = 0 }) => completion_tokens),
-    {
-      id: 'first',
-      header: columns.first,
-      numeric: true,
-      value: (one) => one.mean_first_token_ms ?? Number.POSITIVE_INFINITY,
-      cell: ({ mean_first_token_ms: ms }) => (ms == null ? t.common.none : milliseconds(ms)),
-    },
-    number('whole', columns.whole, (one) => one.mean_total_ms ?? 0, milliseconds),
+    time('first', columns.first, ({ mean_first_token_ms: ms }) => ms),
+    time('whole', columns.whole, ({ mean_total_ms: ms }) => ms),
   ];
 }
 
@@ -117,9 +121,9 @@ const COLUMNS = [
   'mean_total_ms',
 ] as const;
 
-/** RFC 4180. A cell that a spreadsheet would take for a formula is kept from being one. */
+/** RFC 4180. A mean of nothing is an empty cell. A cell that a spreadsheet would take for a formula is kept from being one. */
 function usageCsv(data: readonly Usage[], group: Group): string {
   const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
-  const rows = data.map((one) => [quoted(nameOf(one, group)), ...COLUMNS.map((column) => String(one[column] ?? 0))]);
+  const rows = data.map((one) => [quoted(nameOf(one, group)), ...COLUMNS.map((column) => String(one[column] ?? ''))]);
   return [[group, ...COLUMNS], ...rows].map((row) => `${row.join(',')}\r\n`).join('');
 }

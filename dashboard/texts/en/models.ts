@@ -58,7 +58,8 @@ export const models = {
 
 export const usage = {
   about: 'What you asked for, and what is left.',
-  aboutAll: 'What this gateway served.',
+  aboutAll: 'What this gateway served, for all users.',
+  aboutServed: 'What your nodes served. Limits and last requests are your own.',
   mine: 'Mine',
   everybody: 'Everybody',
   whose: 'Whose use',

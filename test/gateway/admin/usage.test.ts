@@ -5,7 +5,7 @@ import { database } from '../../../gateway/accounts/database.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { readSettings } from '../../../gateway/accounts/settings.ts';
 import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
-import { addToTotals, totalOf } from '../../../gateway/usage/totals.ts';
+import { addToTotals, readTotal, totalOf } from '../../../gateway/usage/totals.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
 import { good, knock, refusal } from './support.ts';
@@ -114,6 +114,32 @@ test('a word for the default trust that nobody knows trusts those that are marke
     expect([word, await of(word)]).toEqual([word, 'marked']);
   for (const word of ['admitted', '']) expect([word, await of(word)]).toEqual([word, 'admitted']);
   expect((await readSettings({ DB: env.DB })).defaultTrust).toBe('admitted');
+});
+
+test('the mean of whole answers is of requests whose time is known: lines of a batch do not thin it', async () => {
+  const row = (more: Partial<UsageRow>) => usageRow(1, { at: Date.UTC(2026, 7, 1), model: 'batched', ...more });
+  const rows = [
+    row({ totalMs: 3_000 }),
+    row({ totalMs: 1_000 }),
+    ...Array.from({ length: 98 }, () => row({ totalMs: null, firstMs: null })),
+    row({ model: 'only-lines', totalMs: null, firstMs: null }),
+  ];
+  await addToTotals(
+    env,
+    'timed',
+    1,
+    rows.map((one) => totalOf(one)),
+  );
+  const { data } = await good(usageOf('from=2026-08-01&to=2026-08-01&group_by=model'), page);
+  expect(data).toEqual([
+    expect.objectContaining({ model: 'batched', requests: 100, mean_total_ms: 2_000 }),
+    expect.objectContaining({ model: 'only-lines', requests: 1, mean_total_ms: null }),
+  ]);
+});
+
+test('a sum that an earlier version left counts all its requests as timed', () => {
+  const { timed: _, ...earlier } = totalOf(usageRow(1, { totalMs: 100, times: 3 }));
+  expect(readTotal(JSON.stringify(earlier))).toEqual({ ...earlier, timed: 3 });
 });
 
 test('the first token is told as the client saw it and as the engine gave it, of the answers that began', async () => {
