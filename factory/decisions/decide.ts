@@ -1,10 +1,10 @@
 /** One round: from all that is known to what is done. Pure but for `memory`, which it changes; `now` is in ms. */
-import { countJobs } from './census.ts';
+import { type Census, countJobs } from './census.ts';
 import { jobKey, jobName, type Memory, type SubmissionMemory } from './memory.ts';
 import { starts } from './starts.ts';
 import { stops } from './stops.ts';
 import { switches } from './switches.ts';
-import { type Wanted, wantedOf } from './wanted.ts';
+import { type Ready, type Wanted, wantedOf } from './wanted.ts';
 import type { Action, World } from './world.ts';
 
 const SWITCHES_KEPT_MS = 3_600_000;
@@ -20,8 +20,7 @@ export function decide(memory: Memory, world: World, now: number): Decisions {
   const before = countJobs(memory, world, now);
   const wanted = new Map<string, Wanted>();
   for (const { model } of world.models) {
-    const ready = before.jobs.filter((job) => job.model === model.id && job.state === 'ready').length;
-    const want = wantedOf(model, world.demand.get(model.id), ready, world.config, now);
+    const want = wantedOf(model, world.demand.get(model.id), readyOf(model.id, before, now), world.config, now);
     wanted.set(model.id, want);
     if (want.jobs > 0) memory.wanted_at[model.id] = now;
   }
@@ -42,6 +41,12 @@ export function decide(memory: Memory, world: World, now: number): Decisions {
   }
   memory.switches = memory.switches.filter((at) => now - at < SWITCHES_KEPT_MS);
   return { actions: [...reachable, ...given, ...begin.actions], wanted, held: begin.held };
+}
+
+function readyOf(model: string, { jobs }: Census, now: number): Ready {
+  const ready = jobs.filter((job) => job.model === model && job.state === 'ready');
+  const since = Math.max(...ready.map((job) => job.ready_at ?? 0));
+  return ready.length === 0 ? { count: 0 } : { count: ready.length, newestMs: Math.max(0, now - since) };
 }
 
 function asked(memory: Memory, action: Action, now: number): void {

@@ -18,11 +18,21 @@ interface Reason {
   why: string;
 }
 
-/** `ready`: of this factory. `demand` undefined: none. */
+/** Replicas of this factory that serve. */
+export interface Ready {
+  count: number;
+  /** Since the newest one serves; undefined: none does. */
+  newestMs?: number;
+}
+
+/** A gateway believes its queues for 12 s: requests that made a replica start would else start a second one. */
+const NEWEST_MS = 15_000;
+
+/** `demand` undefined: none. */
 export function wantedOf(
   model: ModelConfig,
   demand: ModelDemand | undefined,
-  ready: number,
+  ready: Ready,
   config: Pick<FactoryConfig, 'timezone'>,
   now: number,
 ): Wanted {
@@ -46,7 +56,7 @@ export function wantedOf(
 
 const most = (reasons: readonly Reason[]) => Math.max(0, ...reasons.map(({ jobs }) => jobs));
 
-function requests(model: ModelConfig, demand: ModelDemand, ready: number): Reason[] {
+function requests(model: ModelConfig, demand: ModelDemand, { count: ready, newestMs = NEWEST_MS }: Ready): Reason[] {
   const { waiting, oldest_wait_ms, asked_ms_ago, queued, busy, ready_replicas } = demand;
   const reasons: Reason[] = [];
   if (waiting > 0)
@@ -54,10 +64,16 @@ function requests(model: ModelConfig, demand: ModelDemand, ready: number): Reaso
   // Replicas of others serve it: then nobody has to be started for it.
   else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
     reasons.push({ jobs: 1, why: `asked for ${formatMs(asked_ms_ago)} ago` });
-  if (ready_replicas > 0 && queued > 0) reasons.push({ jobs: ready + 1, why: `${queued} requests queue` });
-  else if (ready_replicas > 0 && busy >= model.busy)
-    reasons.push({ jobs: ready + 1, why: `replicas are ${Math.round(busy * 100)} % busy` });
-  return reasons;
+  const crowded =
+    queued > 0
+      ? `${queued} requests queue`
+      : busy >= model.busy
+        ? `replicas are ${Math.round(busy * 100)} % busy`
+        : undefined;
+  if (ready_replicas === 0 || crowded === undefined) return reasons;
+  const settles = newestMs < NEWEST_MS;
+  const why = settles ? `${crowded}, and the newest replica serves for ${formatMs(newestMs)}` : crowded;
+  return [...reasons, { jobs: settles ? ready : ready + 1, why }];
 }
 
 /** Whatever is free, as long as each replica has enough to do for its start. */

@@ -32,6 +32,9 @@ export function scriptBody({ factory, gateway, cluster, context, contextId, jobI
     '--label',
     `"${JOB_LABEL}=${cluster.id}/${jobId}"`,
     ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
+    // A command such as `bash -c …` does not show the agent where its engine listens.
+    '--engine-port',
+    '"$OTELA_PORT"',
     '--',
   ];
   return [

@@ -131,6 +131,44 @@ export class Cluster {
   command(name: string, ...args: string[]): string {
     return run(name, args, { env: this.#env });
   }
+
+  /** What one of the installed programs prints for the user, whatever its exit code. */
+  program(name: string, ...args: string[]): string {
+    const bin = join(this.directory, 'bin');
+    const env = { ...this.#env, HOME: '/nonexistent', USER: 'nobody' };
+    const done = spawnSync(join(bin, 'node'), [join(bin, name), ...args], {
+      encoding: 'utf8',
+      env,
+      cwd: '/tmp',
+      ...USER,
+    });
+    return `${done.stdout}${done.stderr}`;
+  }
+
+  /** Command lines of processes that run the programs installed here. */
+  processes(name: RegExp): string {
+    const done = spawnSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
+    return done.stdout
+      .split('\n')
+      .filter((line) => line.includes(join(this.directory, 'bin')) && name.test(line))
+      .join('\n');
+  }
+
+  /** From a job's submission to its begin, by Slurm's clock of whole seconds. */
+  queuedMs(id: string): number {
+    const text = this.command('scontrol', 'show', 'job', id);
+    const at = (field: string) => Date.parse(new RegExp(`\\s${field}=(\\S+)`).exec(text)?.[1] ?? '');
+    return at('StartTime') - at('SubmitTime');
+  }
+
+  /** slurmctld ends as it does when its machine is restarted; jobs run on. */
+  stopController(): void {
+    this.command('scontrol', 'shutdown', 'slurmctld');
+  }
+
+  startController(): void {
+    run(join(HERE, 'slurm-up'), [], { env: this.#env });
+  }
 }
 
 export class Job {

@@ -1,97 +1,96 @@
-/** A factory on a real Slurm that is empty at first. */
+/** A factory, a real gateway and a real Slurm that is empty at first: one cluster and one gateway for all tests, in their order. */
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, expect, it } from 'vitest';
-import type { ServingNode } from '../../shared/factory/exchange.ts';
-import { ExchangeStandIn, TOKEN } from '../support/factory/exchange-stand-in.ts';
-import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import OpenAI, { toFile } from 'openai';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import * as z from 'zod';
+import { Gateway } from '../support/gateway.ts';
+import { chatBody, MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually, Managed } from '../support/processes.ts';
 import { Cluster, USER } from './cluster.ts';
 
-afterEach(endAll);
-
+/** What the stand-in engine takes to load. */
 const LOAD_MS = 5_000;
+/** Allowed beside Slurm's queue and the load. */
+const REST_MS = 3_000;
+const IDLE_MS = 10_000;
+/** A machine that runs other things as well takes longer; figures are printed. */
+const SLOW = Number(process.env.OTELA_TEST_SLOW ?? 2);
+/** Replicas of the batch's model at most: all GPUs of the first node. */
+const CAP = 4;
+/** The first ones are answered at once, the others wait for a file that the test writes. */
+const [OPEN_LINES, GATED_LINES] = [60, 240];
+const PATH = '/v1/chat/completions';
 
-/** The factory's program as the cluster's user, and the file that it reads. */
-class Site {
-  readonly house: House;
-  readonly cluster: Cluster;
-  readonly exchange: ExchangeStandIn;
-  readonly #config: string;
+const shown = z.object({
+  data: z.array(
+    z.object({
+      config_revision: z.string(),
+      models: z.array(
+        z.object({ id: z.string(), state: z.string(), reason: z.string().optional(), ready: z.number() }),
+      ),
+      jobs: z.array(
+        z.object({ id: z.string(), model: z.string(), state: z.string(), log_tail: z.string().optional() }),
+      ),
+      clusters: z.array(z.object({ reachable: z.boolean(), reason: z.string().optional() })),
+      decisions: z.array(z.object({ text: z.string(), model: z.string().optional() })),
+    }),
+  ),
+});
+type Shown = z.infer<typeof shown>['data'][number];
 
-  constructor(house: House, cluster: Cluster, exchange: ExchangeStandIn, config: string) {
-    this.house = house;
-    this.cluster = cluster;
-    this.exchange = exchange;
-    this.#config = config;
-  }
+let gateway: Gateway;
+let cluster: Cluster;
+let key: string;
+let config: string;
+let text: string;
+let factory: Managed;
 
-  start(): Managed {
-    const bin = join(this.cluster.directory, 'bin');
-    const factory = new Managed([join(bin, 'node'), join(bin, 'otela-factory.mjs'), 'run', '--config', this.#config], {
-      label: 'otela-factory',
-      env: { ...this.cluster.userEnv, HOME: '/nonexistent', USER: 'nobody' },
-      uid: USER.uid,
-      gid: USER.gid,
-      cwd: '/tmp',
-    });
-    atEnd(() => factory.stop());
-    return factory;
-  }
+beforeAll(async () => {
+  gateway = await Gateway.start();
+  cluster = await Cluster.up();
+  key = await gateway.createKey();
+  const joinToken = await cluster.secret('join-token', await gateway.createJoinToken('hpc', 'alps'));
+  const made = await gateway.admin('POST', 'factory-tokens', { provider: 'hpc', name: 'pool' });
+  const token = await cluster.secret('factory-token', z.object({ token: z.string() }).parse(made).token);
+  config = join(cluster.directory, 'factory.toml');
+  text = await configText(token, joinToken);
+  await writeConfig(text);
+  factory = startFactory();
+}, 120_000);
+afterAll(endAll, 60_000);
 
-  /** The gateway's nodes, as an exchange tells them. */
-  async look(idleMs = 0): Promise<void> {
-    const nodes = await this.house.gateway.nodes();
-    this.exchange.nodes(
-      ...nodes
-        .filter(({ state, suspected }) => (state === 'JOIN' || state === 'SERVING') && !suspected)
-        .map(
-          (node): ServingNode => ({
-            session: node.session,
-            state: node.state === 'SERVING' ? 'ready' : 'loading',
-            in_flight: 0,
-            idle_ms: idleMs,
-            labels: node.labels,
-          }),
-        ),
-    );
-  }
-}
-
-async function openSite(more: { cluster?: string; model?: string } = {}): Promise<Site> {
-  const house = await openHouse();
-  await house.agents[0]?.stop();
-  const [cluster, exchange] = [await Cluster.up(), await ExchangeStandIn.open()];
-  const join_token = await cluster.secret('join-token', await house.gateway.createJoinToken('hpc', 'alps'));
-  const token = await cluster.secret('factory-token', TOKEN);
+async function configText(token: string, joinToken: string): Promise<string> {
   const state = join(cluster.directory, 'factory');
   await mkdir(state, { mode: 0o700 });
   await chown(state, USER.uid, USER.gid);
   const bin = join(cluster.directory, 'bin');
-  const config = join(cluster.directory, 'factory.toml');
-  const engine = ['node', 'stand-in-engine.mjs'].map((name) => join(bin, name));
-  const lines = `
-factory = "pool"
-gateway = "${exchange.url}"
+  const engine = [join(bin, 'node'), join(bin, 'stand-in-engine.mjs')];
+  const command = [...engine, '--port', '{{port}}', '--model', '{{model}}', '--start-after-ms', String(LOAD_MS)];
+  return `factory = "pool"
+gateway = "${gateway.url}"
 token_file = "${token}"
 state = "${state}"
 
 [guest]
 every = "2s"
+short_lived = "20s"
 
 [clusters.alps]
 launcher = "slurm"
 agent = ["${bin}/node", "${bin}/otela-agent.mjs"]
-join_token_file = "${join_token}"
+join_token_file = "${joinToken}"
 setup = ["export PATH=${bin}:$PATH", "unset PROXY HTTP_PROXY http_proxy"]
-environment = { OTELA_GATEWAY = "${house.gateway.url}", OTELA_MESH = "127.0.0.1" }
-${more.cluster ?? ''}
+environment = { OTELA_MESH = "127.0.0.1" }
+
 [[clusters.alps.pools]]
-name = "normal"
+name = "preempt-cancel"
 gpu = "A100"
 gres = "a100"
 gpus_per_node = 4
 time = "10"
+preemptable = true
+options = ["nodelist=n1"]
 
 [recipes.stand-in]
 weights = "none"
@@ -99,45 +98,225 @@ load = "5s"
 [[recipes.stand-in.engines]]
 gpu = ["A100"]
 gpus = 1
-command = ${JSON.stringify([...engine, '--port', '{{port}}', '--model', '{{model}}', '--start-after-ms', String(LOAD_MS)])}
+command = ${JSON.stringify(command)}
 
 [models."${MODEL}"]
 recipe = "stand-in"
-idle = "10s"
-${more.model ?? ''}
+max = ${CAP}
+idle = "${IDLE_MS / 1_000}s"
+lines_per_job = 20
 `;
-  await writeFile(config, lines);
-  await chmod(config, 0o644);
-  return new Site(house, cluster, exchange, config);
 }
 
-it('a request for a cold model starts a job that answers it', { timeout: 240_000 }, async () => {
-  const site = await openSite();
-  const factory = site.start();
-  await factory.line(/1 models, 1 clusters/, 20_000);
-  await eventually(
-    'it reports a cold model',
-    10_000,
-    () => site.exchange.report?.models[0]?.state === 'cold' || undefined,
+/** A partition that is not there, and an engine that fails at its start. */
+const FAULTY = `
+[[clusters.alps.pools]]
+name = "gone"
+gpu = "V100"
+gpus_per_node = 1
+
+[[clusters.alps.pools]]
+name = "normal"
+gpu = "RTX3090"
+gres = "rtx3090"
+gpus_per_node = 4
+time = "10"
+
+[recipes.refused]
+weights = "none"
+[[recipes.refused.engines]]
+gpu = ["V100"]
+gpus = 1
+engine = "lmdeploy"
+[models."lab/refused"]
+recipe = "refused"
+min = 1
+
+[recipes.broken]
+weights = "none"
+[[recipes.broken.engines]]
+gpu = ["RTX3090"]
+gpus = 1
+command = ["bash", "-c", "echo torch.OutOfMemoryError: CUDA out of memory; exit 1", "{{port}}"]
+[models."lab/broken"]
+recipe = "broken"
+min = 1
+`;
+
+async function writeConfig(content: string): Promise<void> {
+  await writeFile(config, content);
+  await chmod(config, 0o644);
+}
+
+/** The program as the cluster's user. */
+function startFactory(): Managed {
+  const bin = join(cluster.directory, 'bin');
+  const started = new Managed([join(bin, 'node'), join(bin, 'otela-factory.mjs'), 'run', '--config', config], {
+    label: 'otela-factory',
+    env: { ...cluster.userEnv, HOME: '/nonexistent', USER: 'nobody' },
+    uid: USER.uid,
+    gid: USER.gid,
+    cwd: '/tmp',
+  });
+  atEnd(() => started.stop());
+  return started;
+}
+
+/** What an operator's dashboard is shown of the factory. */
+async function page(): Promise<Shown | undefined> {
+  return shown.parse(await gateway.admin('GET', 'factory')).data[0];
+}
+
+function shows(what: string, withinMs: number, met: (factory: Shown) => boolean): Promise<Shown> {
+  return eventually(what, withinMs, async () => {
+    const now = await page();
+    return now !== undefined && met(now) ? now : undefined;
+  });
+}
+
+/** The factory's jobs that Slurm has not ended. */
+function jobs(): { id: string; state: string; pool: string }[] {
+  const out = cluster.command('squeue', '-h', '-o', '%i %T %P %j');
+  return out
+    .split('\n')
+    .filter((line) => line.includes(' otela-pool--'))
+    .map((line) => line.split(' '))
+    .map(([id = '', state = '', pool = '']) => ({ id, state, pool }));
+}
+
+const running = () => jobs().filter(({ state }) => state === 'RUNNING');
+
+/** Milliseconds from asking until the first token, and all of the answer. */
+async function streamed(headers: Record<string, string>): Promise<{ firstMs: number; body: string }> {
+  const asked = performance.now();
+  const response = await fetch(`${gateway.url}${PATH}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(chatBody({ tokens: 2 }, { stream: true })),
+  });
+  if (response.body === null || response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
+  let [body, firstMs] = ['', Number.NaN];
+  for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
+    body += piece;
+    if (Number.isNaN(firstMs) && body.includes('data: {')) firstMs = performance.now() - asked;
+  }
+  return { firstMs, body };
+}
+
+it('a streaming request for a cold model is told what happens and answered, as soon as queue and load allow', {
+  timeout: 120_000,
+}, async () => {
+  await shows('a cold model', 30_000, ({ models }) => models.some(({ state }) => state === 'cold'));
+  expect(cluster.command('squeue', '-h')).toBe('');
+  const { firstMs, body } = await streamed({ 'x-otela-wait': '100' });
+  expect(body).toContain('data: [DONE]');
+  const [job] = running();
+  const queueMs = cluster.queuedMs(job?.id ?? '');
+  const figure = `first token of a cold model: ${Math.round(firstMs)} ms, of them ${queueMs} ms in Slurm's queue and ${LOAD_MS} ms of loading`;
+  console.info(figure);
+  expect(firstMs, figure).toBeLessThan((queueMs + LOAD_MS + REST_MS) * SLOW);
+});
+
+it('a batch makes the pool grow to its cap and shrink to nothing; half of it is preempted and the factory killed meanwhile', {
+  timeout: 200_000,
+}, async () => {
+  const gate = join(cluster.directory, 'out', 'gate');
+  const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: key, maxRetries: 0 });
+  const ids = Array.from({ length: OPEN_LINES + GATED_LINES }, (_, n) => `line-${n}`);
+  const lines = ids.map((id, n) => {
+    const body = chatBody({ tokens: 2, ...(n < OPEN_LINES ? {} : { gate }) });
+    return JSON.stringify({ custom_id: id, method: 'POST', url: PATH, body });
+  });
+  const input = await client.files.create({
+    file: await toFile(Buffer.from(lines.join('\n')), 'in.jsonl'),
+    purpose: 'batch',
+  });
+  const batch = await client.batches.create({ input_file_id: input.id, endpoint: PATH, completion_window: '24h' });
+  const done = async () => (await client.batches.retrieve(batch.id)).request_counts?.completed ?? 0;
+
+  let most = 0;
+  await eventually('the pool is as large as it may be', 60_000, () => {
+    most = Math.max(most, jobs().length);
+    return running().length === CAP ? true : undefined;
+  });
+  await eventually('the ungated lines are done', 60_000, async () => ((await done()) >= OPEN_LINES ? true : undefined));
+
+  factory.signal('SIGKILL');
+  await factory.end(5_000);
+  const before = running().map(({ id }) => id);
+  // A job of a partition with a higher priority takes half of their GPUs: TERM, then KILL.
+  const other = await cluster.submit({
+    sbatch: ['--partition=normal', '--gres=gpu:a100:2', '-w', 'n1'],
+    script: 'sleep 600',
+  });
+  await eventually('half of the pool is preempted', 40_000, () =>
+    running().filter(({ id }) => before.includes(id)).length === CAP / 2 ? true : undefined,
   );
-  expect(site.cluster.command('squeue', '-h')).toBe('');
-  const asked = Date.now();
-  site.exchange.demand({ model: MODEL, waiting: 1, oldest_wait_ms: 1 });
-  const answer = await eventually('it is answered', 60_000, async () => {
-    await site.look();
-    const response = await site.house.ask('/v1/chat/completions', chatBody({ tokens: 2 }));
-    const body = await response.text();
-    return response.status === 200 ? JSON.parse(body) : undefined;
+  expect(await done()).toBeLessThan(ids.length);
+  // It reads the file with two models that cannot start.
+  await writeConfig(text + FAULTY);
+  factory = startFactory();
+  const survivors = running().map(({ id }) => id);
+  await shows('the jobs that it left', 30_000, (now) =>
+    survivors.every((id) => now.jobs.some((job) => job.id === id && job.state === 'ready')),
+  );
+
+  // The controller is away for a moment: nothing is taken for gone.
+  cluster.stopController();
+  const away = await shows('that Slurm does not answer', 30_000, (now) => now.clusters[0]?.reachable === false);
+  expect(away.clusters[0]?.reason).toMatch(/slurm/i);
+  expect(away.jobs.filter(({ id }) => survivors.includes(id)).map(({ state }) => state)).toEqual(['ready', 'ready']);
+  cluster.startController();
+  await shows('that Slurm answers', 60_000, (now) => now.clusters[0]?.reachable === true);
+
+  other.cancel();
+  await eventually('the pool is as large as it may be again', 60_000, () => {
+    most = Math.max(most, jobs().filter(({ pool }) => pool === 'preempt-cancel').length);
+    return running().filter(({ pool }) => pool === 'preempt-cancel').length === CAP ? true : undefined;
   });
-  expect(Date.now() - asked).toBeLessThan(LOAD_MS + 20_000);
-  expect(answer).toMatchObject({ object: 'chat.completion' });
-  await eventually('it reports it ready', 10_000, async () => {
-    await site.look();
-    return site.exchange.report?.models[0]?.state === 'ready' || undefined;
+  await writeFile(gate, '');
+  const ended = await eventually('the batch has ended', 60_000, async () => {
+    const now = await client.batches.retrieve(batch.id);
+    return now.status === 'completed' ? now : undefined;
   });
-  site.exchange.demand({ model: MODEL, ready_replicas: 1 });
-  await eventually('its job is over', 60_000, async () => {
-    await site.look(60_000);
-    return site.cluster.command('squeue', '-h') === '' || undefined;
+  const demandEnded = performance.now();
+  expect(ended.request_counts).toEqual({ total: ids.length, completed: ids.length, failed: 0 });
+  const output = await (await client.files.content(ended.output_file_id ?? '')).text();
+  const answered = output
+    .trimEnd()
+    .split('\n')
+    .map((line) => z.object({ custom_id: z.string() }).parse(JSON.parse(line)).custom_id);
+  expect(answered.sort()).toEqual([...ids].sort());
+  expect(most).toBe(CAP);
+
+  await eventually('the pool is empty', IDLE_MS + 60_000, () => (jobs().length === 0 ? true : undefined)).catch(async (error) => {
+    console.log('DIAG', JSON.stringify(await gateway.admin('GET', 'factories').catch(String)).slice(0, 5000), cluster.processes(/stand-in-engine/), JSON.stringify(jobs()), JSON.stringify(await gateway.nodes()).slice(0, 6000));
+    throw error;
   });
+  console.info(
+    `pool of ${CAP} jobs: empty ${Math.round((performance.now() - demandEnded) / 1_000)} s after the batch's end, idle time-out ${IDLE_MS / 1_000} s`,
+  );
+  await eventually('nothing of it runs', 10_000, () =>
+    cluster.processes(/otela-agent|stand-in-engine/) === '' ? true : undefined,
+  );
+  expect((await gateway.nodes()).filter(({ state }) => state === 'SERVING')).toEqual([]);
+});
+
+it('operators are shown why sbatch refuses, and what an engine printed that failed three times', {
+  timeout: 120_000,
+}, async () => {
+  const now = await shows('a rest', 110_000, ({ models }) => models.some(({ state }) => state === 'resting'));
+  const reason = (model: string) => now.models.find(({ id }) => id === model)?.reason;
+  expect(reason('lab/refused')).toMatch(/invalid partition/i);
+  expect(reason('lab/broken')).toMatch(/failed/);
+  const failed = now.jobs.filter(({ model, state }) => model === 'lab/broken' && state === 'failed');
+  expect(failed.map(({ log_tail }) => log_tail)).toEqual(
+    Array.from({ length: 3 }, () => expect.stringContaining('CUDA out of memory')),
+  );
+  const status = cluster.program('otela-factory.mjs', 'status', '--config', config);
+  expect(status).toMatch(/lab\/refused .*invalid partition/i);
+  expect(cluster.program('otela-factory.mjs', 'explain', 'lab/broken', '--config', config)).toContain(
+    'torch.OutOfMemoryError: CUDA out of memory',
+  );
+  expect(cluster.program('otela-factory.mjs', 'check', '--config', config)).toMatch(/bad .*alps\/gone/);
 });

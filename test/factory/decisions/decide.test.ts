@@ -77,6 +77,16 @@ it('replicas of others are enough: a model that is asked for and served is not s
   expect(kinds(new Bench().round([], [{ model: LLAMA, asked_ms_ago: 1_000, ready_replicas: 1 }]))).toEqual([]);
 });
 
+it('requests that made the first replica start do not start a second one while the gateway still counts them', () => {
+  const bench = new Bench();
+  bench.round([bench.job(LLAMA, '1')], [{ model: LLAMA, waiting: 1 }]);
+  const queued = [{ model: LLAMA, queued: 1, ready_replicas: 1 }];
+  const rounds = Array.from({ length: 3 }, () => kinds(bench.round([bench.job(LLAMA, '1')], queued, [node('1')])));
+  // 0 s, 15 s and 30 s after it became ready.
+  expect(rounds[0]).toEqual([]);
+  expect(rounds[1]).toEqual([['submit', LLAMA]]);
+});
+
 it('a controller that is away for ten minutes changes nothing, and nothing is submitted meanwhile', () => {
   const bench = new Bench();
   const waiting = [{ model: LLAMA, waiting: 1 }];
@@ -205,7 +215,7 @@ it("warm hours are those of the file's time zone, over midnight as well", () => 
   const bench = new Bench(text);
   const model = bench.config.models[1];
   if (model === undefined) throw new Error('no model');
-  const at = (time: string) => wantedOf(model, undefined, 0, bench.config, Date.parse(time)).floor;
+  const at = (time: string) => wantedOf(model, undefined, { count: 0 }, bench.config, Date.parse(time)).floor;
   // 2026-01-09 is a Friday; Zurich is an hour ahead of UTC.
   expect([
     at('2026-01-09T20:59:00Z'),

@@ -11,6 +11,8 @@ export const behaviourSchema = z.object({
   tokensPerSecond: z.number().min(0).max(1_000_000).optional(),
   /** Prefill: the time before the head of the answer; with `earlyHead` before its first token. */
   delayMs: z.number().min(0).max(3_600_000).optional(),
+  /** A path of the engine's machine: the answer waits until a file is there. */
+  gate: z.string().max(512).optional(),
   /** The head of a stream goes out before the prefill, as vLLM and SGLang send it. */
   earlyHead: z.boolean().optional(),
   /** Answers with this status and an error body instead. */

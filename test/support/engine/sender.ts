@@ -1,4 +1,5 @@
 /** Puts an answer on the wire at the asked pace, with the asked faults. */
+import { existsSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Answer, SseEvent } from './answer.ts';
@@ -9,6 +10,8 @@ import { patternBytes } from './words.ts';
 
 /** One write of a large body; the next waits until the socket took it. */
 const BLOCK_BYTES = 64 * 1024;
+/** Between two looks for the file that a gated answer waits for. */
+const GATE_MS = 50;
 
 /** Fulfilled when the socket takes more, or is gone. */
 function writable(res: ServerResponse): Promise<void> {
@@ -157,6 +160,7 @@ export async function send(res: ServerResponse, answer: Answer, pace: Pace, requ
   const { behaviour, freeze } = pace;
   if (behaviour.earlyHead === true && answer.kind === 'stream') sendStreamHead(res, behaviour, request);
   await pause(res, behaviour.delayMs ?? 0);
+  while (behaviour.gate !== undefined && !res.destroyed && !existsSync(behaviour.gate)) await pause(res, GATE_MS);
   if (answer.kind !== 'json' || answer.tokens !== undefined) await freeze.over(res);
   if (res.destroyed || failBeforeHead(res, behaviour)) return;
   if (behaviour.bytes !== undefined)
