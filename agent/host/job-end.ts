@@ -114,5 +114,5 @@ export class JobEnd {
 
 /** Never rejects: aborted, it is over at once. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return delay(ms, undefined, { signal }).catch(() => {});
+  return delay(Math.max(0, ms), undefined, { signal }).catch(() => {});
 }

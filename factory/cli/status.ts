@@ -11,6 +11,9 @@ import type { Io } from './io.ts';
 
 /** A round is 15 s, one that asks a slow scheduler a minute. */
 const STALE_MS = 120_000;
+/** Of a log's tail. */
+const REST_LINES = 4;
+const EXPLAIN_LINES = 12;
 
 const count = z.number();
 const statusSchema = z.object({
@@ -135,12 +138,34 @@ export function statusCommand(configPath: string, json: boolean, io: Io): number
       ]),
     ),
     '',
+    ...restLines(status),
     ...decisions
       .slice(-10)
       .map(({ at, model, text }) => `${at.slice(0, 19)}Z ${model === undefined ? '' : `${model}: `}${text}`),
   ];
   io.out(lines.join('\n'));
   return EXIT_DONE;
+}
+
+/** What decisions scroll away: a model that rests needs a person, however long ago it failed. */
+function restLines({ back_offs, at }: Status): string[] {
+  const now = Date.parse(at);
+  const rests = Object.entries(back_offs).filter(([, { resting, until }]) => resting && now < until);
+  if (rests.length === 0) return [];
+  const lines = rests.flatMap(([key, { until, failed, log_tail: tail = '' }]) => [
+    `${key} rests for ${formatMs(until - now)} more, after ${failed} failed starts${tail === '' ? '' : '. Its log ends:'}`,
+    ...tailLines(tail, REST_LINES),
+  ]);
+  return [...lines, ''];
+}
+
+function tailLines(tail: string, count: number): string[] {
+  return tail === ''
+    ? []
+    : tail
+        .split('\n')
+        .slice(-count)
+        .map((line) => `    ${line}`);
 }
 
 export function explainCommand(configPath: string, model: string | undefined, json: boolean, io: Io): number {
@@ -171,14 +196,7 @@ export function explainCommand(configPath: string, model: string | undefined, js
     ...(held === undefined ? [] : [`held back: ${held}`]),
     ...backOffs.flatMap(([key, one]) => [
       `${key.slice(model.length + 1)}: ${one.resting ? 'rests' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} short lives): ${one.reason}`,
-      ...(one.log_tail === undefined
-        ? []
-        : [
-            ...one.log_tail
-              .split('\n')
-              .slice(-12)
-              .map((line) => `    ${line}`),
-          ]),
+      ...tailLines(one.log_tail ?? '', EXPLAIN_LINES),
     ]),
     ...jobs.map(
       (job) =>

@@ -1,7 +1,8 @@
 /** When a recipe may be tried again on a cluster: Parsl's users were banned for blocks that were resubmitted in a loop (parsl #2851). */
 import type { FactoryConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
-import { type BackOff, backOffKey, type Memory } from './memory.ts';
+import { type BackOff, type Memory, refusalKey, startKey } from './memory.ts';
+import type { PlacedEngine, PlacedModel } from './world.ts';
 
 const SHORT_FIRST_MS = 15_000;
 const REFUSED_FIRST_MS = 30_000;
@@ -13,13 +14,16 @@ const DOUBLINGS_MAX = 20;
 
 /**
  * `failed`: the job began and its engine did not serve. `short`: it was taken away soon after its begin. `cancelled`: somebody else ended it.
- * `refused`: the scheduler would not have it.
+ * `refused`: the scheduler would not have it. `unwatched`: it ended while the factory could not look; whether it served is not known, so it is no
+ * failed start, and yet waits: a factory that dies again and again must not submit a broken recipe each time.
  */
-export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused';
+export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused' | 'unwatched';
 
 interface Failure {
   model: string;
   cluster: string;
+  /** Of a refusal. */
+  pool?: string;
   context: string;
   reason: string;
   log_tail?: string;
@@ -29,8 +33,10 @@ type Guest = Pick<FactoryConfig['guest'], 'failed_starts' | 'rest'>;
 
 /** Changes `memory`; gives the sentence of what follows. */
 export function recordFailure(memory: Memory, kind: FailureKind, failure: Failure, guest: Guest, now: number): string {
-  const key = backOffKey(failure.model, failure.cluster);
-  const before = backOffOf(memory, failure.model, failure.cluster, failure.context);
+  const { model, cluster, context, pool = '' } = failure;
+  const key = kind === 'refused' ? refusalKey(model, cluster, pool) : startKey(model, cluster, context);
+  const known = memory.back_offs[key];
+  const before = known?.context === context ? known : undefined;
   const after: BackOff = { ...(before ?? fresh(failure.context)), reason: failure.reason.slice(0, 300) };
   const wait = (first: number, times: number, max: number) => {
     const ms = Math.min(max, first * 2 ** Math.min(times - 1, DOUBLINGS_MAX));
@@ -51,6 +57,9 @@ export function recordFailure(memory: Memory, kind: FailureKind, failure: Failur
     case 'short':
       after.short += 1;
       return `lived too short, the next one in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}: ${failure.reason}`;
+    case 'unwatched':
+      after.short += 1;
+      return `nobody saw whether it served, the next one in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}`;
     case 'cancelled':
       after.short += 1;
       return `was cancelled by somebody else, the next one in ${wait(CANCELLED_FIRST_MS, after.short, REST_MAX_MS)}`;
@@ -64,13 +73,38 @@ function fresh(context: string): BackOff {
   return { context, failed: 0, short: 0, refused: 0, rests: 0, until: 0, resting: false, reason: '' };
 }
 
-/** Of this context alone: an edited recipe begins anew. */
-export function backOffOf(memory: Memory, model: string, cluster: string, context: string): BackOff | undefined {
-  const known = memory.back_offs[backOffKey(model, cluster)];
-  return known?.context === context ? known : undefined;
+/** What holds a place back: what its pool refused, or what became of its context there. An edited recipe begins anew. */
+export function backOffsOf(
+  memory: Memory,
+  model: string,
+  { cluster, pool, context }: PlacedEngine,
+): { refused: BackOff | undefined; starts: BackOff | undefined } {
+  const refused = memory.back_offs[refusalKey(model, cluster.id, pool.name)];
+  return {
+    refused: refused?.context === context ? refused : undefined,
+    starts: memory.back_offs[startKey(model, cluster.id, context)],
+  };
 }
 
 /** It served for longer than a short life: what was before is forgotten. */
-export function recovered(memory: Memory, model: string, cluster: string): void {
-  delete memory.back_offs[backOffKey(model, cluster)];
+export function recovered(memory: Memory, model: string, cluster: string, context: string): void {
+  delete memory.back_offs[startKey(model, cluster, context)];
+}
+
+/** A pool took a job. */
+export function accepted(memory: Memory, model: string, cluster: string, pool: string): void {
+  delete memory.back_offs[refusalKey(model, cluster, pool)];
+}
+
+/** Of recipes that were edited, and of models and pools that the file no longer has. */
+export function forgetBackOffs(memory: Memory, models: readonly PlacedModel[]): void {
+  const known = new Set(
+    models.flatMap(({ model, places }) =>
+      places.flatMap(({ cluster, pool, context }) => [
+        startKey(model.id, cluster.id, context),
+        refusalKey(model.id, cluster.id, pool.name),
+      ]),
+    ),
+  );
+  for (const key of Object.keys(memory.back_offs)) if (!known.has(key)) delete memory.back_offs[key];
 }

@@ -1,4 +1,5 @@
 /** One round: from all that is known to what is done. Pure but for `memory`, which it changes; `now` is in ms. */
+import { forgetBackOffs } from './back-off.ts';
 import { type Census, countJobs } from './census.ts';
 import { jobKey, jobName, type Memory, type SubmissionMemory } from './memory.ts';
 import { starts } from './starts.ts';
@@ -17,6 +18,7 @@ export interface Decisions {
 }
 
 export function decide(memory: Memory, world: World, now: number): Decisions {
+  forgetBackOffs(memory, world.models);
   const before = countJobs(memory, world, now);
   const wanted = new Map<string, Wanted>();
   for (const { model } of world.models) {

@@ -1,6 +1,6 @@
 /** When a model could answer, as far as one can say. */
 import type { ModelReport, ModelState } from '../../shared/factory/exchange.ts';
-import { backOffOf } from './back-off.ts';
+import { backOffsOf } from './back-off.ts';
 import type { Census, Present } from './census.ts';
 import type { Memory } from './memory.ts';
 import type { Wanted } from './wanted.ts';
@@ -26,7 +26,7 @@ export function modelReport({ model, places }: PlacedModel, { census, memory, wa
   const pending = jobs.filter(({ state }) => state === 'pending').length + coming;
   const ready = jobs.filter(({ state, asked }) => state === 'ready' && asked === undefined).length;
   const serving = jobs.filter(({ asked, state }) => asked === undefined && state !== 'draining');
-  const back_offs = places.map(({ cluster, context }) => backOffOf(memory, model.id, cluster.id, context));
+  const back_offs = places.map((place) => backOffsOf(memory, model.id, place).starts);
   const rests = places.length > 0 && back_offs.every((one) => one?.resting === true && now < one.until);
   const best = bestOf(serving);
   const state = stateOf(best, coming, rests);

@@ -22,6 +22,8 @@ const jobMemory = z.object({
   reason: text.optional(),
   /** Its scheduler answered without naming it, so often and since then. */
   missing: z.object({ since: at, lists: z.number() }).optional(),
+  /** This factory did not run, or could not ask, for a while since its last look: it may have served and ended. */
+  unwatched: z.boolean().optional(),
   /** What this factory asked of it. */
   asked: z.object({ at, what: z.enum(['drain', 'cancel']), why: text }).optional(),
 });
@@ -60,6 +62,21 @@ const backOff = z.object({
 });
 export type BackOff = z.infer<typeof backOff>;
 
+/** Of those that are shown to people. */
+export const FAILED_MAX = 100;
+
+/** A job whose engine did not serve. */
+const failedJob = z.object({
+  cluster: z.string(),
+  id: z.string(),
+  model: z.string(),
+  gpus: z.number(),
+  at,
+  reason: text,
+  log_tail: z.string().max(2_000).optional(),
+});
+export type FailedJob = z.infer<typeof failedJob>;
+
 export const memorySchema = z.object({
   version: z.literal(1),
   /** Of the next job's name. */
@@ -67,7 +84,7 @@ export const memorySchema = z.object({
   /** By CLUSTER/ID. */
   jobs: z.record(z.string(), jobMemory),
   submissions: z.array(submission).max(5_000),
-  /** By MODEL@CLUSTER. */
+  /** By MODEL@CLUSTER#CONTEXT, refusals by MODEL@CLUSTER/POOL. */
   back_offs: z.record(z.string(), backOff),
   /** When idle engines gave their GPUs to another model. */
   switches: z.array(at).max(10_000),
@@ -76,6 +93,9 @@ export const memorySchema = z.object({
   /** ms from a job's begin to ready, by context; ms in the queue, by CLUSTER/POOL. Each measurement counts 1/3. */
   loads: z.record(z.string(), z.number()),
   waits: z.record(z.string(), z.number()),
+  /** When a cluster last listed its jobs. */
+  listed_at: z.record(z.string(), at).default({}),
+  failed: z.array(failedJob).max(FAILED_MAX).default([]),
 });
 export type Memory = z.infer<typeof memorySchema>;
 
@@ -91,11 +111,16 @@ export function emptyMemory(now: number): Memory {
     wanted_at: {},
     loads: {},
     waits: {},
+    listed_at: {},
+    failed: [],
   };
 }
 
 export const jobKey = (cluster: string, id: string) => `${cluster}/${id}`;
-export const backOffKey = (model: string, cluster: string) => `${model}@${cluster}`;
+/** Of starts, which a context is guilty of: a recipe has one for each kind of GPU, and one must not forget what happened to the other. */
+export const startKey = (model: string, cluster: string, context: string) => `${model}@${cluster}#${context}`;
+/** Of refused submissions, which a pool is guilty of: another pool of the cluster may take the same job. */
+export const refusalKey = (model: string, cluster: string, pool: string) => `${model}@${cluster}/${pool}`;
 
 /** A submission counts as so many jobs that have not been seen yet. */
 const SETTLE_MS = 120_000;

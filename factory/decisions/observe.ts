@@ -12,6 +12,8 @@ const GONE_AFTER_LISTS = 4;
 /** A job that served, runs on and is at no gateway: its agent may come back. */
 const LOST_AFTER_MS = 600_000;
 const SUBMISSIONS_KEPT_MS = 3_600_000;
+/** Between two lists of a cluster: longer, and a job may have begun, served and ended in between. */
+const WATCHED_ROUNDS = 4;
 
 /** A job that is over, so that its log can be read. */
 export interface Ended {
@@ -28,6 +30,9 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
     if (!view.reachable) continue;
     const jobs = view.jobs.filter(({ name }) => contextIn(name, world.config.factory) !== undefined);
     const listed = new Map(jobs.map((job) => [job.id, job]));
+    const watched = isWatched(memory, cluster, world, now);
+    memory.listed_at[cluster] = now;
+    if (!watched) for (const job of Object.values(memory.jobs)) if (job.cluster === cluster) job.unwatched = true;
     for (const submission of memory.submissions) if (submission.cluster === cluster) submission.lists += 1;
     for (const job of jobs) {
       const isNew = settle(memory, cluster, job);
@@ -38,7 +43,7 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
         if (known === undefined && !isNew) continue;
         delete memory.jobs[key];
         ended.push({
-          job: known ?? adopted(memory, world, cluster, job, now),
+          job: known ?? { ...adopted(memory, world, cluster, job, now), ...(watched ? {} : { unwatched: true }) },
           how: job.ended ?? 'failed',
           ...(job.reason === undefined ? {} : { reason: job.reason }),
         });
@@ -128,8 +133,15 @@ function adoption(job: JobMemory, memory: Memory): Note[] {
   ];
 }
 
+/** True where no list came yet: then nothing of this factory was there to be missed. */
+function isWatched(memory: Memory, cluster: string, { config }: World, now: number): boolean {
+  const before = memory.listed_at[cluster];
+  return before === undefined || now - before < WATCHED_ROUNDS * config.guest.every;
+}
+
 function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now: number): void {
   delete job.missing;
+  delete job.unwatched;
   if (reason === undefined || state === 'running') delete job.reason;
   else job.reason = reason.slice(0, 300);
   if (state === 'pending') {
@@ -161,7 +173,7 @@ function placeNode(memory: Memory, job: JobMemory, node: ServingNode | undefined
   const { model, cluster } = job;
   const served =
     job.ready_at !== undefined && job.state === 'ready' && now - job.ready_at >= world.config.guest.short_lived;
-  if (served && model !== undefined) recovered(memory, model, cluster);
+  if (served && model !== undefined) recovered(memory, model, cluster, job.context);
 }
 
 /** A gateway that cannot be asked says nothing of a job; one that does not know it any more says that it serves no longer. */
@@ -216,6 +228,7 @@ function failureOf(
   world: World,
 ): FailureKind | undefined {
   const served = job.ready_at !== undefined && over - job.ready_at >= world.config.guest.short_lived;
+  if (job.unwatched === true && job.ready_at === undefined && how !== 'cancelled') return 'unwatched';
   switch (how) {
     case 'cancelled':
       return 'cancelled';

@@ -1,6 +1,6 @@
 /** Which jobs begin, where, and what holds back the others. */
 import { formatMs } from '../config/values.ts';
-import { backOffOf } from './back-off.ts';
+import { backOffsOf } from './back-off.ts';
 import { type Census, isPending, present, supply } from './census.ts';
 import type { Memory } from './memory.ts';
 import type { Wanted } from './wanted.ts';
@@ -154,11 +154,13 @@ function closedFor(
   room: Room,
   now: number,
 ): string | undefined {
-  const { cluster, pool, engine, context } = place;
+  const { cluster, pool, engine } = place;
   const view = world.clusters.get(cluster.id);
   if (view === undefined) return `${cluster.id} is being asked`;
   if (!view.reachable) return `${cluster.id} does not answer: ${view.reason}`;
-  const backOff = backOffOf(memory, model.id, cluster.id, context);
+  const { refused, starts: backOff } = backOffsOf(memory, model.id, place);
+  if (refused !== undefined && now < refused.until)
+    return `${cluster.id}/${pool.name}: waits for ${formatMs(refused.until - now)} more: ${refused.reason}`;
   if (backOff !== undefined) {
     if (now < backOff.until)
       return `${cluster.id}: ${backOff.resting ? 'rests' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;

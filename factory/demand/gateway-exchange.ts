@@ -23,6 +23,10 @@ const AGAIN_FIRST_MS = 1_000;
 const AGAIN_MAX_MS = 60_000;
 /** Between two reports that interrupt a held answer. */
 const REPORT_LEAST_MS = 1_000;
+/** Between two exchanges: a gateway may answer at once, always with news. */
+const LEAST_MS = 500;
+/** Spans of an older answer, such as how long a node is idle, are of another time. */
+const FRESH_MS = 2_000;
 
 export interface GatewayExchangeOptions {
   gateway: string;
@@ -52,6 +56,7 @@ export class GatewayExchange implements GatewaySource {
   readonly #token: string;
   readonly #dispatcher: Dispatcher;
   readonly #closed = new AbortController();
+  /** An exchange that the gateway may hold. */
   #held: AbortController | undefined;
   #loop: Promise<void> = Promise.resolve();
   #report: FactoryReport | undefined;
@@ -91,6 +96,7 @@ export class GatewayExchange implements GatewaySource {
     // Spans grow by themselves: what a person or the gateway acts upon is what counts.
     const essence = essenceOf(report);
     if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_LEAST_MS) return;
+    // One that is answered at once is not interrupted.
     this.#held?.abort();
   }
 
@@ -109,13 +115,11 @@ export class GatewayExchange implements GatewaySource {
       const report = this.#report;
       if (report === undefined) return;
       const before = this.#answer?.revision;
-      const known = this.#fault === undefined && before !== undefined;
+      const begun = this.#options.now();
+      // Reports that interrupt each held answer would leave the factory without any: after one, the next is answered at once.
+      const known = this.#fault === undefined && before !== undefined && begun - this.#heardAt < FRESH_MS;
       try {
-        const answer = await this.#ask({
-          ...report,
-          ...(known ? { after: before } : {}),
-          wait_ms: EXCHANGE_WAIT_MAX_MS,
-        });
+        const answer = await this.#ask({ ...report, ...(known ? { after: before } : {}) });
         wait = AGAIN_FIRST_MS;
         // Interrupted, since there is more to report.
         if (answer === undefined) continue;
@@ -124,7 +128,7 @@ export class GatewayExchange implements GatewaySource {
         const news = this.#fault !== undefined || answer.revision !== before;
         this.#fault = undefined;
         if (news) changed();
-        else await pause(50, this.#closed.signal);
+        await pause(Math.max(0, LEAST_MS - (this.#heardAt - begun)), this.#closed.signal);
       } catch (error) {
         const first = this.#fault === undefined;
         this.#fault = said(error);
@@ -139,7 +143,7 @@ export class GatewayExchange implements GatewaySource {
   /** @throws FactoryError gateway where it refused, Error where it did not answer */
   async #ask(report: FactoryReport): Promise<ExchangeAnswer | undefined> {
     const held = new AbortController();
-    this.#held = held;
+    this.#held = report.after === undefined ? undefined : held;
     this.#sent = essenceOf(report);
     this.#sentAt = this.#options.now();
     try {

@@ -15,13 +15,11 @@ import { makeLauncher } from '../launchers/make.ts';
 import { Journal } from './journal.ts';
 import { HEARTBEAT_MS, Lease } from './lease.ts';
 import { dayPoint, factoryReport } from './report.ts';
-import { type FailedJob, type RoundResult, round } from './round.ts';
+import { type RoundResult, round } from './round.ts';
+import { RoundPace } from './round-pace.ts';
 import { StateFiles } from './state-files.ts';
 
-/** News of the gateway in one burst are one round. */
-const ROUND_LEAST_MS = 300;
 const TIDY_EVERY_MS = 3_600_000;
-const FAILED_MAX = 100;
 
 export interface FactoryOptions {
   configPath: string;
@@ -44,7 +42,6 @@ export class Factory {
   #models: PlacedModel[];
   #launchers: Map<string, Launcher>;
   #memory: Memory;
-  #failed: FailedJob[] = [];
   #configStamp = '';
   #wake = Promise.withResolvers<void>();
   #tidied = 0;
@@ -70,18 +67,20 @@ export class Factory {
     // What the former one wrote while this one waited.
     this.#memory = this.#files.readMemory(this.#now());
     this.#journal.restore(this.#files.read('status.json'));
-    this.#stamp();
     this.#options.log(
       `${this.#config.factory}: ${this.#models.length} models, ${this.#config.clusters.length} clusters`,
     );
+    const pace = new RoundPace(this.#now());
     const beat = setInterval(() => this.#beat(lease), HEARTBEAT_MS);
     this.#options.gateway.open(() => this.#wake.resolve());
     try {
       while (!this.#end.signal.aborted) {
         if (!lease.held()) return 'replaced';
         await this.#round();
-        await sleep(ROUND_LEAST_MS, this.#end.signal);
-        await Promise.race([this.#wake.promise, sleep(this.#config.guest.every, this.#end.signal)]);
+        const { every } = this.#config.guest;
+        const rest = pace.rest(every, this.#now());
+        await sleep(rest, this.#end.signal);
+        await Promise.race([this.#wake.promise, sleep(Math.max(0, every - rest), this.#end.signal)]);
         this.#wake = Promise.withResolvers<void>();
       }
       return 'stopped';
@@ -153,9 +152,6 @@ export class Factory {
       logTail: (cluster: string, id: string) => this.#files.logTail(cluster, id),
       logPath: (cluster: string) => join(this.#files.logs, `${cluster}-%j.log`),
       note: (note: { model?: string; text: string }) => this.#journal.note(note, this.#now()),
-      failed: (job: FailedJob) => {
-        this.#failed = [...this.#failed, job].slice(-FAILED_MAX);
-      },
     };
   }
 
@@ -167,7 +163,6 @@ export class Factory {
       memory: this.#memory,
       launchers: this.#launchers,
       decisions: this.#journal.decisions,
-      failed: this.#failed,
       now,
     });
     const fault = this.#options.gateway.fault();

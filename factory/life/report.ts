@@ -3,6 +3,7 @@ import {
   type ClusterReport,
   type DayPoint,
   type DecisionReport,
+  EXCHANGE_WAIT_MAX_MS,
   type FactoryReport,
   JOBS_MAX,
   type JobReport,
@@ -10,9 +11,9 @@ import {
 } from '../../shared/factory/exchange.ts';
 import { type Census, countJobs, isPending } from '../decisions/census.ts';
 import { modelReport } from '../decisions/estimate.ts';
-import type { Memory } from '../decisions/memory.ts';
+import type { FailedJob, Memory } from '../decisions/memory.ts';
 import type { Launcher } from '../launchers/launcher.ts';
-import type { FailedJob, RoundResult } from './round.ts';
+import type { RoundResult } from './round.ts';
 
 /** Failed jobs are shown for an hour. */
 const FAILED_KEPT_MS = 3_600_000;
@@ -23,18 +24,17 @@ interface Parts {
   memory: Memory;
   launchers: ReadonlyMap<string, Launcher>;
   decisions: readonly DecisionReport[];
-  failed: readonly FailedJob[];
   now: number;
 }
 
-export function factoryReport({ result, memory, launchers, decisions, failed, now }: Parts): FactoryReport {
+export function factoryReport({ result, memory, launchers, decisions, now }: Parts): FactoryReport {
   const { world, drains } = result;
   const seen = countJobs(memory, world, now);
   return {
     version: 1,
     factory: world.config.factory,
     config_revision: world.config.revision,
-    wait_ms: 0,
+    wait_ms: Math.min(EXCHANGE_WAIT_MAX_MS, world.config.guest.every),
     models: world.models.map((placed) =>
       modelReport(placed, {
         census: seen,
@@ -45,7 +45,7 @@ export function factoryReport({ result, memory, launchers, decisions, failed, no
         now,
       }),
     ),
-    jobs: [...jobsOf(seen, result, now), ...failedOf(failed, now)].slice(0, JOBS_MAX),
+    jobs: [...jobsOf(seen, result, now), ...failedOf(memory.failed, now)].slice(0, JOBS_MAX),
     clusters: clustersOf(seen, result, launchers),
     decisions: [...decisions],
     drain: drains.slice(0, 256).map(({ session, why }) => ({ session, why: why.slice(0, TEXT_MAX) })),

@@ -1,8 +1,8 @@
 /** One round: asks the schedulers, decides, does it, and remembers each step before it is taken. */
 import type { FactoryConfig } from '../config/schema.ts';
-import { recordFailure } from '../decisions/back-off.ts';
+import { accepted, recordFailure } from '../decisions/back-off.ts';
 import { type Decisions, decide, intended } from '../decisions/decide.ts';
-import { type Memory, namePrefix } from '../decisions/memory.ts';
+import { FAILED_MAX, type Memory, namePrefix } from '../decisions/memory.ts';
 import { assessEnd, type Ended, late, nodesByJob, observe } from '../decisions/observe.ts';
 import type { Action, ClusterView, Note, PlacedModel, World } from '../decisions/world.ts';
 import type { Heard } from '../demand/demand-source.ts';
@@ -25,20 +25,8 @@ export interface RoundParts {
   /** Where the job's output goes; `%j` is its id. */
   logPath(cluster: string): string;
   note(note: Note): void;
-  /** A job whose engine did not serve. */
-  failed?(job: FailedJob): void;
   /** Only says what it would do. */
   dry?: boolean;
-}
-
-export interface FailedJob {
-  cluster: string;
-  id: string;
-  model: string;
-  gpus: number;
-  at: number;
-  reason: string;
-  log_tail?: string;
 }
 
 export interface RoundResult extends Decisions {
@@ -94,16 +82,11 @@ async function end(parts: RoundParts, ended: Ended, world: World, now: number): 
   const note = assessEnd(ended, tail, parts.memory, world, now);
   parts.note(note);
   if (job.model === undefined || !interesting || job.asked !== undefined || job.ready_at !== undefined) return;
+  if (job.unwatched === true) return;
   const { cluster, id, model, gpus } = job;
-  parts.failed?.({
-    cluster,
-    id,
-    model,
-    gpus,
-    at: now,
-    reason: note.text.slice(0, 300),
-    ...(tail === undefined ? {} : { log_tail: tail }),
-  });
+  const reason = note.text.slice(0, 300);
+  const failed = { cluster, id, model, gpus, at: now, reason, ...(tail === undefined ? {} : { log_tail: tail }) };
+  parts.memory.failed = [...parts.memory.failed, failed].slice(-FAILED_MAX);
 }
 
 function lateJobs(memory: Memory, world: World, now: number): { ended: Ended; action: Action }[] {
@@ -170,6 +153,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
       log: parts.logPath(cluster.id),
     });
     submission.outcome = 'accepted';
+    accepted(memory, model, cluster.id, pool.name);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
     // Of anything else nobody knows what came of it: the submission stays as sent.
@@ -179,7 +163,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
     const follows = recordFailure(
       memory,
       'refused',
-      { model, cluster: cluster.id, context, reason },
+      { model, cluster: cluster.id, pool: pool.name, context, reason },
       config.guest,
       parts.now(),
     );

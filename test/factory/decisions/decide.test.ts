@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
 import { type Decisions, decide, intended } from '../../../factory/decisions/decide.ts';
-import { emptyMemory, jobName, type Memory } from '../../../factory/decisions/memory.ts';
-import { assessEnd, observe } from '../../../factory/decisions/observe.ts';
+import { emptyMemory, jobName, type Memory, startKey } from '../../../factory/decisions/memory.ts';
+import { assessEnd, type Ended, observe } from '../../../factory/decisions/observe.ts';
 import { wantedOf } from '../../../factory/decisions/wanted.ts';
 import { type ClusterView, placedModels, type World } from '../../../factory/decisions/world.ts';
 import { none } from '../../../factory/demand/demand-source.ts';
@@ -20,6 +20,7 @@ class Bench {
   readonly models;
   readonly memory: Memory = emptyMemory(NOW);
   now = NOW;
+  readonly ended: Ended[] = [];
 
   constructor(text = CONFIG) {
     const read = parseConfig(text);
@@ -48,7 +49,10 @@ class Bench {
       demand: new Map(demand.map((one) => [one.model, { ...none(one.model), ...one }])),
       nodes,
     };
-    observe(this.memory, world, this.now);
+    for (const one of observe(this.memory, world, this.now).ended) {
+      this.ended.push(one);
+      assessEnd(one, undefined, this.memory, world, this.now);
+    }
     const decisions = decide(this.memory, world, this.now);
     this.now += 15_000;
     return decisions;
@@ -245,6 +249,37 @@ it('a job that began and failed between two lists counts as a failed start, once
     expect.objectContaining({ how: 'failed', job: expect.objectContaining({ id: '7', model: LLAMA }) }),
   ]);
   for (const one of ended) assessEnd(one, 'CUDA out of memory', bench.memory, world(listed), NOW + 2_000);
-  expect(bench.memory.back_offs).toMatchObject({ [`${LLAMA}@alps`]: { failed: 1, log_tail: 'CUDA out of memory' } });
+  expect(bench.memory.back_offs).toMatchObject({
+    [startKey(LLAMA, 'alps', place.context)]: { failed: 1, log_tail: 'CUDA out of memory' },
+  });
   expect(observe(bench.memory, world(listed), NOW + 4_000).ended).toEqual([]);
+});
+
+it('jobs that served and ended while the factory was dead are no failed starts; a recipe that always fails still waits', () => {
+  const bench = new Bench();
+  const waiting = [{ model: LLAMA, waiting: 1 }];
+  const jobs = ['1', '2'].map((id) => bench.job(LLAMA, id, 'pending'));
+  bench.round(jobs, waiting);
+  bench.now += 3_600_000;
+  // One is told as failed at its end, the other one is not told at all.
+  const [first] = jobs;
+  const gone = first === undefined ? [] : [{ ...first, state: 'ended' as const, ended: 'failed' as const }];
+  for (let n = 0; n < 12; n++) bench.round(gone, waiting);
+  expect(bench.ended.map(({ how, job }) => [job.id, how])).toEqual([
+    ['1', 'failed'],
+    ['2', 'vanished'],
+  ]);
+  expect(Object.values(bench.memory.back_offs)[0]).toMatchObject({ failed: 0, short: 1, resting: false });
+});
+
+it('a job that began before the factory was dead and failed after it came back is a failed start', () => {
+  const bench = new Bench();
+  const waiting = [{ model: LLAMA, waiting: 1 }];
+  const job = bench.job(LLAMA, '1');
+  bench.round([{ ...job, state: 'pending' }], waiting);
+  bench.now += 3_600_000;
+  bench.round([job], waiting);
+  bench.round([{ ...job, state: 'ended', ended: 'failed' }], waiting);
+  expect(bench.ended.map(({ how }) => how)).toEqual(['failed']);
+  expect(Object.values(bench.memory.back_offs)[0]).toMatchObject({ failed: 1 });
 });

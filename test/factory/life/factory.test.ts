@@ -1,0 +1,179 @@
+/** A factory as it runs: its file, its lease, its memory; batch system and gateway are stand-ins. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { statusCommand } from '../../../factory/cli/status.ts';
+import { readConfig } from '../../../factory/config/read.ts';
+import { emptyMemory, type Memory, startKey } from '../../../factory/decisions/memory.ts';
+import { placedModels } from '../../../factory/decisions/world.ts';
+import type { GatewaySource, Heard } from '../../../factory/demand/demand-source.ts';
+import { Factory } from '../../../factory/life/factory.ts';
+import type { FactoryReport } from '../../../shared/factory/exchange.ts';
+import { CONFIG } from '../../support/factory/config-text.ts';
+import { StandInLauncher } from '../../support/factory/stand-in-launcher.ts';
+import { eventually } from '../../support/processes.ts';
+
+const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
+const QWEN = 'Qwen/Qwen3-8B';
+const KEPT = CONFIG.replace('max = 4', 'max = 4\nmin = 1').replace('[clusters.alps]', '[guest]\nevery = "1s"\n\n$&');
+
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+class StandInGateway implements GatewaySource {
+  readonly reports: FactoryReport[] = [];
+  heard: Heard = { demand: new Map(), nodes: [] };
+  news: () => void = () => {};
+  open(changed: () => void): void {
+    this.news = changed;
+  }
+  report(report: FactoryReport): void {
+    this.reports.push(report);
+  }
+  latest(): Heard {
+    return this.heard;
+  }
+  fault(): undefined {}
+  async close(): Promise<void> {}
+}
+
+class Site {
+  readonly configPath: string;
+  readonly launcher = new StandInLauncher();
+
+  constructor(text = KEPT) {
+    const directory = mkdtempSync(join(tmpdir(), 'otela-factory-'));
+    ends.push(async () => rmSync(directory, { recursive: true }));
+    this.configPath = join(directory, 'factory.toml');
+    writeFileSync(this.configPath, text);
+  }
+
+  start(launcher = this.launcher) {
+    const gateway = new StandInGateway();
+    const lines: string[] = [];
+    const factory = new Factory({
+      configPath: this.configPath,
+      config: readConfig(this.configPath),
+      gateway,
+      log: (line) => void lines.push(line),
+      launcherFor: () => launcher,
+    });
+    const over = factory.run();
+    const stop = async () => {
+      factory.stop();
+      return over;
+    };
+    ends.push(stop);
+    return { gateway, lines, stop };
+  }
+
+  get state(): string {
+    return readConfig(this.configPath).state;
+  }
+
+  remember(change: (memory: Memory) => void): void {
+    const path = join(this.state, 'memory.json');
+    const memory: Memory = JSON.parse(readFileSync(path, 'utf8'));
+    change(memory);
+    writeFileSync(path, JSON.stringify(memory));
+  }
+
+  status(): string {
+    const out: string[] = [];
+    statusCommand(this.configPath, false, { out: (text) => void out.push(text), log: () => {} });
+    return out.join('\n');
+  }
+}
+
+const says = (lines: readonly string[], word: string) =>
+  eventually(`"${word}"`, 20_000, () => (lines.some((line) => line.includes(word)) ? true : undefined));
+
+it('a gateway that has news all the time makes no storm of squeue', { timeout: 20_000 }, async () => {
+  const site = new Site(CONFIG);
+  const { gateway } = site.start();
+  await eventually('a first round', 10_000, () => (site.launcher.lists > 0 ? true : undefined));
+  const storm = setInterval(() => gateway.news(), 20);
+  await new Promise((resolve) => setTimeout(resolve, 6_000));
+  clearInterval(storm);
+  expect(site.launcher.lists).toBeLessThanOrEqual(8);
+});
+
+it('two factories with one file: the second one waits, asks no scheduler, and goes on with the same jobs', {
+  timeout: 40_000,
+}, async () => {
+  const site = new Site();
+  const first = site.start();
+  await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
+  const asked = site.launcher.lists;
+  const idle = new StandInLauncher();
+  const second = site.start(idle);
+  await says(second.lines, 'waits: the factory pool runs on');
+  await eventually('more rounds of the first', 10_000, () => (site.launcher.lists > asked + 2 ? true : undefined));
+  expect(idle.lists).toBe(0);
+  idle.jobs.push(...site.launcher.jobs);
+  await first.stop();
+  await eventually('rounds of the second', 20_000, () => (idle.lists > 1 ? true : undefined));
+  expect(idle.submissions).toEqual([]);
+});
+
+it('a file that changes counts from the next round, also one that changed while a second factory waited; a wrong one changes nothing', {
+  timeout: 60_000,
+}, async () => {
+  const site = new Site();
+  const first = site.start();
+  const submitted = (launcher = site.launcher) => launcher.submissions.map(({ gpus }) => gpus);
+  await eventually('the first model', 20_000, () => (submitted().length === 1 ? true : undefined));
+  const more = KEPT.replace('max = 2', 'max = 2\nmin = 1');
+  writeFileSync(site.configPath, more.slice(0, 400));
+  await says(first.lines, 'keeps its former file');
+  expect(submitted()).toEqual([1]);
+  writeFileSync(site.configPath, more);
+  await eventually('the second model', 20_000, () => (submitted().length === 2 ? true : undefined));
+  expect(submitted()).toEqual([1, 2]);
+
+  const next = new StandInLauncher();
+  const second = site.start(next);
+  await says(second.lines, 'waits:');
+  writeFileSync(site.configPath, more.replace('min = 1\nidle = "10m"', 'min = 3\nidle = "10m"'));
+  await says(first.lines, 'reads its file anew');
+  next.jobs.push(...site.launcher.jobs);
+  await first.stop();
+  await eventually('a round by the new file', 20_000, () =>
+    second.gateway.reports.some(({ models }) => models.some(({ min }) => min === 3)) ? true : undefined,
+  );
+});
+
+it('why a model rests, and what its engine printed last, is in status for as long as it rests: after a restart and many decisions, too', {
+  timeout: 40_000,
+}, async () => {
+  const site = new Site();
+  const first = site.start();
+  await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
+  await first.stop();
+  site.launcher.jobs.length = 0;
+  const [placed] = placedModels(readConfig(site.configPath));
+  const reason = 'job 7 on alps failed (FAILED) after 3s';
+  const log_tail = 'loading weights\ntorch.OutOfMemoryError: CUDA out of memory';
+  site.remember((memory) => {
+    const now = Date.now();
+    Object.assign(memory, { ...emptyMemory(now), next: memory.next });
+    const rest = { failed: 3, short: 0, refused: 0, rests: 1, until: now + 3_600_000, resting: true, reason, log_tail };
+    for (const { context } of placed?.places ?? [])
+      memory.back_offs[startKey(LLAMA, 'alps', context)] = { context, ...rest };
+    memory.failed = [{ cluster: 'alps', id: '7', model: LLAMA, gpus: 1, at: now, reason, log_tail: 'out of memory' }];
+  });
+  // The last ten are shown.
+  const at = new Date().toISOString();
+  const decisions = Array.from({ length: 200 }, (_, n) => ({ at, model: QWEN, text: `decision ${n}` }));
+  writeFileSync(join(site.state, 'status.json'), JSON.stringify({ decisions, day: [] }));
+  const second = site.start();
+  await eventually('a report', 20_000, () => (second.gateway.reports.length > 0 ? true : undefined));
+  const report = second.gateway.reports.at(-1);
+  expect(report?.models.find(({ id }) => id === LLAMA)).toMatchObject({ state: 'resting', reason });
+  expect(report?.jobs).toContainEqual(expect.objectContaining({ id: '7', state: 'failed', log_tail: 'out of memory' }));
+  expect(site.status()).toMatch(/Llama-3\.1-8B-Instruct +resting .*job 7 on alps failed/);
+  expect(site.status()).toContain('torch.OutOfMemoryError: CUDA out of memory');
+});

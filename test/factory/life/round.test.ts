@@ -1,0 +1,85 @@
+/** Rounds on a clock of the test's, with a stand-in for the batch system. */
+import { expect, it } from 'vitest';
+import { parseConfig } from '../../../factory/config/read.ts';
+import { emptyMemory, type Memory } from '../../../factory/decisions/memory.ts';
+import { type Note, placedModels } from '../../../factory/decisions/world.ts';
+import type { Submission } from '../../../factory/launchers/launcher.ts';
+import { LauncherError } from '../../../factory/launchers/launcher.ts';
+import { type RoundResult, round } from '../../../factory/life/round.ts';
+import { CONFIG } from '../../support/factory/config-text.ts';
+import { StandInLauncher } from '../../support/factory/stand-in-launcher.ts';
+
+const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
+const ROUND_MS = 15_000;
+const HOUR_MS = 3_600_000;
+
+class Rounds {
+  readonly launcher = new StandInLauncher();
+  readonly notes: Note[] = [];
+  readonly memory: Memory = emptyMemory(0);
+  readonly #config;
+  now = 0;
+
+  constructor(text: string) {
+    const read = parseConfig(text);
+    if ('faults' in read) throw new Error(JSON.stringify(read.faults));
+    this.#config = read.config;
+  }
+
+  async until(end: number): Promise<RoundResult | undefined> {
+    let result: RoundResult | undefined;
+    for (; this.now < end; this.now += ROUND_MS)
+      result = await round({
+        config: this.#config,
+        models: placedModels(this.#config),
+        launchers: new Map([['alps', this.launcher]]),
+        memory: this.memory,
+        heard: () => ({ demand: new Map(), nodes: [] }),
+        now: () => this.now,
+        remember: () => {},
+        logTail: async () => 'CUDA out of memory',
+        logPath: (cluster) => `/logs/${cluster}-%j.log`,
+        note: (note) => void this.notes.push(note),
+      });
+    return result;
+  }
+}
+
+const pools = (submissions: readonly Submission[]) => submissions.map(({ pool }) => pool.name);
+const KEPT = CONFIG.replace('max = 4', 'max = 4\nmin = 1');
+
+it('an engine that fails is tried three times on each kind of GPU, then it rests: one kind does not make the other one forget', async () => {
+  const rounds = new Rounds(KEPT);
+  rounds.launcher.begin = (job) => ({ ...job, state: 'ended', ended: 'failed', reason: 'FAILED' });
+  const result = await rounds.until(HOUR_MS / 2);
+  expect(pools(rounds.launcher.submissions).sort()).toEqual(['normal', 'normal', 'normal', 'old', 'old', 'old']);
+  expect(result?.held.get(LLAMA)).toMatch(/rests for .*failed \(FAILED\)/);
+  expect(rounds.memory.failed).toHaveLength(6);
+  // After its rest one job tries it, no more.
+  await rounds.until(HOUR_MS * 1.5);
+  expect(rounds.launcher.submissions).toHaveLength(8);
+});
+
+it('a pool that refuses is asked again ever more rarely, and another pool takes the job meanwhile', async () => {
+  const rounds = new Rounds(KEPT);
+  const { launcher } = rounds;
+  const submit = launcher.submit.bind(launcher);
+  launcher.submit = async (submission) => {
+    if (submission.pool.name !== 'normal') return submit(submission);
+    launcher.submissions.push(submission);
+    throw new LauncherError('refused', 'Invalid account or account/partition combination specified');
+  };
+  await rounds.until(60_000);
+  expect(pools(launcher.submissions)).toEqual(['normal', 'old']);
+  expect(rounds.notes.map(({ text }) => text).join('\n')).toContain(
+    'refused, asked again in 30s: alps/normal: Invalid account',
+  );
+});
+
+it('all pools refuse: an hour is a few submissions, and the reason is told', async () => {
+  const rounds = new Rounds(KEPT);
+  rounds.launcher.refusal = 'QOSMaxSubmitJobPerUserLimit';
+  const result = await rounds.until(HOUR_MS);
+  expect(rounds.launcher.submissions.length).toBeLessThan(20);
+  expect(result?.held.get(LLAMA)).toContain('QOSMaxSubmitJobPerUserLimit');
+});
