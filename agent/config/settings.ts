@@ -54,7 +54,7 @@ export const SETTINGS = [
     kind: 'value',
     value: 'stable|volatile',
     help: 'how long it is likely to stay',
-    otherwise: 'volatile in a Slurm job, else stable',
+    otherwise: 'volatile in a batch job, else stable',
   },
   {
     flag: 'fact',
@@ -209,6 +209,14 @@ export const SETTINGS = [
     value: 'DURATION',
     help: 'an engine that gives neither that token nor anything else for so long is started again: longer than any prefill',
     otherwise: '8m',
+  },
+  {
+    flag: 'ends-at',
+    env: 'OTELA_ENDS_AT',
+    kind: 'value',
+    value: 'TIME',
+    help: 'when this node ends (RFC 3339, or +DURATION from now); counts before what the batch system says',
+    otherwise: "asked of the job's batch system",
   },
   {
     flag: 'drain-before',

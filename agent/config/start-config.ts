@@ -13,6 +13,7 @@ import { type Fact, parseFact } from '../engine/facts.ts';
 import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
 import { type EngineLimits, MAX_WAITING } from '../engine/saturation.ts';
 import { engineSpan, type Span } from '../engine/span.ts';
+import { batchJob } from '../host/jobs/which.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
@@ -56,6 +57,8 @@ export interface StartConfig {
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
+  /** When this node ends by the operator's word; undefined: as its batch job does. */
+  endsAt: Date | undefined;
   /** What vouches for this node's encryption keys; undefined: no one does. */
   delegate: DelegateKey | undefined;
   /** Where manifest and signature of this program's release are; undefined: beside it. */
@@ -126,6 +129,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to'), one('policy')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
+    endsAt: endsAt(one('ends-at')),
     delegate: delegateKey(one('delegate-file')),
     releaseDir: releaseDir(one('release-dir')),
     warnings,
@@ -294,8 +298,19 @@ function id(name: string, value: string | undefined): string | undefined {
   throw new UsageError(`${name}: "${value}" must be lower-case letters, digits and dashes, at most 63`);
 }
 
+/** `+2h` is two hours from now. Throws UsageError. */
+function endsAt(value: string | undefined): Date | undefined {
+  if (value === undefined) return undefined;
+  if (value.startsWith('+')) return new Date(Date.now() + parseDuration(value.slice(1), 'ends-at'));
+  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value)
+    ? Date.parse(value)
+    : Number.NaN;
+  if (Number.isNaN(time)) throw new UsageError(`ends-at: "${value}" is no time such as 2027-01-31T18:00:00Z or +2h`);
+  return new Date(time);
+}
+
 function tier(value: string | undefined, env: Env): 'stable' | 'volatile' {
-  if (value === undefined) return env.SLURM_JOB_ID ? 'volatile' : 'stable';
+  if (value === undefined) return batchJob(env) === undefined ? 'stable' : 'volatile';
   if (value === 'stable' || value === 'volatile') return value;
   throw new UsageError(`tier: "${value}" is neither stable nor volatile`);
 }

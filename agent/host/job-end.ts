@@ -1,11 +1,10 @@
 /** When the job ends, kept up to date, and when it is time to drain for it. */
 import { setTimeout as delay } from 'node:timers/promises';
+import type { BatchJob } from './jobs/batch-job.ts';
 import type { RunTool } from './run-tool.ts';
-import { askEndTime, environmentEndTime, type SlurmJob } from './slurm.ts';
 
 interface JobEndOptions {
-  job: SlurmJob;
-  env: Readonly<Record<string, string | undefined>>;
+  job: Pick<BatchJob, 'ends' | 'askEnd'>;
   run: RunTool;
   /** How long before the end `onDue` is called, by the time left at the start; 0 never. Pure: it may be asked again. */
   before(leftMs: number): number;
@@ -21,7 +20,7 @@ interface JobEndOptions {
 /** Limits change by hand, a few times a day; slurmctld serves the whole site. */
 const REREAD_MS = 300_000;
 
-/** squeue answers within a second, unless slurmctld is in trouble: asked so long before the drain is due, it moves it in time. */
+/** Slurm's squeue answers within a second, unless slurmctld is in trouble: asked so long before the drain is due, it moves it in time. */
 const ANSWER_MS = 2_000;
 
 export class JobEnd {
@@ -36,7 +35,7 @@ export class JobEnd {
   constructor(options: JobEndOptions) {
     this.#options = options;
     this.#startedAt = options.now();
-    this.#ends = environmentEndTime(options.env);
+    this.#ends = options.job.ends;
   }
 
   get ends(): Date | undefined {
@@ -75,7 +74,7 @@ export class JobEnd {
     return beforeMs > 0 ? this.#leftMs - beforeMs : Number.POSITIVE_INFINITY;
   }
 
-  /** Resolves when squeue has answered, or when what is known has to be acted on without: a squeue that hangs would outlast the job. */
+  /** Resolves when the batch system has answered, or when what is known has to be acted on without: one that hangs would outlast the job. */
   async #answer(): Promise<void> {
     const answered = new AbortController();
     this.#asked ??= this.#ask().finally(() => {
@@ -87,7 +86,7 @@ export class JobEnd {
   }
 
   get #pauseMs(): number {
-    // Of a job whose limit was raised before we came the environment tells an end that is over: only squeue knows better.
+    // Of a job whose limit was raised before we came the environment tells an end that is over: only the batch system knows better.
     if (this.#ends === undefined || this.#ends.getTime() <= this.#startedAt) return REREAD_MS;
     // The first answer has its chance where the drain is due at the start already, at most half of what is left.
     const chanceMs = Math.min(ANSWER_MS, this.#leftMs / 2) - (this.#options.now() - this.#startedAt);
@@ -95,7 +94,8 @@ export class JobEnd {
   }
 
   async #ask(): Promise<void> {
-    const answer = await askEndTime(this.#options.job, this.#options.run);
+    const { job, run } = this.#options;
+    const answer = (await job.askEnd?.(run)) ?? ({ kind: 'known', ends: this.#ends } as const);
     if (answer.kind === 'unknown') {
       if (!this.#complained) this.#options.log(`the job's end cannot be learnt now: ${answer.reason}`);
       this.#complained = true;

@@ -1,14 +1,15 @@
-/** The Slurm job that this agent lives in, if any: what the record tells of it, and how much time it leaves. */
+/** The batch job that this agent lives in, if any: what the record tells of it, and how much time it leaves. */
 import type { NodePayload } from '../../shared/lattice/payload.ts';
 import type { Env } from '../config/sources.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { JobEnd } from '../host/job-end.ts';
+import type { BatchJob, JobFate } from '../host/jobs/batch-job.ts';
+import { batchJob } from '../host/jobs/which.ts';
 import type { RunTool } from '../host/run-tool.ts';
-import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
 
 export interface JobOptions {
-  config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs'>;
+  config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;
   env: Env;
   run: RunTool;
   /** The record of it is another now. */
@@ -18,24 +19,36 @@ export interface JobOptions {
   log(line: string): void;
 }
 
+/** A job is named in the record, also where the operator says alone when the agent ends. */
+const NO_JOB = '-';
+
+/** slurmctld answers within a second, and of the time that is left requests need most. */
+const FATE_WAIT_MS = 2_000;
+
 export class Job {
   readonly #options: JobOptions;
-  readonly #slurm: SlurmJob | undefined;
+  readonly #batch: BatchJob | undefined;
   #end: JobEnd | undefined;
   #killWaitMs: number | undefined;
+  #fate: Promise<JobFate | undefined> | undefined;
 
   constructor(options: JobOptions) {
     this.#options = options;
-    this.#slurm = slurmJob(options.env);
+    this.#batch = batchJob(options.env);
+  }
+
+  /** System and id, for people; undefined outside a job. */
+  get name(): string | undefined {
+    return this.#batch && `${this.#batch.system} job ${this.#batch.id}`;
   }
 
   get id(): string | undefined {
-    return this.#slurm?.id;
+    return this.#batch?.id;
   }
 
-  /** Slurm's name of this node. */
+  /** The batch system's name of this machine. */
   get node(): string | undefined {
-    return this.#slurm?.node;
+    return this.#batch?.node;
   }
 
   get ends(): Date | undefined {
@@ -43,14 +56,15 @@ export class Job {
   }
 
   open(): void {
-    const { config, env, run, onChange, onDue, log } = this.#options;
-    if (!this.#slurm) return;
-    void killWaitMs(run).then((ms) => {
+    const { config, run, onChange, onDue, log } = this.#options;
+    void this.#batch?.killWaitMs(run).then((ms) => {
       this.#killWaitMs = ms;
     });
+    // The operator's word counts before the batch system's.
+    const job = config.endsAt === undefined ? this.#batch : { ends: config.endsAt };
+    if (job === undefined) return;
     this.#end = new JobEnd({
-      job: this.#slurm,
-      env,
+      job,
       run,
       before: (leftMs) => drainBefore(config.drainBeforeMs, leftMs),
       onChange,
@@ -63,12 +77,12 @@ export class Job {
   }
 
   record(): Pick<NodePayload, 'job'> {
-    if (!this.#slurm) return {};
-    const { id, node, partition } = this.#slurm;
     const { ends } = this;
+    if (this.#batch === undefined && ends === undefined) return {};
+    const { id, node, partition } = this.#batch ?? {};
     return {
       job: {
-        id,
+        id: id ?? NO_JOB,
         ...(node ? { node } : {}),
         ...(partition ? { partition } : {}),
         ...(ends ? { ends_at: ends.toISOString() } : {}),
@@ -81,6 +95,16 @@ export class Job {
     return drainReason(cause, signal, this.#leftMs);
   }
 
+  /** What the batch system does to the job now, asked once; undefined where nothing ends it or no answer came in time. */
+  fate(): Promise<JobFate | undefined> {
+    this.#fate ??= new Promise((resolve) => {
+      setTimeout(resolve, FATE_WAIT_MS, undefined).unref();
+      this.#batch?.askFate(this.#options.run).then(resolve, () => resolve(undefined));
+      if (this.#batch === undefined) resolve(undefined);
+    });
+    return this.#fate;
+  }
+
   get #leftMs(): number | undefined {
     return this.ends ? this.ends.getTime() - Date.now() : undefined;
   }
@@ -89,7 +113,7 @@ export class Job {
     return drainPlan({
       cause,
       timeoutMs: this.#options.config.drainTimeoutMs,
-      killWaitMs: this.#slurm ? this.#killWaitMs : undefined,
+      killWaitMs: this.#killWaitMs,
       leftMs: this.#leftMs,
     });
   }

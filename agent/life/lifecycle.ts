@@ -174,7 +174,7 @@ export class Lifecycle {
         };
         this.#parts.requests = await openRequests({ config, ...around, state, log });
       }
-      log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
+      log(`state in ${state.path}${this.#job.name ? `, ${this.#job.name}` : ''}`);
       if (config.templates === undefined) this.#startEngine();
       else this.#awaitDeployments(config.templates);
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
@@ -330,7 +330,10 @@ export class Lifecycle {
       case 'drain': {
         const plan = this.#job.plan(ending.cause);
         if (this.#options.config.span.role === 'supervise') await this.#shutdown.keep(plan, ending.why);
-        else await this.#shutdown.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why));
+        else {
+          const fate = ending.cause === 'signal' ? this.#job.fate() : undefined;
+          await this.#shutdown.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why), fate);
+        }
         this.restarts = ending.restart === true && !this.#signalled;
         return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
       }
@@ -341,8 +344,8 @@ export class Lifecycle {
         await this.#shutdown.afterFatal(ending.sign, this.#options.stderr);
         return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
       case 'engine':
-        await this.#shutdown.afterEngine(ending.exit, graceMs, this.#options.stderr);
         // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
+        await this.#shutdown.afterEngine(ending.exit, graceMs, this.#options.stderr, this.#job.fate());
         return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
     }
   }

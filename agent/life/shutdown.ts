@@ -5,6 +5,7 @@ import type { Deployments } from '../deploy/deployments.ts';
 import type { Orders } from '../deploy/orders.ts';
 import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
+import type { JobFate } from '../host/jobs/batch-job.ts';
 import type { RequestService } from '../ingress/service.ts';
 import type { BatchWork } from './batches.ts';
 import type { DrainPlan } from './drain-plan.ts';
@@ -69,11 +70,12 @@ export class Shutdown {
     setTimeout(() => this.#shortened.settle(), drainMs).unref();
   }
 
-  /** DOWN, running requests, LEFT, engine. */
-  async drain({ drainMs, graceMs }: DrainPlan, why: string, reason: string): Promise<void> {
+  /** DOWN, running requests, LEFT, engine. `fate`: what the batch system says of the end, which counts before `reason`. */
+  async drain({ drainMs, graceMs }: DrainPlan, why: string, reason: string, fate?: Promise<JobFate | undefined>) {
     const running = this.inFlight;
     this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
     this.#parts.sessions?.down(reason);
+    const told = this.#tellFate(fate);
     const batches = new AbortController();
     const lines = this.#parts.batches?.drain(batches.signal);
     await within(drainMs, Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]));
@@ -81,7 +83,15 @@ export class Shutdown {
     await within(BATCHES_WAIT_MS, lines ?? Promise.resolve());
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
+    await Promise.race([told, this.#forced.promise]);
     await this.#leave(graceMs);
+  }
+
+  async #tellFate(fate: Promise<JobFate | undefined> | undefined): Promise<void> {
+    const told = await fate;
+    if (told === undefined) return;
+    this.#log(`the batch system ends this job: ${told}`);
+    this.#parts.sessions?.down(told);
   }
 
   /** Requests that run here, of gateways and of other agents. */
@@ -104,14 +114,16 @@ export class Shutdown {
   }
 
   /** DOWN at once; what the engine said last; LEFT; the rest of its processes. */
-  async afterEngine(exit: EngineExit, graceMs: number, stderr: Writable): Promise<void> {
+  async afterEngine(exit: EngineExit, graceMs: number, stderr: Writable, fate: Promise<JobFate | undefined>) {
     const { sessions } = this.#parts;
     sessions?.down('engine-ended');
+    const told = this.#tellFate(fate);
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
     const upload = this.#uploadLogTail();
     await within(LAST_ANSWERS_MS, Promise.race([this.#drained(), this.#forced.promise]));
     await upload;
+    await Promise.race([told, this.#forced.promise]);
     await this.#leave(graceMs);
   }
 

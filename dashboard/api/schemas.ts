@@ -42,6 +42,7 @@ export const nodeSchema = z.object({
   job: z.optional(z.object({ id: z.string(), partition: z.optional(z.string()), ends_at: z.optional(z.string()) })),
   agent_version: z.string(),
   joined_at: z.string(),
+  leaving: z.optional(z.string()),
   updated_at: z.string(),
 });
 export type Node = z.infer<typeof nodeSchema>;

@@ -12,6 +12,8 @@ const nodeSchema = z.looseObject({
   load: z.object({ running: z.number(), waiting: z.number() }).nullable(),
   breaker: z.object({ state: z.string() }),
   models: z.array(z.object({ id: z.string() })),
+  /** Older gateways do not tell. */
+  cause: z.string().nullable().optional(),
 });
 
 const eventSchema = z.object({
@@ -23,6 +25,7 @@ const eventSchema = z.object({
   cluster: z.string(),
   event: z.string(),
   reason: z.string().nullable(),
+  cause: z.string().nullable().optional(),
 });
 const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean() });
 const drainedSchema = z.object({ running: z.number() });
@@ -44,7 +47,7 @@ export const NODES: Command = {
   otela-gateway nodes list --state SERVING
   otela-gateway nodes list --model Qwen/Qwen3-8B --json | jq -r .session
   otela-gateway nodes show SESSION                             hardware, job, load, last errors
-  otela-gateway nodes history --session SESSION                joins and losses, the newest first, with the reason
+  otela-gateway nodes history --session SESSION                joins and losses, the newest first, and why
   otela-gateway nodes drain SESSION                            what runs finishes, then agent and engine end
   otela-gateway nodes end SESSION                              its session ends; the agent may come again`,
   verbs: ['list', 'show', 'history', 'drain', 'end'],
@@ -104,18 +107,20 @@ async function tellHistory(door: Door, session: string | undefined): Promise<voi
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
   const { data } = historySchema.parse(await ask(door, 'GET', `/history?${query}`));
   for (const one of data) {
-    const { at, event, session: of, node, provider, cluster, reason } = one;
+    const { at, event, session: of, node, provider, cluster, reason, cause } = one;
+    const why = cause == null || cause === reason ? (reason ?? '') : `${cause}: ${reason ?? 'not said'}`;
     if (door.json) console.log(JSON.stringify(one));
-    else tell([at, event.padEnd(9), of, node ?? '-', provider, cluster, reason ?? '']);
+    else tell([at, event.padEnd(9), of, node ?? '-', provider, cluster, why]);
   }
 }
 
 function say({ json }: Door, node: z.infer<typeof nodeSchema>): void {
   if (json) return console.log(JSON.stringify(node));
-  const { session, state, suspected, provider, cluster, in_flight, load, breaker, models } = node;
+  const { session, state, suspected, provider, cluster, in_flight, load, breaker, models, cause } = node;
   const engine = load === null ? '-' : `${load.running} running, ${load.waiting} waiting`;
   const served = models.map(({ id }) => id).join(',') || '-';
-  const standing = suspected ? `${state} (suspected)` : state;
+  const aside = suspected ? 'suspected' : cause;
+  const standing = aside == null ? state : `${state} (${aside})`;
   tell([session, standing, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served]);
 }
 

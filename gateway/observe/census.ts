@@ -4,6 +4,7 @@ import {
   BREAKERS,
   CERTIFICATE_END,
   DELEGATES,
+  DEPARTURES,
   DOUBLES,
   ENGINE_REQUESTS,
   FROZEN,
@@ -27,6 +28,7 @@ export function addCensus(book: Book, { states, suspected, tunnels, breakers, lo
   book.set(STREAMS, [], load.open);
   book.set(DOUBLES, [], counters.doubles);
   book.set(DELEGATES, [], counters.delegates);
+  for (const [cause, n] of Object.entries(counters.departures)) book.set(DEPARTURES, [cause], n);
   book.set(FROZEN, [], counters.frozen.length);
   book.set(CERTIFICATE_END, [], counters.certificateEnds);
   for (const kind of ['snapshots', 'words', 'messages', 'alarms', 'probes'] as const)

@@ -205,6 +205,11 @@ export const DOUBLES = counter(
   'Requests that a second engine completed too, since the registry object woke.',
 );
 export const DELEGATES = gauge('otela_gossip_delegates', 'Agents that gossip with this gateway.');
+export const DEPARTURES = counter(
+  'otela_node_departures_total',
+  'Nodes that left since the registry object woke, by cause.',
+  'cause',
+);
 export const FROZEN = gauge('otela_frozen_clusters', 'Clusters whose nodes are not evicted for now.');
 export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
 export const REGISTRY_EVENTS = counter(
@@ -249,6 +254,7 @@ export const FAMILIES: readonly Family[] = [
   BREAKERS,
   DOUBLES,
   DELEGATES,
+  DEPARTURES,
   FROZEN,
   CERTIFICATE_END,
   REGISTRY_EVENTS,

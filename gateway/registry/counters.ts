@@ -1,3 +1,5 @@
+import type { DepartureCause } from '../../shared/lattice/departure.ts';
+
 /** Why and by whom it has been asked since it woke; tests and operators count with it. */
 export interface RegistryCounters {
   sessions: number;
@@ -12,6 +14,8 @@ export interface RegistryCounters {
   /** Attempts that an engine completed although their requests had gone to another node. */
   doubles: number;
   delegates: number;
+  /** Nodes that left, by cause. */
+  departures: Record<DepartureCause, number>;
   /** Where the issuer's key is from. */
   issuer: 'environment' | 'own';
   issuerId: string;

@@ -10,7 +10,7 @@ import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
 import type { ListedIssuer } from './issuers.ts';
-import { SessionTable } from './session-table.ts';
+import { SessionTable, SILENT } from './session-table.ts';
 import type { History } from './views/history.ts';
 
 /** What an agent that asks to join is given. */
@@ -172,7 +172,7 @@ export class Membership {
   /** Its grace is over: the eviction, merged and to be passed on. */
   signEviction(session: string): Update | undefined {
     const ticket = this.replica.get(session)?.ticket;
-    return ticket && this.#signed(ticket, 'silent');
+    return ticket && this.#signed(ticket, SILENT);
   }
 
   /** A session's own word, up its tunnel, which is therefore open. */
@@ -203,7 +203,7 @@ export class Membership {
   /** A session's record that it has LEFT, checked. True where that was not known here, and so its tunnel may not know. */
   left(ticket: Uint8Array, record: Uint8Array): boolean {
     const update: EntryUpdate = { kind: 'entry', ticket, record };
-    const news = this.merge(update).outcome === 'merged';
+    const news = this.merge(update, true).outcome === 'merged';
     if (news) this.#events.local([update]);
     return news;
   }
@@ -222,9 +222,9 @@ export class Membership {
     return { kind: 'stored' };
   }
 
-  merge(update: Update) {
+  merge(update: Update, wasKilled = false) {
     const result = this.replica.merge(update);
-    if (result.outcome === 'merged') this.changed(result.sessions);
+    if (result.outcome === 'merged') this.changed(result.sessions, wasKilled);
     if (result.outcome === 'merged' && update.kind !== 'entry') this.#keepControl(result.issuer);
     return result;
   }
@@ -240,11 +240,11 @@ export class Membership {
   }
 
   /** Entries of the replica are not what they were. */
-  changed(sessions: readonly string[]): void {
+  changed(sessions: readonly string[], wasKilled = false): void {
     for (const session of sessions) {
       const entry = this.replica.get(session);
       const wasOpen = this.sessions.isOpen(session);
-      this.sessions.update(session, entry);
+      this.sessions.update(session, entry, wasKilled);
       this.#archive.touch(session);
       if (entry === undefined || entry.state === 'LEFT') this.#admissions.ended(session);
       const eviction = entry?.eviction;

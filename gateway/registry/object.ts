@@ -242,6 +242,7 @@ export class RegistryObject extends GatewayObject {
       probes: this.#probes,
       doubles: this.#doubles,
       delegates: this.#sockets.sessions().length,
+      departures: this.#history.departures,
       issuer: this.#authority.source,
       issuerId: this.#authority.issuer.issuer,
       certificateEnds: this.#authority.issuer.certificate.notAfter,

@@ -13,6 +13,10 @@ const LEFT_MAX = 2_000;
 /** However many models: more are forgotten with the oldest. */
 const LEFT_HARD_MAX = 4_000;
 
+/** Reasons that the gateway writes of a session that said nothing itself. */
+export const SILENT = 'silent';
+const KILLED = 'killed';
+
 type Suspicion = 'tunnel' | 'gossip';
 
 /** How a session's path to this gateway stands. `closed`: it was open before. */
@@ -80,12 +84,12 @@ export class SessionTable {
   }
 
   /** The lattice says something new of a session; undefined: it says nothing any more. */
-  update(session: string, entry: Entry | undefined): void {
+  update(session: string, entry: Entry | undefined, wasKilled = false): void {
     if (entry === undefined) {
       if (!this.#left.has(session)) this.#forget(session);
       return;
     }
-    this.#show(entry);
+    this.#show(entry, wasKilled);
   }
 
   tunnel(session: string, tunnel: Tunnel, entry: Entry | undefined): void {
@@ -117,7 +121,7 @@ export class SessionTable {
     this.#forget(session);
   }
 
-  #show(entry: Entry): void {
+  #show(entry: Entry, wasKilled = false): void {
     const { session } = entry;
     const issuer = this.#options.issuerName(entry.issuer);
     if (issuer === undefined) return this.#forget(session);
@@ -129,13 +133,14 @@ export class SessionTable {
     // One that LEFT before it was ever shown is news to no reader.
     if (entry.state === 'LEFT' && before === undefined) return;
     const updatedAt = this.#options.now();
-    const shown = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });
+    const read = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });
+    const shown = read?.state === 'LEFT' ? withReason(read, entry, wasKilled) : read;
     if (shown === undefined || (before !== undefined && sameNews(before, shown))) return;
     if (shown.state === 'LEFT') this.#retire(session);
     this.#index.put(shown);
     this.store.put(shown);
     this.#options.onShown(session, shown);
-    this.#options.onNews(before, shown, shown.state === 'LEFT' ? entry.eviction?.reason : doubt);
+    this.#options.onNews(before, shown, shown.state === 'LEFT' ? undefined : doubt);
     if (this.#left.size > LEFT_MAX) this.#makeRoom();
   }
 
@@ -184,6 +189,13 @@ export class SessionTable {
       return this.#forget(session);
     }
   }
+}
+
+/** Why it left: an eviction's reason, then what its agent said. Silence and a kill explain nothing where the agent has said more. */
+function withReason(shown: RegistryEntry, { eviction }: Entry, wasKilled: boolean): RegistryEntry {
+  const ordered = eviction !== undefined && eviction.reason !== SILENT ? eviction.reason : undefined;
+  const why = ordered ?? shown.leaving ?? (wasKilled ? KILLED : eviction?.reason);
+  return why === undefined ? shown : { ...shown, leaving: why };
 }
 
 function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {

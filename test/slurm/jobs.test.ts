@@ -1,5 +1,6 @@
 /** Agents in real Slurm jobs of an ordinary user, seen from the client's side: a second replica outside Slurm keeps serving. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import type { RegisteredNode } from '../support/gateway.ts';
 import { type House, MODEL } from '../support/house.ts';
 import { load, stream } from '../support/load.ts';
@@ -35,6 +36,16 @@ async function nodeOf(job: Job, withinMs = 30_000, not?: string): Promise<Regist
       cause,
     });
   }
+}
+
+const historySchema = z.object({ data: z.array(z.looseObject({ event: z.string(), cause: z.string().nullable() })) });
+
+/** Why the node left, as the registry wrote it down. */
+async function causeOf(session: string): Promise<string | null> {
+  return eventually(`${session} has left`, 20_000, async () => {
+    const told = await house.gateway.admin('GET', `nodes/history?event=left&session=${session}`);
+    return historySchema.parse(told).data[0]?.cause ?? undefined;
+  });
 }
 
 async function notRouted(session: string, withinMs: number): Promise<void> {
@@ -115,6 +126,7 @@ describe('the job ends', () => {
     expect(result.done || result.error !== undefined, 'a broken stream must not look whole').toBe(true);
     expect(result.done && result.error !== undefined).toBe(false);
     await job.reaches(['CANCELLED'], 20_000);
+    expect(await causeOf(session)).toBe('cancelled');
     await traffic.stop();
     expect(traffic.failures).toEqual([]);
     expect(traffic.served).toBeGreaterThan(20);
@@ -127,6 +139,7 @@ describe('the job ends', () => {
     cluster.command('scontrol', 'update', `jobid=${job.id}`, 'endtime=now+5seconds');
     await job.reaches(['TIMEOUT'], 90_000);
     await notRouted(session, 1_000);
+    expect(await causeOf(session)).toBe('time-limit');
     await traffic.stop();
     expect(traffic.failures).toEqual([]);
   });
@@ -156,8 +169,10 @@ describe('the job ends', () => {
 
   it('because its engine fails: exit code 70 is the job’s', async () => {
     const job = await cluster.submit({ sbatch: ['-w n2'], script: await line('exec', '', '--exit-after-ms 3000') });
+    const { session } = await nodeOf(job);
     await job.reaches(['FAILED'], 40_000);
     expect(job.field('ExitCode')).toBe('70:0');
+    expect(await causeOf(session)).toBe('crashed');
   });
 
   it('because the gateway refuses its token: exit code 69 is the job’s', async () => {
@@ -181,6 +196,7 @@ describe('the job is preempted', () => {
     const winner = await cluster.submit(high);
     await notRouted(first.session, 40_000);
     await winner.reaches(['RUNNING', 'COMPLETED'], 60_000);
+    expect(await causeOf(first.session)).toBe('preempted');
     const second = await nodeOf(job, 120_000, first.session);
     expect(second.session).not.toBe(first.session);
     expect(job.field('Restarts')).toBe('1');
@@ -198,6 +214,7 @@ describe('the job is preempted', () => {
     await cluster.submit(high);
     await notRouted(session, 60_000);
     await job.reaches(['PREEMPTED'], 30_000);
+    expect(await causeOf(session)).toBe('preempted');
     await traffic.stop();
     expect(traffic.failures).toEqual([]);
   });

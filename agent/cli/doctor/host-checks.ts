@@ -7,8 +7,8 @@ import { isOccupied } from '../../engine/engine.ts';
 import { missingCommand } from '../../engine/exec.ts';
 import { EngineProbe } from '../../engine/probe.ts';
 import { inventory } from '../../host/inventory.ts';
+import { batchJob } from '../../host/jobs/which.ts';
 import type { RunTool } from '../../host/run-tool.ts';
-import { askEndTime, slurmJob } from '../../host/slurm.ts';
 import { StateDir } from '../../host/state-dir.ts';
 
 export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
@@ -23,16 +23,17 @@ export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
 }
 
 export async function checkJob(env: Env, run: RunTool): Promise<Finding> {
-  const job = slurmJob(env);
-  if (job === undefined) return good('Slurm', 'not in a job: the agent runs until it is stopped');
-  const end = await askEndTime(job, run);
+  const job = batchJob(env);
+  if (job === undefined) return good('batch job', 'not in a job: the agent runs until it is stopped');
+  const end = (await job.askEnd?.(run)) ?? ({ kind: 'known', ends: job.ends } as const);
+  const name = `${job.system} job ${job.id}`;
   if (end.kind === 'known' && end.ends !== undefined)
-    return good('Slurm', `job ${job.id}, ends ${end.ends.toISOString()}`);
-  if (end.kind === 'known') return good('Slurm', `job ${job.id}, without a time limit`);
+    return good('batch job', `${name}, ends ${end.ends.toISOString()}`);
+  if (end.kind === 'known') return good('batch job', `${name}, without a time limit`);
   return odd(
-    'Slurm',
-    `job ${job.id}, its end is unknown: ${end.reason}`,
-    'Say --drain-before and let the job send USR1 (#SBATCH --signal=B:USR1@120), so that it drains in time.',
+    'batch job',
+    `${name}, its end is unknown: ${end.reason}`,
+    'Say --ends-at, or let the job send USR1 (#SBATCH --signal=B:USR1@120), so that it drains in time.',
   );
 }
 

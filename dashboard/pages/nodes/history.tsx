@@ -8,6 +8,7 @@ import { t } from '../../texts/index.ts';
 import { Empty, Show, Tag } from '../../ui/feedback.tsx';
 import { Plot } from '../../ui/plot.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
+import { because } from './node-facts.tsx';
 
 /** What is asked for: the plot shows all of it, the table its newest. */
 const EVENTS_MAX = 500;
@@ -112,7 +113,11 @@ const COLUMNS: readonly Column<NodeEvent>[] = [
   { id: 'machine', header: texts.columns.machine, cell: ({ node }) => node ?? t.common.none },
   { id: 'provider', header: texts.columns.provider, cell: ({ provider }) => provider },
   { id: 'cluster', header: texts.columns.cluster, cell: ({ cluster }) => cluster },
-  { id: 'why', header: texts.columns.why, cell: ({ reason }) => reason ?? '' },
+  {
+    id: 'why',
+    header: texts.columns.why,
+    cell: ({ event, reason }) => (event === 'left' ? because(reason) : (reason ?? '')),
+  },
 ];
 
 /** Its own page names the node. */

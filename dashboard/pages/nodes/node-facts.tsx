@@ -1,3 +1,4 @@
+import { departureCause } from '../../../shared/lattice/departure.ts';
 import type { Node } from '../../api/schemas.ts';
 import { dateTime, gpus, timeLeft } from '../../parts/format.ts';
 import { useMinute } from '../../parts/use-minute.ts';
@@ -41,6 +42,18 @@ export function NodeFacts({ node }: { node: Node }) {
       <dd>{node.agent_version}</dd>
       <dt>{facts.joined}</dt>
       <dd>{dateTime(node.joined_at)}</dd>
+      {node.state === 'LEFT' && (
+        <>
+          <dt>{facts.left}</dt>
+          <dd>{because(node.leaving ?? null)}</dd>
+        </>
+      )}
     </Facts>
   );
+}
+
+/** In words, and as its agent or the gateway said it. */
+export function because(reason: string | null): string {
+  const cause = texts.causes[departureCause(reason)];
+  return reason === null ? cause : texts.because(cause, reason);
 }

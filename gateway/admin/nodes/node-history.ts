@@ -1,5 +1,6 @@
 /** Joins and losses of nodes, as the registry's object wrote them down. */
 import * as z from 'zod';
+import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
 import { NODE_EVENTS } from '../../registry/views/history.ts';
 import { listOf } from '../fields.ts';
 import { list, rfc3339 } from '../list.ts';
@@ -24,6 +25,8 @@ const eventSchema = z.object({
   cluster: z.string(),
   event: z.enum(NODE_EVENTS),
   reason: z.string().nullable(),
+  /** Of `left`: the kind of its reason. */
+  cause: z.enum(DEPARTURE_CAUSES).nullable(),
 });
 
 /** Stands before `/nodes/:session`, which would take its path. */
@@ -39,7 +42,10 @@ export const nodeHistoryRoutes: readonly AdminRoute[] = [
     run: async ({ env, query, account }) => {
       const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
       const found = await asking(env, (registry) => registry.history({ ...query, provider }));
-      const events = found.map(({ at, ...event }) => ({ object: 'node_event', ...event, at: rfc3339(at) }));
+      const events = found.map(({ at, ...event }) => {
+        const cause = event.event === 'left' ? departureCause(event.reason) : null;
+        return { object: 'node_event', ...event, at: rfc3339(at), cause };
+      });
       return list(events, query);
     },
   }),

@@ -1,5 +1,6 @@
 /** Sessions as operators and their providers see them: the registry's entry, and beside it what is true for seconds only. */
 import * as z from 'zod';
+import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
@@ -17,6 +18,10 @@ export const nodeSchema = z.looseObject({
   state: z.string(),
   suspected: z.boolean(),
   connected: z.boolean(),
+  /** Of one that has left: the kind of its reason. */
+  cause: z.enum(DEPARTURE_CAUSES).nullable(),
+  /** What its agent or this gateway said of its end. */
+  leaving: z.string().optional(),
   provider: z.string(),
   cluster: z.string(),
   /** Requests of this gateway that run there; null where nothing was heard within 5 s, as of nodes that do nothing. */
@@ -122,6 +127,7 @@ function view(entry: RegistryEntry, { load: said, breaker }: LiveState, now: num
   return {
     object: 'node',
     ...entry,
+    cause: entry.state === 'LEFT' ? departureCause(entry.leaving) : null,
     in_flight: known?.open ?? null,
     load: known === undefined ? null : load,
     breaker: {

@@ -1,4 +1,5 @@
 /** Joins and losses, for who asks what happened while nobody looked. */
+import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../object-context.ts';
 import { writeIfPossible } from '../../storage/health.ts';
@@ -60,13 +61,13 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
   return events;
 }
 
-/** A node says itself why it goes; of its end, an eviction's reason counts before that. */
+/** The entry of a node that is down or has left holds why. */
 function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
   switch (event) {
     case 'down':
       return leaving ?? null;
     case 'left':
-      return reason ?? leaving ?? null;
+      return leaving ?? reason ?? null;
     case 'suspected':
       return reason ?? null;
     default:
@@ -79,11 +80,14 @@ export class History {
   readonly #sql: Sql;
   #untrimmed = 0;
   readonly #waiting: SqlValue[][] = [];
+  /** Nodes that left since this object woke, by cause. */
+  readonly departures: Record<DepartureCause, number>;
   /** By session, the latest last: until when no other suspicion of it is written down, and whether its last one was. */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
   constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
+    this.departures = Object.fromEntries(DEPARTURE_CAUSES.map((cause) => [cause, 0])) as Record<DepartureCause, number>;
     sql.exec(
       'CREATE TABLE IF NOT EXISTS history (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT NOT NULL, node TEXT, provider TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, reason TEXT)',
     );
@@ -97,8 +101,18 @@ export class History {
     if (entry === undefined) return;
     for (const event of eventsBetween(before, now)) {
       if (this.#isNoise(entry.session, event, at)) continue;
-      this.#add(entry, event, reasonOf(event, entry, reason), at);
+      const why = reasonOf(event, entry, reason);
+      if (event === 'left') this.#depart(entry, why, at);
+      this.#add(entry, event, why, at);
     }
+  }
+
+  /** One line of the log, beside those of requests, and one more of its cause. */
+  #depart({ session, job, provider, cluster }: RegistryEntry, reason: string | null, at: number): void {
+    const cause = departureCause(reason);
+    this.departures[cause]++;
+    const told = { session, node: job?.node, job: job?.id, provider, cluster, cause, reason };
+    console.log(JSON.stringify({ event: 'node_left', at: new Date(at).toISOString(), ...told }));
   }
 
   /** What is lost is said once a minute, and found again only where its loss was said. */

@@ -106,6 +106,33 @@ describe('in a Slurm job', () => {
     expect(run.tunnel.states).toEqual(['JOIN']);
   });
 
+  it.each([
+    ['COMPLETING Reason=None PreemptTime=None', 'cancelled'],
+    ['COMPLETING Reason=TimeLimit PreemptTime=None', 'time-limit'],
+    ['RUNNING Reason=None PreemptTime=2026-11-25T09:30:16', 'preempted'],
+    ['RUNNING Reason=None PreemptTime=None', 'SIGTERM'],
+  ])('says with its end what scontrol tells of the job: %s', async (state, leaving) => {
+    const directory = scratch();
+    fakeTool(directory, 'scontrol', `[ "$2" = job ] && echo "JobId=4711 JobState=${state}"`);
+    const run = startAgent(directory, [], job);
+    await run.state('JOIN');
+    run.signal('SIGTERM');
+    expect(await run.exit).toBe(143);
+    expect(run.tunnel.latest).toMatchObject({ state: 'LEFT', leaving });
+  });
+
+  it('leaves in time where scontrol hangs', async () => {
+    const directory = scratch();
+    const pid = join(directory, 'pid');
+    fakeTool(directory, 'scontrol', `[ "$2" = config ] || { echo $$ > ${pid}; exec sleep 60; }`);
+    onTestFinished(() => void process.kill(Number(readFileSync(pid, 'utf8')), 'SIGKILL'));
+    const run = startAgent(directory, [], job);
+    await run.state('JOIN');
+    run.signal('SIGTERM');
+    expect(await run.exit).toBe(143);
+    expect(run.tunnel.latest).toMatchObject({ state: 'LEFT', leaving: 'SIGTERM' });
+  });
+
   it('registers one session with all GPUs on rank 0 of an engine over two nodes', async () => {
     const directory = scratch();
     fakeTool(directory, 'nvidia-smi', '[ "$1" = -L ] || echo "0, GPU-1, NVIDIA GH200 120GB, 97871"');
@@ -133,5 +160,28 @@ describe('in a Slurm job', () => {
     run.signal('SIGTERM');
     expect(await run.exit).toBe(143);
     expect(performance.now() - before).toBeGreaterThanOrEqual(190);
+  });
+});
+
+describe('whatever runs it', () => {
+  it('--ends-at is when it ends: told, and drained for', async () => {
+    const ends = new Date(Date.now() + 20_000).toISOString();
+    const run = startAgent(scratch(), ['--ends-at', ends, '--drain-before', '18s']);
+    expect(await run.exit).toBe(0);
+    expect(run.tunnel.latest).toMatchObject({ job: { id: '-', ends_at: ends }, leaving: 'time-limit' });
+  });
+
+  it('--ends-at counts before what the batch system says', async () => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', 'echo 2099-01-02T03:04:05');
+    const run = startAgent(directory, ['--ends-at', '2098-01-01T00:00:00+01:00'], { SLURM_JOB_ID: '4711' });
+    await run.state('JOIN');
+    expect(run.tunnel.latest?.job).toMatchObject({ id: '4711', ends_at: '2097-12-31T23:00:00.000Z' });
+  });
+
+  it.each(['tomorrow', '2027-01-01', '2027-01-01T00:00:00', '+2'])('refuses --ends-at %s', async (text) => {
+    const run = startAgent(scratch(), ['--ends-at', text]);
+    expect(await run.exit).toBe(2);
+    expect(run.stderr.text).toContain('ends-at');
   });
 });

@@ -5,8 +5,10 @@ import { expect, test } from 'vitest';
 import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
 import { History } from '../../../gateway/registry/views/history.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from '../admin/support.ts';
 import { evictDurableObject, runInDurableObject } from '../support/durable.ts';
@@ -25,10 +27,16 @@ const page = z.object({
       cluster: z.string(),
       event: z.string(),
       reason: z.string().nullable(),
+      cause: z.string().nullable(),
     }),
   ),
   has_more: z.boolean(),
 });
+
+/** What is delivered for an agent that was killed. */
+function lastRecord({ session, signer }: TestAgent): Uint8Array {
+  return signRecord({ session, state: 'LEFT', version: 0, payload: new Uint8Array() }, signer, workerdCrypto);
+}
 
 /** The events of one session, the oldest first. */
 async function told({ session }: TestAgent): Promise<string[]> {
@@ -65,6 +73,32 @@ test('whoever is ended is told with the reason, and a closed tunnel is a suspici
   await registry().closed(agent.session);
   await registry().evict(agent.session);
   expect(await told(agent)).toEqual(['join', 'serving', 'suspected: its tunnel closed', 'left: operator']);
+});
+
+test('a node whose agent says it was killed is told as that, and one that said more first keeps its reason', async () => {
+  const { token } = await seedToken();
+  const [killed, cancelled] = [await TestAgent.join(token), await TestAgent.join(token)];
+  await killed.publish();
+  await registry().left(killed.ticket.bytes, lastRecord(killed));
+  expect((await told(killed)).at(-1)).toBe('left: killed');
+  await cancelled.publish();
+  await cancelled.publish(cancelled.words('DOWN', { leaving: 'cancelled' }));
+  await registry().left(cancelled.ticket.bytes, lastRecord(cancelled));
+  expect((await told(cancelled)).at(-1)).toBe('left: cancelled');
+});
+
+test('departures are counted by cause, and the list tells why each node left', async () => {
+  const before = (await registry().ready()).departures;
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish();
+  await agent.publish(agent.words('DOWN', { leaving: 'preempted' }));
+  await agent.publish(agent.words('LEFT'));
+  const { departures } = await registry().ready();
+  expect(departures.preempted - before.preempted).toBe(1);
+  expect(departures.unknown - before.unknown).toBe(0);
+  const { key } = await seedKey('operator');
+  const shown = await good(knock('GET', `/admin/nodes/${agent.session}`, { key }), z.looseObject({}));
+  expect(shown).toMatchObject({ state: 'LEFT', leaving: 'preempted', cause: 'preempted' });
 });
 
 test('one that is lost and found again and again is written down once a minute', async () => {

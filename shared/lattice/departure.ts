@@ -1,0 +1,47 @@
+/** Why a node left, in few words that lists, metrics and logs can count by. Pure. */
+
+export const DEPARTURE_CAUSES = [
+  /** A person, an order, a new session or a new version asked it to go. */
+  'drained',
+  /** Its job was cancelled. */
+  'cancelled',
+  /** Its job's time was up. */
+  'time-limit',
+  /** Its job gave way to another. */
+  'preempted',
+  /** Its engine ended or broke, its agent was killed, or its machine failed. */
+  'crashed',
+  /** A signal ended the agent, and no batch system said why. */
+  'stopped',
+  /** An operator ended it, or took back what let it in. */
+  'evicted',
+  /** It fell silent: the network, the machine, or a kill without notice. */
+  'unknown',
+] as const;
+export type DepartureCause = (typeof DEPARTURE_CAUSES)[number];
+
+/** What agents and gateways write as the reason of a departure. A word that is not here is no known cause. */
+const CAUSES: Readonly<Record<string, DepartureCause>> = {
+  drain: 'drained',
+  'new-session': 'drained',
+  cancelled: 'cancelled',
+  'time-limit': 'time-limit',
+  preempted: 'preempted',
+  'engine-ended': 'crashed',
+  'engine-broken': 'crashed',
+  'out-of-memory': 'crashed',
+  'node-failure': 'crashed',
+  killed: 'crashed',
+  SIGTERM: 'stopped',
+  SIGINT: 'stopped',
+  SIGHUP: 'stopped',
+  SIGUSR1: 'stopped',
+  SIGUSR2: 'stopped',
+  operator: 'evicted',
+  'token-revoked': 'evicted',
+  'issuer-removed': 'evicted',
+};
+
+export function departureCause(reason: string | null | undefined): DepartureCause {
+  return reason != null && Object.hasOwn(CAUSES, reason) ? (CAUSES[reason] ?? 'unknown') : 'unknown';
+}
