@@ -27,9 +27,9 @@ export function gridEngineJob(env: Env): BatchJob | undefined {
 async function askEnd(id: string, task: string | undefined, run: RunTool): Promise<EndTime> {
   const answer = await run('qstat', ['-xml', '-j', id]);
   if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
-  const limit = /<CE_name>h_rt<\/CE_name>[^]*?<CE_stringval>([^<]*)</.exec(answer.stdout)?.[1];
+  const limit = /<CE_name>h_rt<\/CE_name>[\s\S]*?<CE_stringval>([^<]*)</.exec(answer.stdout)?.[1];
   if (limit === undefined) return { kind: 'known', ends: undefined };
-  const tasks = [...answer.stdout.matchAll(/<(ulong_sublist|element)>[^]*?<JAT_start_time>(\d+)<[^]*?<\/\1>/g)];
+  const tasks = [...answer.stdout.matchAll(/<(ulong_sublist|element)>[\s\S]*?<JAT_start_time>(\d+)<[\s\S]*?<\/\1>/g)];
   const own = tasks.find(([text]) => text.includes(`<JAT_task_number>${task ?? ''}<`)) ?? tasks[0];
   const seconds = secondsOf(limit);
   const told = Number(own?.[2] ?? 0);
@@ -42,7 +42,7 @@ async function askEnd(id: string, task: string | undefined, run: RunTool): Promi
 async function askFate(id: string, run: RunTool): Promise<JobFate | undefined> {
   const answer = await run('qstat', ['-xml', '-s', 'r']);
   if (!answer.ok) return undefined;
-  const job = [...answer.stdout.matchAll(/<job_list[ >][^]*?<\/job_list>/g)].find(([text]) =>
+  const job = [...answer.stdout.matchAll(/<job_list[ >][\s\S]*?<\/job_list>/g)].find(([text]) =>
     text.includes(`<JB_job_number>${id}<`),
   );
   return /<state>[^<]*d[^<]*</.test(job?.[0] ?? '') ? 'cancelled' : undefined;
