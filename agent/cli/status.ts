@@ -52,8 +52,10 @@ function describe(status: AgentStatus, now: number): string[] {
   }
   if (status.provider) lines.push(`  provider  ${status.provider}, cluster ${status.cluster}`);
   if (status.mesh) {
-    const { addresses, channels } = status.mesh;
-    lines.push(`  mesh      ${addresses.join(', ') || 'listens nowhere'}, ${channels} channels`);
+    const { addresses, channels, relayed, relaying } = status.mesh;
+    const through = relayed > 0 ? ` (${relayed} relayed)` : '';
+    const others = relaying > 0 ? `, relays ${relaying}` : '';
+    lines.push(`  mesh      ${addresses.join(', ') || 'listens nowhere'}, ${channels} channels${through}${others}`);
   }
   if (status.ingress) lines.push(`  ingress   ${status.ingress.url}, key in ${status.ingress.key_file}`);
   if (status.engine) {

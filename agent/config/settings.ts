@@ -277,7 +277,7 @@ export const SETTINGS = [
     env: 'OTELA_OFFER_RELAY',
     kind: 'switch',
     value: '',
-    help: "pass other agents' bytes to this agent's gateways, for those with the same join token",
+    help: "agents without a way to each other meet here; those with the same join token reach this agent's gateways through it",
   },
   {
     flag: 'ingress',

@@ -51,7 +51,16 @@ export const statusSchema = z.object({
     })
     .optional(),
   /** Where other agents reach this one; absent while it is in no mesh. */
-  mesh: z.object({ addresses: z.array(z.string()), channels: z.number() }).optional(),
+  mesh: z
+    .object({
+      addresses: z.array(z.string()),
+      channels: z.number(),
+      /** Of these channels, those that go through a relay. */
+      relayed: z.number().default(0),
+      /** Circuits of other agents that go through this one. */
+      relaying: z.number().default(0),
+    })
+    .optional(),
   ingress: z
     .object({ url: z.string(), key_file: z.string(), usage_waiting: z.number(), policy_faults: z.number().default(0) })
     .optional(),

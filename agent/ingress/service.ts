@@ -90,7 +90,10 @@ export class RequestService {
       now: () => Date.now(),
     });
     this.requests = new Requests({
-      channels: { channelTo: (session) => this.#channelTo(session) },
+      channels: {
+        channelTo: (session) => this.#channelTo(session),
+        stalled: (session) => this.#self?.mesh.stalled(session) ?? false,
+      },
       own: () => this.#session,
       engine,
       load,

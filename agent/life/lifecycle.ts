@@ -260,6 +260,7 @@ export class Lifecycle {
         agent_version: AGENT_VERSION,
         host: this.#host,
         addresses: [],
+        ...(config.mesh.offerRelay ? { relay: true } : {}),
         ...(config.region === undefined ? {} : { region: config.region }),
         ...this.#job.record(),
       },

@@ -145,6 +145,7 @@ export class Network {
       askRelay: probe,
       ...(this.#requests === undefined ? {} : { requests: this.#requests }),
       onConnect: (socket) => void this.#relay.take(socket),
+      offerRelay: config.mesh.offerRelay,
       onEnded,
       log: lessRepeated(log),
     });

@@ -1,4 +1,5 @@
 import type { AgentStatus } from '../host/control-protocol.ts';
+import type { Mesh } from '../mesh/mesh.ts';
 import { AGENT_VERSION } from './agent-version.ts';
 import type { Parts } from './shutdown.ts';
 
@@ -17,12 +18,17 @@ export function partsStatus({
     agent_version: AGENT_VERSION,
     state: current?.record.state ?? 'JOIN',
     gateways: current?.gatewayStatus() ?? [],
-    ...(current?.mesh ? { mesh: { addresses: current.mesh.addresses, channels: current.mesh.channels.size } } : {}),
+    ...(current?.mesh ? { mesh: meshStatus(current.mesh) } : {}),
     ...(ingress ? { ingress } : {}),
     models: current?.record.models ?? [],
     ...(facts ? { hardware: facts.hardware } : {}),
     ...(engine?.target ? { engine: engineStatus(engine, engine.target) } : {}),
   };
+}
+
+function meshStatus({ addresses, channels, circuits }: Mesh): AgentStatus['mesh'] {
+  const relayed = [...channels].filter(({ through }) => through !== undefined).length;
+  return { addresses, channels: channels.size, relayed, relaying: circuits.relay?.open ?? 0 };
 }
 
 function engineStatus(engine: NonNullable<Parts['engine']>, target: { origin: string; pathPrefix: string }) {

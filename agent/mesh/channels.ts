@@ -31,8 +31,8 @@ interface Pair {
 }
 
 /**
- * The channels of this agent, one per session. Of two that were dialled from both ends at once both agents keep the one that the
- * smaller session dialled. The dialler is the last to know that a channel stands, so the one that dialled the better channel
+ * The channels of this agent, one per session. Of two that were dialled from both ends at once both agents keep the direct one, of two alike the one
+ * that the smaller session dialled. The dialler is the last to know that a channel stands, so the one that dialled the better channel
  * closes the other: at no time does either end see none.
  */
 export class Channels {
@@ -68,7 +68,7 @@ export class Channels {
     }
     const { onGossip, onFrame, onMessageEnd, onFault } = this.#options;
     const onClosed = (channel: Channel, reason: string) => this.#onClosed(channel, reason);
-    const channel = new Channel(proven.socket, proven.peer, dialled, {
+    const channel = new Channel(proven, dialled, {
       onGossip,
       onFrame,
       onMessageEnd,
@@ -85,6 +85,8 @@ export class Channels {
 
   #second(pair: Pair, fresh: Channel): void {
     const old = pair.primary;
+    const direct = fresh.through === undefined;
+    const sameWay = direct === (old.through === undefined);
     if (fresh.dialled === old.dialled) {
       // The dialler has lost the old one, whether that is known here or not.
       pair.primary = fresh;
@@ -93,7 +95,7 @@ export class Channels {
       old.close('dialled anew');
       return;
     }
-    const freshWins = fresh.dialled === this.#options.session < fresh.session;
+    const freshWins = sameWay ? fresh.dialled === this.#options.session < fresh.session : direct;
     const [winner, loser] = freshWins ? [fresh, old] : [old, fresh];
     pair.spare?.close('one too many');
     pair.primary = winner;

@@ -20,6 +20,7 @@ import type { PeerReleases } from './channel/peer-release.ts';
 import { sessionContext } from './channel/secure.ts';
 import type { SessionKey } from './channel/session-key.ts';
 import { Channels } from './channels.ts';
+import { Circuits } from './circuit/circuits.ts';
 import { Delegates, type MeshGateway } from './delegates.ts';
 import { Dials } from './dials.ts';
 import { Driver } from './driver.ts';
@@ -28,6 +29,7 @@ import type { ChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
 import { type Seen, Sightings, type Watcher } from './sightings.ts';
 import { Tickets } from './tickets.ts';
+import { Ways } from './ways.ts';
 
 /**
  * One session that is not reached from here is tried again so often. The core watches its neighbours; somebody else who was not reached
@@ -60,6 +62,8 @@ export interface MeshOptions {
   requests?: ChannelEvents;
   /** Connections that begin with an HTTP CONNECT. Owns them from then on. */
   onConnect?(socket: Socket): void;
+  /** Agents that cannot reach each other may meet here (`--offer-relay`). */
+  offerRelay?: boolean;
   /** This session is over: see shared/gossip. */
   onEnded(reason: 'evicted' | 'cloned'): void;
   onNotice?(notice: Notice): void;
@@ -74,6 +78,8 @@ export class Mesh {
   readonly #driver: Driver;
   readonly #listener: Listener;
   readonly #dials: Dials;
+  readonly circuits: Circuits;
+  readonly #ways: Ways;
   readonly #seeds: Seeds;
   readonly #delegates: Delegates;
   readonly #bans = new Bans();
@@ -108,14 +114,34 @@ export class Mesh {
       own,
       openTicket,
       onProven: (proven) => void this.channels.add(proven, false),
+      ...(options.offerRelay === true ? { onCircuit: (proven) => void this.circuits.relay?.take(proven) } : {}),
       ...(options.onConnect === undefined ? {} : { onConnect: options.onConnect }),
       ...(options.limits === undefined ? {} : { limits: options.limits }),
+    });
+    const random = options.random ?? Math.random;
+    this.circuits = new Circuits({
+      own,
+      session,
+      replica,
+      openTicket,
+      offered: options.offerRelay ?? false,
+      accept: (socket, relay) => this.#listener.acceptThrough(socket, relay),
+      random,
+    });
+    this.#ways = new Ways({
+      circuits: this.circuits,
+      dials: this.#dials,
+      addressesOf: (peer) => replica.get(peer)?.payload?.addresses ?? [],
+      channels: this.channels,
+      take: (proven) => this.#take(proven),
+      isUsing: (peer) => options.requests?.isUsing?.(peer) ?? false,
+      random,
     });
     this.#seeds = new Seeds({
       addresses: options.peers,
       dial: (address) => this.#dials.dial(undefined, [address]),
       connected: () => this.channels.size > 0,
-      random: options.random ?? Math.random,
+      random,
       log,
     });
     this.#delegates = new Delegates({
@@ -133,7 +159,7 @@ export class Mesh {
     this.#driver = new Driver({
       state: createGossip({ self, replica, crypto, signer: key }),
       act: (action) => this.#act(action),
-      random: options.random ?? Math.random,
+      random,
     });
   }
 
@@ -154,7 +180,9 @@ export class Mesh {
       },
       onChannel: (channel) => requests?.onChannel(channel),
       onChannelClosed: (channel) => requests?.onChannelClosed(channel),
-      onOpened: (channel) => this.#driver.give({ type: 'opened', peer: channel.session, inbound: !channel.dialled }),
+      // The core closes what it has no use for where this end dialled it; a relayed one is there for requests, and Ways closes it.
+      onOpened: ({ session: peer, dialled, through }) =>
+        this.#driver.give({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
       onClosed: (peer) => this.#driver.give({ type: 'closed', peer }),
     });
   }
@@ -173,6 +201,7 @@ export class Mesh {
     this.#driver.give({ type: 'start' });
     this.#recheck = setInterval(() => this.#tryAgain(), RECHECK_MS);
     this.#seeds.open();
+    this.circuits.open();
   }
 
   /** Own words: into the replica and out to the others. */
@@ -215,15 +244,19 @@ export class Mesh {
     const open = this.channels.get(session);
     if (open !== undefined) return open;
     if (this.#closed) throw new ChannelError('broken', 'this agent is leaving');
-    const addresses = this.replica.get(session)?.payload?.addresses ?? [];
-    if (addresses.length === 0) throw new ChannelError('unreachable', `${session} has published no address`);
-    return this.#dials.dial(session, addresses);
+    return this.#ways.to(session);
+  }
+
+  /** This session has a channel and gives no sign of life. True where a relay may be to blame: ask for a channel again. */
+  stalled(session: string): boolean {
+    const channel = this.channels.get(session);
+    return channel !== undefined && this.#ways.stalled(channel);
   }
 
   #take(proven: Proven): Channel | undefined {
     const { session } = proven.peer;
     const open = this.channels.get(session);
-    if (open?.dialled) {
+    if (open?.dialled && (open.through === undefined || proven.through !== undefined)) {
       // Two ways led to one agent: a known peer's address and what it has published.
       proven.socket.destroy();
       return open;
@@ -243,6 +276,7 @@ export class Mesh {
         this.channels.hangUp(action.peer, action.reason);
         return this.#delegates.hangUp(action.peer, action.reason);
       case 'changed':
+        this.circuits.changed(action.sessions);
         return this.#sightings.changed(action.sessions);
       case 'liveness':
         return this.#sightings.judge(action.session, action.liveness);
@@ -267,8 +301,10 @@ export class Mesh {
   #dial(peer: string, addresses: readonly string[]): void {
     if (peer.startsWith('gw:')) return this.#delegates.dial(peer);
     if (this.channels.get(peer) !== undefined) return;
-    if (addresses.length === 0 || this.#bans.has(peer, performance.now())) return this.#dialFailed(peer);
-    this.#dials.dial(peer, addresses).catch(() => {
+    const relayed = this.#ways.wasRelayed(peer);
+    if ((addresses.length === 0 && !relayed) || this.#bans.has(peer, performance.now())) return this.#dialFailed(peer);
+    const channel = relayed ? this.#ways.to(peer) : this.#dials.dial(peer, addresses);
+    channel.catch(() => {
       if (this.channels.get(peer) === undefined) this.#dialFailed(peer);
     });
   }
@@ -278,6 +314,7 @@ export class Mesh {
   }
 
   #tryAgain(): void {
+    this.#ways.tick(performance.now());
     const missed = this.#sightings.missed(this.#options.random ?? Math.random);
     if (missed !== undefined) this.doubt(missed);
   }
@@ -295,6 +332,8 @@ export class Mesh {
     this.#driver.close();
     this.#listener.close();
     this.#dials.close();
+    this.#ways.close();
+    this.circuits.close();
     this.channels.close('leaving');
     this.#delegates.close('leaving');
   }

@@ -30,6 +30,8 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   host: text(255).optional(),
   /** Where its mesh listens, `HOST:PORT`; none: not reachable directly. */
   addresses: z.array(text(255)).max(8),
+  /** It lets agents meet that cannot reach each other (`--offer-relay`); absent: it does not. */
+  relay: z.boolean().optional(),
   /** A raw X25519 key, base64url: what clients seal requests to. */
   encryption_key: text(64).optional(),
   /** Of that key; one that this version cannot read leaves the node as it is, without sealed requests. */

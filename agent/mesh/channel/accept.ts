@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import { nodeCrypto } from '../../host/crypto.ts';
 import type { Peer } from './channel.ts';
@@ -23,6 +23,8 @@ export const ASKS_BACK = 0x8000_0000;
 export interface Proven {
   socket: TLSSocket;
   peer: Peer;
+  /** The relay that passes the bytes on: a session, or a gateway's id. Absent: the direct way. */
+  through?: string;
 }
 
 /**
@@ -32,7 +34,7 @@ export interface Proven {
  * @throws ChannelError
  */
 export async function acceptSecure(
-  socket: Socket,
+  socket: Duplex,
   peer: Peer,
   own: Credentials,
   { known, asks }: Pick<Introduction, 'known' | 'asks'>,

@@ -6,6 +6,7 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import type { StreamFrame } from '../requests/types.ts';
+import type { Proven } from './accept.ts';
 import {
   CHANNEL_WINDOW_BYTES,
   GOSSIP_BURST_BYTES,
@@ -60,6 +61,8 @@ export class Channel {
   readonly peer: Peer;
   /** This end dialled: the streams that it opens have odd numbers, the other end's even ones, so that both may open. */
   readonly dialled: boolean;
+  /** The relay that it goes through; undefined: the direct way. */
+  readonly through: string | undefined;
   readonly link: Link;
   readonly #socket: TLSSocket;
   readonly #events: ChannelEvents;
@@ -70,10 +73,11 @@ export class Channel {
   #busy = false;
   #over = false;
 
-  /** `socket` has finished its handshake. Call `start` when the events may come. */
-  constructor(socket: TLSSocket, peer: Peer, dialled: boolean, events: ChannelEvents) {
+  /** The socket has finished its handshake. Call `start` when the events may come. */
+  constructor({ socket, peer, through }: Proven, dialled: boolean, events: ChannelEvents) {
     this.#socket = socket;
     this.peer = peer;
+    this.through = through;
     this.dialled = dialled;
     this.#events = events;
     const now = performance.now();

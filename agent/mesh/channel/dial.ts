@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { nodeCrypto } from '../../host/crypto.ts';
 import { ASKS_BACK, type Credentials, type Proven } from './accept.ts';
 import type { Peer } from './channel.ts';
@@ -22,6 +22,8 @@ export interface DialOptions {
   /** Verifies a ticket. Throws where it is not good here. */
   openTicket(ticket: Uint8Array): Peer;
   signal?: AbortSignal;
+  /** For words with a relay: what comes is no channel. */
+  circuit?: boolean;
 }
 
 /** `10.0.0.1:7` or `[fe80::1]:7`; undefined for anything else. */
@@ -40,7 +42,7 @@ export async function dialChannel(options: DialOptions): Promise<Proven> {
   do {
     try {
       const socket = await firstConnection(left, signal);
-      return await secured(socket, options);
+      return await secureDialled(socket, options);
     } catch (error) {
       if (!(error instanceof ChannelError)) throw error;
       if (trouble === undefined || error.code !== 'unreachable') trouble = error;
@@ -50,7 +52,10 @@ export async function dialChannel(options: DialOptions): Promise<Proven> {
   throw trouble;
 }
 
-async function secured(socket: Socket, options: DialOptions): Promise<Proven> {
+type Handshake = Omit<DialOptions, 'addresses'>;
+
+/** The handshake on a connection that there is, direct or through a relay. Ends it where it fails. @throws ChannelError */
+export async function secureDialled(socket: Duplex, options: Handshake): Promise<Proven> {
   const abort = () => socket.destroy(new ChannelError('broken', 'given up'));
   options.signal?.addEventListener('abort', abort, { once: true });
   try {
@@ -60,10 +65,11 @@ async function secured(socket: Socket, options: DialOptions): Promise<Proven> {
   }
 }
 
-async function handshake(socket: Socket, options: DialOptions): Promise<Proven> {
+async function handshake(socket: Duplex, options: Handshake): Promise<Proven> {
   const { own } = options;
   const { required } = own.releases;
-  socket.write(preface({ ticket: own.ticket, known: options.ticket !== undefined, asks: required !== undefined }));
+  const { ticket: known, circuit = false } = options;
+  socket.write(preface({ ticket: own.ticket, known: known !== undefined, asks: required !== undefined, circuit }));
   const tls = secureClient(socket, own.context);
   try {
     await eventOf(tls, 'secureConnect');
@@ -87,7 +93,7 @@ async function handshake(socket: Socket, options: DialOptions): Promise<Proven> 
   }
 }
 
-function opened(ticket: Uint8Array, options: DialOptions): Peer {
+function opened(ticket: Uint8Array, options: Handshake): Peer {
   try {
     return options.openTicket(ticket);
   } catch (error) {

@@ -1,4 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { Bucket } from '../../../shared/collections/bucket.ts';
 import { listenError } from '../../../shared/terminal/listen-error.ts';
 import { acceptSecure, type Credentials, type Proven } from './accept.ts';
@@ -36,11 +37,13 @@ interface ListenerOptions {
   onProven(proven: Proven): void;
   /** A connection that begins with an HTTP CONNECT, still unread. Without it, such are strangers. */
   onConnect?(socket: Socket): void;
+  /** A connection that asks for a relay. Owns it. Without it, such are strangers. */
+  onCircuit?(proven: Proven): void;
   limits?: Partial<ListenerLimits>;
 }
 
 interface Handshake {
-  socket: Socket;
+  socket: Duplex;
   session: string;
 }
 
@@ -50,7 +53,7 @@ export class Listener {
   readonly #server: Server;
   readonly #limits: ListenerLimits;
   /** At most `limits.strangers`, oldest first. */
-  readonly #strangers = new Set<Socket>();
+  readonly #strangers = new Set<Duplex>();
   /** At most `limits.handshakes`, oldest first. */
   readonly #handshakes = new Set<Handshake>();
   readonly #tickets: Bucket;
@@ -79,33 +82,55 @@ export class Listener {
 
   async #accept(socket: Socket): Promise<void> {
     socket.on('error', () => {}); // strangers' trouble is nobody's
-    if (this.#closed) return void socket.destroy();
+    await this.#begin(socket, async () => {
+      const first = await this.#preface(socket);
+      if (first !== 'connect') return this.#handshake(socket, first);
+      if (this.#options.onConnect === undefined) throw new ChannelError('stranger', 'no relay here');
+      return this.#options.onConnect(socket);
+    });
+  }
+
+  /** A connection that came through a relay: a channel's handshake, nothing else. False where it failed. Never rejects. */
+  acceptThrough(socket: Duplex, relay: string): Promise<boolean> {
+    return this.#begin(socket, async () => {
+      const first = await this.#preface(socket);
+      if (first === 'connect' || first.circuit) throw new ChannelError('stranger', 'no channel');
+      await this.#handshake(socket, first, relay);
+    });
+  }
+
+  async #begin(socket: Duplex, act: () => Promise<void>): Promise<boolean> {
+    if (this.#closed) {
+      socket.destroy();
+      return false;
+    }
     try {
-      await within(socket, this.#limits.handshakeMs, 'timeout', () => this.#handshake(socket));
+      await within(socket, this.#limits.handshakeMs, 'timeout', act);
+      return true;
     } catch (error) {
       if (!(error instanceof ChannelError)) throw error;
+      return false;
     }
   }
 
-  async #handshake(socket: Socket): Promise<void> {
-    const first = await this.#preface(socket);
-    if (first === 'connect') {
-      if (this.#options.onConnect === undefined) throw new ChannelError('stranger', 'no relay here');
-      return this.#options.onConnect(socket);
-    }
+  async #handshake(socket: Duplex, first: Introduction, through?: string): Promise<void> {
+    const { onProven, onCircuit } = this.#options;
+    const circuit = first.circuit === true;
+    if (circuit && onCircuit === undefined) throw new ChannelError('stranger', 'no relay here');
     const peer = this.#known(first.ticket);
     const handshake = { socket, session: peer.session };
     this.#admit(handshake);
     try {
       const proven = await acceptSecure(socket, peer, this.#options.own, first);
       if (this.#closed) throw new ChannelError('broken', 'closing');
-      this.#options.onProven(proven);
+      if (circuit) onCircuit?.(proven);
+      else onProven(through === undefined ? proven : { ...proven, through });
     } finally {
       this.#handshakes.delete(handshake);
     }
   }
 
-  async #preface(socket: Socket): Promise<Introduction | 'connect'> {
+  async #preface(socket: Duplex): Promise<Introduction | 'connect'> {
     this.#strangers.add(socket);
     if (this.#strangers.size > this.#limits.strangers) this.#pushOut(this.#strangers);
     try {
@@ -115,7 +140,7 @@ export class Listener {
     }
   }
 
-  #pushOut(from: Set<Socket>): void {
+  #pushOut(from: Set<Duplex>): void {
     const [oldest] = from;
     if (oldest === undefined) return;
     from.delete(oldest);

@@ -1,8 +1,9 @@
 /**
  * The dialler's first bytes, in clear, before the other end has said a byte: PREFACE · u16 · ticket. The number is the ticket's
- * length, plus KNOWN where the dialled end need not show its own ticket, plus ASKS where it has to show its release.
+ * length, plus KNOWN where the dialled end need not show its own ticket, plus ASKS where it has to show its release, plus CIRCUIT where the
+ * connection is for a relay (../circuit) and no channel.
  */
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { ChannelError } from './error.ts';
 import { PREFACE, TICKET_MAX_BYTES } from './limits.ts';
 import { readExactly } from './wait.ts';
@@ -14,6 +15,7 @@ const REST_BYTES = PREFACE.length - SNIFF_BYTES;
 
 const KNOWN = 0x8000;
 const ASKS = 0x4000;
+const CIRCUIT = 0x2000;
 
 export interface Introduction {
   ticket: Uint8Array;
@@ -21,17 +23,19 @@ export interface Introduction {
   known: boolean;
   /** The dialler wants to see our release. */
   asks: boolean;
+  /** The dialler wants words with a relay. */
+  circuit?: boolean;
 }
 
-export function preface({ ticket, known, asks }: Introduction): Buffer {
+export function preface({ ticket, known, asks, circuit = false }: Introduction): Buffer {
   if (ticket.length > TICKET_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
   const length = Buffer.alloc(2);
-  length.writeUInt16BE(ticket.length | (known ? KNOWN : 0) | (asks ? ASKS : 0));
+  length.writeUInt16BE(ticket.length | (known ? KNOWN : 0) | (asks ? ASKS : 0) | (circuit ? CIRCUIT : 0));
   return Buffer.concat([Buffer.from(PREFACE, 'latin1'), length, ticket]);
 }
 
 /** Who dials, or 'connect' where an HTTP CONNECT begins (nothing of it is taken). Throws ChannelError `stranger`. */
-export async function readPreface(socket: Socket): Promise<Introduction | 'connect'> {
+export async function readPreface(socket: Duplex): Promise<Introduction | 'connect'> {
   const start = await readExactly(socket, SNIFF_BYTES);
   if (start.toString('latin1') === CONNECT) {
     socket.unshift(start);
@@ -42,8 +46,13 @@ export async function readPreface(socket: Socket): Promise<Introduction | 'conne
   if (rest.toString('latin1', 0, REST_BYTES) !== PREFACE.slice(SNIFF_BYTES))
     throw new ChannelError('stranger', 'another version of the preface');
   const number = rest.readUInt16BE(REST_BYTES);
-  const length = number & ~(KNOWN | ASKS);
+  const length = number & ~(KNOWN | ASKS | CIRCUIT);
   if (length === 0 || length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
   const ticket = await readExactly(socket, length);
-  return { ticket, known: (number & KNOWN) !== 0, asks: (number & ASKS) !== 0 };
+  return {
+    ticket,
+    known: (number & KNOWN) !== 0,
+    asks: (number & ASKS) !== 0,
+    circuit: (number & CIRCUIT) !== 0,
+  };
 }

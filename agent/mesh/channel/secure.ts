@@ -1,6 +1,6 @@
 /** TLS 1.3 between two sessions: what is proven is the possession of a session's key, nothing about names or times. */
 import { constants, type X509Certificate } from 'node:crypto';
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext, TLSSocket, connect as tlsConnect } from 'node:tls';
 import { sessionCertificate } from './certificate.ts';
 import type { SessionKey } from './session-key.ts';
@@ -23,7 +23,7 @@ export function sessionContext(session: SessionKey): SecureContext {
   });
 }
 
-export function secureServer(socket: Socket, context: SecureContext): TLSSocket {
+export function secureServer(socket: Duplex, context: SecureContext): TLSSocket {
   const secured = new TLSSocket(socket, {
     isServer: true,
     secureContext: context,
@@ -33,7 +33,7 @@ export function secureServer(socket: Socket, context: SecureContext): TLSSocket 
   return quiet(secured);
 }
 
-export function secureClient(socket: Socket, context: SecureContext): TLSSocket {
+export function secureClient(socket: Duplex, context: SecureContext): TLSSocket {
   return quiet(tlsConnect({ socket, secureContext: context, rejectUnauthorized: false }));
 }
 

@@ -1,9 +1,9 @@
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { ChannelError, type ChannelErrorCode } from './error.ts';
 import { LENGTH_BYTES } from './messages.ts';
 
 /** Resolves at the first `event` for which `ready` gives something; rejects when the socket fails or ends first. */
-function waitFor<T>(socket: Socket, event: string, ready: () => T | undefined): Promise<T> {
+function waitFor<T>(socket: Duplex, event: string, ready: () => T | undefined): Promise<T> {
   return new Promise((resolve, reject) => {
     const done = (act: () => void) => {
       socket.off(event, look).off('error', onError).off('close', onEnd).off('end', onEnd);
@@ -23,7 +23,7 @@ function waitFor<T>(socket: Socket, event: string, ready: () => T | undefined): 
 }
 
 /** Exactly `bytes` bytes; what came behind them stays in the socket. */
-export async function readExactly(socket: Socket, bytes: number): Promise<Buffer> {
+export async function readExactly(socket: Duplex, bytes: number): Promise<Buffer> {
   const take = () => {
     const piece: unknown = socket.read(bytes);
     // At the end of a stream `read` gives what there is.
@@ -33,18 +33,18 @@ export async function readExactly(socket: Socket, bytes: number): Promise<Buffer
 }
 
 /** One message with its length before it. Throws ChannelError `stranger` where that is above `maxBytes`. */
-export async function readMessage(socket: Socket, maxBytes: number): Promise<Buffer> {
+export async function readMessage(socket: Duplex, maxBytes: number): Promise<Buffer> {
   const length = (await readExactly(socket, LENGTH_BYTES)).readUInt32BE();
   if (length > maxBytes) throw new ChannelError('stranger', `a message of ${length} bytes`);
   return length === 0 ? Buffer.alloc(0) : await readExactly(socket, length);
 }
 
-export async function eventOf(socket: Socket, event: 'secure' | 'secureConnect'): Promise<void> {
+export async function eventOf(socket: Duplex, event: 'secure' | 'secureConnect'): Promise<void> {
   await waitFor(socket, event, () => true);
 }
 
 /** Ends the socket with `code` unless `act` settles in time; `act` sees that as its socket's error. */
-export async function within<T>(socket: Socket, ms: number, code: ChannelErrorCode, act: () => Promise<T>): Promise<T> {
+export async function within<T>(socket: Duplex, ms: number, code: ChannelErrorCode, act: () => Promise<T>): Promise<T> {
   const timer = setTimeout(() => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)), ms);
   try {
     return await act();

@@ -254,7 +254,10 @@ export class AskedPeer implements UpstreamStreamHost {
     this.#streams.delete(upstream.stream);
     this.#settlement.ended(upstream, failure, this.now());
     this.#abandoned.ended(upstream, failure);
-    if (failure === 'not_accepted' && this.#active !== undefined) this.#host.onSilent(this.session);
+    if (failure === 'not_accepted' && this.#active !== undefined) {
+      this.#host.onSilent(this.session);
+      this.#host.channels.stalled?.(this.session);
+    }
     if (failure !== undefined && TELL_PEER.has(failure)) {
       this.#active?.link.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
     }
@@ -289,6 +292,7 @@ export class AskedPeer implements UpstreamStreamHost {
       case 'ask':
         return active.link.put({ ...SIGN_OF_LIFE, stream: this.#host.nextStream(active.dialled) });
       case 'gone':
+        if (this.#host.channels.stalled?.(this.session) === true) return;
         for (const upstream of this.#attempts.keys()) upstream.disconnect(now, 0);
     }
   }

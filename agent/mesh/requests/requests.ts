@@ -49,7 +49,10 @@ export class Requests implements ChannelEvents {
     const now = () => performance.now();
     this.serving = new Serving({ ...options, now });
     this.#host = {
-      channels: { channelTo: (session) => this.#channelTo(session) },
+      channels: {
+        channelTo: (session) => this.#channelTo(session),
+        stalled: (session) => session !== options.own() && (options.channels.stalled?.(session) ?? false),
+      },
       now,
       nextStream: (dialled) => 2 * ++this.#streams + (dialled ? 1 : 0),
       onSilent: (session) => options.onSilent(session),
@@ -98,6 +101,10 @@ export class Requests implements ChannelEvents {
     let open = 0;
     for (const [session, peer] of this.#asked) if (!this.#own.has(session)) open += peer.open;
     return open;
+  }
+
+  isUsing(session: string): boolean {
+    return (this.#asked.get(session)?.busy ?? false) || this.serving.isServing(session);
   }
 
   onChannel(channel: RequestChannel): void {

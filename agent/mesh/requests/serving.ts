@@ -52,6 +52,10 @@ export class Serving {
     return running;
   }
 
+  isServing(session: string): boolean {
+    return (this.#peers.get(session)?.requests.size ?? 0) > 0;
+  }
+
   onChannel(channel: RequestChannel): void {
     const served = this.#peers.get(channel.session);
     if (served !== undefined && served.active === undefined) this.#activate(served, channel);

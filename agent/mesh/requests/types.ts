@@ -22,6 +22,8 @@ export interface RequestChannel {
 export interface ChannelSource {
   /** The channel to `session`: the one there is, else a new one. Rejects when none can be had; the session may be well all the same. */
   channelTo(session: string): Promise<RequestChannel>;
+  /** `session` has a channel and gives no sign of life. True where that channel was given up and another one may be had. */
+  stalled?(session: string): boolean;
 }
 
 /**
@@ -34,4 +36,6 @@ export interface ChannelEvents {
   /** Every frame of a message was handed over: a small request starts with its whole body. */
   onMessageEnd(channel: RequestChannel): void;
   onChannelClosed(channel: RequestChannel): void;
+  /** Streams of either end are open with `session`. */
+  isUsing?(session: string): boolean;
 }

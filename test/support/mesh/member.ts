@@ -17,6 +17,10 @@ export interface MemberOptions {
   listen: MeshOptions['listen'];
   peers?: readonly string[];
   replica?: Replica;
+  /** Published instead of those that it listens at. */
+  addresses?: readonly string[];
+  /** Published: it relays. */
+  relay?: boolean;
   more?: Partial<MeshOptions>;
 }
 
@@ -26,9 +30,11 @@ export class Member {
   readonly mesh: Mesh;
   readonly ended: string[] = [];
   readonly #host: string;
+  readonly #options: MemberOptions;
   #version = 0;
 
   constructor(options: MemberOptions) {
+    this.#options = options;
     this.key = createSessionKey(options.seed);
     this.ticket = openTicket(options.ticket, nodeCrypto);
     this.#host = options.host ?? this.ticket.session;
@@ -92,7 +98,8 @@ export class Member {
       },
       agent_version: '0.1.0',
       host: this.#host,
-      addresses: this.mesh.addresses,
+      addresses: [...(this.#options.addresses ?? this.mesh.addresses)],
+      ...(this.#options.relay === true ? { relay: true } : {}),
     };
   }
 

@@ -1,0 +1,135 @@
+import type { Duplex } from 'node:stream';
+import type { Proven } from '../channel/accept.ts';
+import { asChannelError, ChannelError } from '../channel/error.ts';
+import { within } from '../channel/wait.ts';
+import { type RelayAgent, TRIED_MAX } from './relays.ts';
+import { hearWord, sayWord, WORD_MS } from './words.ts';
+
+/** The next relay is tried beside the one before after so long, as addresses are (RFC 8305 §5). */
+const STAGGER_MS = 400;
+
+/** A relay that failed is tried last for so long. */
+const AVOID_MS = 60_000;
+const AVOIDED_MAX = 256;
+
+/** What it is to be joined at, whatever kind of relay. */
+export interface Meeting {
+  /** A session, or a gateway's id. */
+  relay: string;
+  /** Bytes to and from `callee`, once it has answered. Rejects where the relay cannot join them. */
+  meet(callee: string, signal: AbortSignal): Promise<Duplex>;
+}
+
+interface CircuitDiallerOptions {
+  /** Relays at which a session may be met, best first. */
+  meetings(callee: string): Meeting[];
+  /** The channel's handshake, from end to end. */
+  secure(socket: Duplex, callee: string): Promise<Proven>;
+}
+
+/** Reaches sessions through relays: a few of them, one after the other, and the first that leads to a proven end. */
+export class CircuitDialler {
+  readonly #options: CircuitDiallerOptions;
+  /** Relays that failed after they had agreed, and until when; at most AVOIDED_MAX, the oldest first. */
+  readonly #avoided = new Map<string, number>();
+
+  constructor(options: CircuitDiallerOptions) {
+    this.#options = options;
+  }
+
+  /** @throws ChannelError of the last relay that failed */
+  async dial(callee: string, signal: AbortSignal): Promise<Proven> {
+    const now = performance.now();
+    const bad = ({ relay }: Meeting) => Number((this.#avoided.get(relay) ?? 0) > now);
+    const left = this.#options.meetings(callee).sort((a, b) => bad(a) - bad(b));
+    left.length = Math.min(left.length, TRIED_MAX);
+    if (left.length === 0) throw new ChannelError('unreachable', `no relay is known that may reach ${callee}`);
+    const over = new AbortController();
+    try {
+      return await firstOf(
+        left,
+        (meeting) => this.#through(meeting, callee, AbortSignal.any([signal, over.signal])),
+        ({ socket }) => socket.destroy(),
+      );
+    } finally {
+      over.abort();
+    }
+  }
+
+  async #through(meeting: Meeting, callee: string, signal: AbortSignal): Promise<Proven> {
+    const socket = await meeting.meet(callee, signal);
+    const abort = () => socket.destroy();
+    signal.addEventListener('abort', abort, { once: true });
+    try {
+      if (signal.aborted) throw new ChannelError('broken', 'given up');
+      return { ...(await this.#options.secure(socket, callee)), through: meeting.relay };
+    } catch (error) {
+      socket.destroy();
+      if (!signal.aborted) this.avoid(meeting.relay);
+      throw error;
+    } finally {
+      signal.removeEventListener('abort', abort);
+    }
+  }
+
+  /** What went through it broke: others are asked before it for a while. */
+  avoid(relay: string): void {
+    this.#avoided.delete(relay);
+    this.#avoided.set(relay, performance.now() + AVOID_MS);
+    const oldest = this.#avoided.keys().next().value;
+    if (this.#avoided.size > AVOIDED_MAX && oldest !== undefined) this.#avoided.delete(oldest);
+  }
+}
+
+/** Meets at an agent. `dial`: a connection for circuits, both ends proven. */
+export function agentMeeting(relay: RelayAgent, dial: (relay: RelayAgent) => Promise<Proven>): Meeting {
+  const meet = async (callee: string, signal: AbortSignal) => {
+    const { socket } = await dial(relay);
+    const abort = () => socket.destroy();
+    signal.addEventListener('abort', abort, { once: true });
+    socket.on('error', abort);
+    try {
+      if (signal.aborted) throw new ChannelError('broken', 'given up');
+      sayWord(socket, { word: 'connect', session: callee });
+      // The relay waits for the callee, and that one perhaps for its next reservation.
+      const said = await within(socket, 2 * WORD_MS, 'timeout', () => hearWord(socket));
+      if (said.word === 'connected') return socket;
+      socket.destroy();
+      const why = said.word === 'refused' ? said.why : said.word;
+      throw new ChannelError('unreachable', `the relay ${relay.session} answers ${why}`);
+    } finally {
+      signal.removeEventListener('abort', abort);
+    }
+  };
+  return { relay: relay.session, meet };
+}
+
+/** The first that resolves; each is begun when the one before it has failed, or after STAGGER_MS beside it. */
+function firstOf<T, R>(left: T[], begin: (one: T) => Promise<R>, discard: (second: R) => void): Promise<R> {
+  return new Promise((resolve, reject) => {
+    let [running, over] = [0, false];
+    let timer: NodeJS.Timeout | undefined;
+    const next = () => {
+      clearTimeout(timer);
+      const one = left.shift();
+      if (one === undefined) return;
+      running++;
+      if (left.length > 0) timer = setTimeout(next, STAGGER_MS);
+      begin(one).then(
+        (result) => {
+          if (over) return discard(result);
+          over = true;
+          left.length = 0;
+          clearTimeout(timer);
+          resolve(result);
+        },
+        (error: unknown) => {
+          running--;
+          if (left.length > 0) next();
+          else if (running === 0) reject(asChannelError(error));
+        },
+      );
+    };
+    next();
+  });
+}

@@ -1,0 +1,268 @@
+/** The relay of circuits: keeps callees' reservations and joins callers to them. Runs on agents with `--offer-relay` alone. */
+import type { Duplex } from 'node:stream';
+import { Bucket } from '../../../shared/collections/bucket.ts';
+import type { Proven } from '../channel/accept.ts';
+import type { Peer } from '../channel/channel.ts';
+import { ChannelError } from '../channel/error.ts';
+import { within } from '../channel/wait.ts';
+import { joinSockets, Pace } from './pipe.ts';
+import { hearWord, PING_MS, PONG_MS, type Refusal, sayWord, WORD_MS } from './words.ts';
+
+export interface CircuitLimits {
+  /** Idle sockets of callees, one per session. */
+  reservations: number;
+  /** Two sockets each. */
+  circuits: number;
+  circuitsPerSession: number;
+  /** What one session may ask to connect: each call costs its callee a new reservation. */
+  callsPerSecond: number;
+  callsBurst: number;
+  /** Both directions together; a circuit of more bytes ends, and its ends come again. */
+  circuitBytes: number;
+  circuitBytesPerSecond: number;
+  relayBytesPerSecond: number;
+  /** Gossip alone is more often. */
+  idleMs: number;
+  /** A callee that has just been called comes again within a handshake. */
+  returnMs: number;
+}
+
+/** A relay is a login node's spare time: 32 MiB/s are some 10,000 streams of tokens, and a tenth of a core. */
+export const CIRCUIT_LIMITS: CircuitLimits = {
+  reservations: 1024,
+  circuits: 256,
+  circuitsPerSession: 16,
+  callsPerSecond: 1,
+  callsBurst: 32,
+  circuitBytes: 4 * 1024 ** 3,
+  circuitBytesPerSecond: 16 * 1024 * 1024,
+  relayBytesPerSecond: 32 * 1024 * 1024,
+  idleMs: 120_000,
+  returnMs: 2_000,
+};
+
+/** Sessions that are evicted meanwhile lose what they have here within so long. */
+const SWEEP_MS = 5_000;
+
+interface CircuitRelayOptions {
+  /** The peer is in the registry, with a ticket that is good now. */
+  admits(peer: Peer): boolean;
+  limits?: Partial<CircuitLimits>;
+}
+
+interface Reservation {
+  peer: Peer;
+  socket: Duplex;
+  /** Set by the one call that it is good for. */
+  answered?: () => void;
+}
+
+interface Circuit {
+  ends: readonly [Peer, Peer];
+  end(): void;
+}
+
+export class CircuitRelay {
+  readonly #options: CircuitRelayOptions;
+  readonly #limits: CircuitLimits;
+  /** By session; at most `limits.reservations`. */
+  readonly #reservations = new Map<string, Reservation>();
+  /** At most `limits.circuits`, those whose callee has not answered yet included. */
+  readonly #circuits = new Set<Circuit>();
+  /** Who was called last and when; at most `limits.reservations`, the oldest first. */
+  readonly #called = new Map<string, number>();
+  /** Calls that wait for a callee to come again: at most `limits.circuits`. */
+  readonly #awaited = new Set<{ session: string; ring(): void }>();
+  /** At most `limits.reservations`, the oldest first. */
+  readonly #quotas = new Map<string, Bucket>();
+  readonly #pace: Pace;
+  readonly #sweep: NodeJS.Timeout;
+  /** Since the start. */
+  readonly carried = { circuits: 0, bytes: 0 };
+  #closed = false;
+
+  constructor(options: CircuitRelayOptions) {
+    this.#options = options;
+    this.#limits = { ...CIRCUIT_LIMITS, ...options.limits };
+    this.#pace = new Pace(this.#limits.relayBytesPerSecond, performance.now());
+    this.#sweep = setInterval(() => this.#expel(), SWEEP_MS).unref();
+  }
+
+  get open(): number {
+    return this.#circuits.size;
+  }
+
+  get reserved(): number {
+    return this.#reservations.size;
+  }
+
+  holds(session: string): boolean {
+    return this.#reservations.has(session);
+  }
+
+  /** A connection with CIRCUIT in its preface, both ends proven. Owns it. Never rejects. */
+  async take({ socket, peer }: Pick<Proven, 'socket' | 'peer'>): Promise<void> {
+    socket.on('error', () => socket.destroy());
+    try {
+      const said = await within(socket, WORD_MS, 'timeout', () => hearWord(socket));
+      if (this.#closed || !this.#options.admits(peer)) return this.#refuse(socket, 'stranger');
+      if (said.word === 'reserve') return await this.#reserve({ peer, socket });
+      if (said.word === 'connect') return await this.#connect(socket, peer, said.session);
+      socket.destroy();
+    } catch {
+      socket.destroy(); // what one agent says badly is its own connection's end
+    }
+  }
+
+  #refuse(socket: Duplex, why: Refusal): void {
+    sayWord(socket, { word: 'refused', why });
+    socket.end();
+    setTimeout(() => socket.destroy(), WORD_MS).unref();
+  }
+
+  async #reserve(reservation: Reservation): Promise<void> {
+    const { socket, peer } = reservation;
+    const before = this.#reservations.get(peer.session);
+    if (before === undefined && this.#reservations.size >= this.#limits.reservations)
+      return this.#refuse(socket, 'full');
+    before?.socket.destroy();
+    this.#reservations.set(peer.session, reservation);
+    socket.on('close', () => this.#drop(reservation));
+    sayWord(socket, { word: 'reserved' });
+    for (const waiting of [...this.#awaited]) if (waiting.session === peer.session) waiting.ring();
+    for (;;) {
+      const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => hearWord(socket));
+      if (said.word === 'answer' && reservation.answered !== undefined) return reservation.answered();
+      if (said.word !== 'ping') throw new ChannelError('stranger', `${said.word} from a callee`);
+      // Behind `call` there are the caller's bytes alone.
+      if (reservation.answered === undefined) sayWord(socket, { word: 'pong' });
+    }
+  }
+
+  #drop(reservation: Reservation): void {
+    const { session } = reservation.peer;
+    if (this.#reservations.get(session) === reservation) this.#reservations.delete(session);
+  }
+
+  async #connect(socket: Duplex, caller: Peer, session: string): Promise<void> {
+    if (!this.#mayCall(caller.session)) return this.#refuse(socket, 'busy');
+    if (this.#circuits.size >= this.#limits.circuits) return this.#refuse(socket, 'full');
+    const reservation = await this.#reservationOf(session);
+    if (reservation === undefined) return this.#refuse(socket, 'absent');
+    const of = (end: string) => [...this.#circuits].filter(({ ends }) => ends.some((peer) => peer.session === end));
+    const full = [caller.session, session].some((end) => of(end).length >= this.#limits.circuitsPerSession);
+    if (full || this.#circuits.size >= this.#limits.circuits) return this.#refuse(socket, 'full');
+    const end = () => {
+      socket.destroy();
+      reservation.socket.destroy();
+    };
+    const circuit: Circuit = { ends: [caller, reservation.peer], end };
+    this.#circuits.add(circuit);
+    try {
+      await this.#call(reservation);
+      if (socket.destroyed || this.#closed) throw new ChannelError('broken', 'the caller has left');
+      sayWord(socket, { word: 'connected' });
+      this.#join(circuit, socket, reservation.socket);
+    } catch {
+      this.#circuits.delete(circuit);
+      reservation.socket.destroy();
+      if (!socket.destroyed) this.#refuse(socket, 'absent');
+    }
+  }
+
+  #join(circuit: Circuit, caller: Duplex, callee: Duplex): void {
+    const { circuitBytes, circuitBytesPerSecond, idleMs } = this.#limits;
+    this.carried.circuits++;
+    const joined = joinSockets(caller, callee, {
+      paces: [new Pace(circuitBytesPerSecond, performance.now()), this.#pace],
+      maxBytes: circuitBytes,
+      idleMs,
+      onBytes: (bytes) => {
+        this.carried.bytes += bytes;
+      },
+      onEnd: () => void this.#circuits.delete(circuit),
+    });
+    circuit.end = joined.end;
+  }
+
+  /** This agent itself calls a session that has a reservation here. @throws ChannelError unreachable: it has none */
+  async callOwn(session: string): Promise<Duplex> {
+    const reservation = this.#reservations.get(session);
+    if (reservation === undefined) throw new ChannelError('unreachable', `${session} has no reservation here`);
+    await this.#call(reservation);
+    return reservation.socket;
+  }
+
+  /** Resolves when the callee's next bytes are the circuit's. */
+  async #call(reservation: Reservation): Promise<void> {
+    const { peer, socket } = reservation;
+    this.#drop(reservation);
+    this.#note(this.#called, peer.session, performance.now());
+    await new Promise<void>((resolve, reject) => {
+      const fail = () => reject(new ChannelError('unreachable', `${peer.session} does not answer`));
+      const timer = setTimeout(() => {
+        socket.destroy();
+        fail();
+      }, WORD_MS);
+      const gone = () => {
+        clearTimeout(timer);
+        fail();
+      };
+      socket.once('close', gone);
+      reservation.answered = () => {
+        clearTimeout(timer);
+        socket.off('close', gone);
+        resolve();
+      };
+      sayWord(socket, { word: 'call' });
+      if (socket.destroyed) gone();
+    });
+  }
+
+  /** The one there is, or the one that comes soon where the session was called a moment ago. */
+  #reservationOf(session: string): Promise<Reservation | undefined> | Reservation | undefined {
+    const there = this.#reservations.get(session);
+    const calledAt = this.#called.get(session) ?? Number.NEGATIVE_INFINITY;
+    const soon = performance.now() - calledAt < this.#limits.returnMs && this.#awaited.size < this.#limits.circuits;
+    if (there !== undefined || !soon) return there;
+    return new Promise((resolve) => {
+      const ring = () => {
+        clearTimeout(timer);
+        this.#awaited.delete(waiting);
+        resolve(this.#reservations.get(session));
+      };
+      const timer = setTimeout(ring, this.#limits.returnMs);
+      const waiting = { session, ring };
+      this.#awaited.add(waiting);
+    });
+  }
+
+  #mayCall(session: string): boolean {
+    const now = performance.now();
+    const { callsPerSecond, callsBurst } = this.#limits;
+    const quota = this.#quotas.get(session) ?? new Bucket(callsPerSecond, callsBurst, now);
+    this.#note(this.#quotas, session, quota);
+    return quota.take(1, now);
+  }
+
+  #note<T>(map: Map<string, T>, session: string, value: T): void {
+    map.delete(session);
+    map.set(session, value);
+    const oldest = map.keys().next().value;
+    if (map.size > this.#limits.reservations && oldest !== undefined) map.delete(oldest);
+  }
+
+  #expel(): void {
+    const { admits } = this.#options;
+    for (const circuit of [...this.#circuits]) if (!circuit.ends.every((peer) => admits(peer))) circuit.end();
+    for (const { peer, socket } of [...this.#reservations.values()]) if (!admits(peer)) socket.destroy();
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#closed = true;
+    clearInterval(this.#sweep);
+    for (const { socket } of [...this.#reservations.values()]) socket.destroy();
+    for (const circuit of [...this.#circuits]) circuit.end();
+  }
+}

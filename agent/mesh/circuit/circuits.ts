@@ -1,0 +1,121 @@
+/** This agent's part in circuits: it is reached by them, reaches others by them, and where it agreed it is a relay of them. */
+import type { Duplex } from 'node:stream';
+import type { Replica } from '../../../shared/lattice/replica.ts';
+import { decodeTicket } from '../../../shared/lattice/ticket.ts';
+import { nodeCrypto } from '../../host/crypto.ts';
+import type { Credentials, Proven } from '../channel/accept.ts';
+import type { Peer } from '../channel/channel.ts';
+import { dialChannel, secureDialled } from '../channel/dial.ts';
+import { agentMeeting, CircuitDialler, type Meeting } from './circuit-dialler.ts';
+import { CircuitRelay } from './circuit-relay.ts';
+import { type RelayAgent, relaysOf } from './relays.ts';
+import { Reservations } from './reservations.ts';
+
+export interface CircuitsOptions {
+  own: Credentials;
+  session: string;
+  replica: Replica;
+  /** Verifies a ticket. Throws where it is not good here. */
+  openTicket(ticket: Uint8Array): Peer;
+  /** This agent relays for others (`--offer-relay`). */
+  offered: boolean;
+  /** A caller's bytes begin: false where they led to no channel. Owns the socket. */
+  accept(socket: Duplex, relay: string): Promise<boolean>;
+  random(): number;
+}
+
+export class Circuits {
+  readonly relay: CircuitRelay | undefined;
+  readonly #options: CircuitsOptions;
+  readonly #reservations: Reservations;
+  readonly #dialler: CircuitDialler;
+  readonly #abort = new AbortController();
+
+  constructor(options: CircuitsOptions) {
+    const { session, replica, offered, accept, random } = options;
+    this.#options = options;
+    this.relay = offered ? new CircuitRelay({ admits: (peer) => this.#admits(peer) }) : undefined;
+    const dial = (relay: RelayAgent) => this.#dialRelay(relay);
+    this.#reservations = new Reservations({ relays: () => relaysOf(session, session, replica), dial, accept, random });
+    this.#dialler = new CircuitDialler({
+      meetings: (callee) => this.#meetings(callee),
+      secure: (socket, callee) => this.#secure(socket, callee),
+    });
+  }
+
+  /** Relays that hold a reservation of this agent now. */
+  get reservedAt(): string[] {
+    return this.#reservations.relays;
+  }
+
+  open(): void {
+    this.#reservations.open();
+  }
+
+  /** Entries of the replica that changed. */
+  changed(sessions: readonly string[]): void {
+    if (sessions.some((session) => this.#options.replica.get(session)?.payload?.relay === true))
+      this.#reservations.look();
+  }
+
+  /** Some relay is known at which `callee` may be met. */
+  mayReach(callee: string): boolean {
+    return this.#meetings(callee).length > 0;
+  }
+
+  /** A proven connection to `callee` through a relay. @throws ChannelError */
+  dial(callee: string, signal: AbortSignal): Promise<Proven> {
+    return this.#dialler.dial(callee, AbortSignal.any([signal, this.#abort.signal]));
+  }
+
+  /** What went through this relay stood still or broke. */
+  avoid(relay: string): void {
+    this.#dialler.avoid(relay);
+  }
+
+  /** In the registry, not only admitted: a relay never carries for a session that its own replica does not show. */
+  #admits({ session, ticket }: Peer): boolean {
+    const { replica } = this.#options;
+    return (
+      replica.get(session) !== undefined &&
+      replica.standing(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good'
+    );
+  }
+
+  #meetings(callee: string): Meeting[] {
+    const { session, replica } = this.#options;
+    const dial = (relay: RelayAgent) => this.#dialRelay(relay);
+    const agents = relaysOf(callee, session, replica).map((relay) => agentMeeting(relay, dial));
+    const own = this.relay?.holds(callee) ? [this.#ownMeeting(this.relay)] : [];
+    return [...own, ...agents];
+  }
+
+  /** A relay reaches by itself those that have a reservation with it. */
+  #ownMeeting(relay: CircuitRelay): Meeting {
+    return { relay: this.#options.session, meet: (callee) => relay.callOwn(callee) };
+  }
+
+  #dialRelay({ session, addresses }: RelayAgent): Promise<Proven> {
+    const { own, openTicket } = this.#options;
+    const known = this.#ticketOf(session);
+    return dialChannel({ own, openTicket, addresses, session, ...known, circuit: true, signal: this.#abort.signal });
+  }
+
+  #secure(socket: Duplex, callee: string): Promise<Proven> {
+    const { own, openTicket } = this.#options;
+    const known = this.#ticketOf(callee);
+    return secureDialled(socket, { own, openTicket, session: callee, ...known, signal: this.#abort.signal });
+  }
+
+  #ticketOf(session: string): { ticket?: Uint8Array } {
+    const ticket = this.#options.replica.get(session)?.ticket.bytes;
+    return ticket === undefined ? {} : { ticket };
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#abort.abort();
+    this.#reservations.close();
+    this.relay?.close();
+  }
+}

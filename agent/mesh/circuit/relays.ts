@@ -1,0 +1,31 @@
+/** Which relays a session is met at: every agent finds the same ones by its own replica. */
+import { weight } from '../../../shared/gossip/topology.ts';
+import type { Replica } from '../../../shared/lattice/replica.ts';
+
+export interface RelayAgent {
+  session: string;
+  /** As published. */
+  addresses: readonly string[];
+}
+
+/** A callee keeps reservations at the first so many that it reaches. */
+export const RESERVED_MAX = 2;
+
+/** A caller tries the first so many: some of the first may be out of the callee's reach. */
+export const TRIED_MAX = 6;
+
+/**
+ * The agents that agreed to relay, in the order in which `callee` is looked for at them (rendezvous hashing): a relay that comes or goes
+ * moves its own callees alone, and no relay has more than its share.
+ */
+export function relaysOf(callee: string, own: string, replica: Pick<Replica, 'entries' | 'standing'>): RelayAgent[] {
+  const relays: RelayAgent[] = [];
+  for (const { session, state, payload, ticket } of replica.entries()) {
+    if (payload?.relay !== true || state === 'LEFT' || session === own || session === callee) continue;
+    if (payload.addresses.length === 0 || replica.standing(ticket) !== 'good') continue;
+    relays.push({ session, addresses: payload.addresses });
+  }
+  return relays.sort(
+    (a, b) => weight(callee, a.session) - weight(callee, b.session) || (a.session < b.session ? -1 : 1),
+  );
+}

@@ -1,0 +1,147 @@
+import type { Duplex } from 'node:stream';
+import { Backoff } from '../backoff.ts';
+import type { Proven } from '../channel/accept.ts';
+import { ChannelError } from '../channel/error.ts';
+import { within } from '../channel/wait.ts';
+import { RESERVED_MAX, type RelayAgent } from './relays.ts';
+import { hearWord, PING_MS, PONG_MS, sayWord, WORD_MS } from './words.ts';
+
+/** Relays come and go with agents; the replica is looked through so often. */
+const LOOK_MS = 5_000;
+const RETRY_MIN_MS = 2_000;
+const RETRY_MAX_MS = 120_000;
+
+/** Relays that failed lately. */
+const FAILED_MAX = 256;
+
+/** Handshakes through relays at a time; more wait. */
+const ACCEPTING_MAX = 16;
+
+interface ReservationsOptions {
+  /** Those at which this agent is looked for, best first. */
+  relays(): RelayAgent[];
+  /** A connection for circuits, both ends proven. Rejects where none can be had. */
+  dial(relay: RelayAgent): Promise<Proven>;
+  /** A caller's bytes begin: what a listener does. False: they led to no channel. Owns the socket. */
+  accept(socket: Duplex, relay: string): Promise<boolean>;
+  random(): number;
+}
+
+interface Failed {
+  backoff: Backoff;
+  until: number;
+}
+
+/** Keeps this agent within reach of those that cannot dial it: a reservation at each of the first RESERVED_MAX relays that answer. */
+export class Reservations {
+  readonly #options: ReservationsOptions;
+  /** By relay; RESERVED_MAX, for a moment those that replace them too. */
+  readonly #held = new Map<string, { socket?: Duplex; reserved: boolean }>();
+  /** At most FAILED_MAX, the oldest first. */
+  readonly #failed = new Map<string, Failed>();
+  /** Calls whose handshake is not over. */
+  #accepting = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #open = false;
+
+  constructor(options: ReservationsOptions) {
+    this.#options = options;
+  }
+
+  /** Relays that hold one now. */
+  get relays(): string[] {
+    return [...this.#held].flatMap(([relay, { reserved }]) => (reserved ? [relay] : []));
+  }
+
+  open(): void {
+    this.#open = true;
+    this.#timer = setInterval(() => this.look(), LOOK_MS);
+    this.look();
+  }
+
+  /** Reserves where something better is known than what is held. */
+  look(): void {
+    if (!this.#open) return;
+    const now = performance.now();
+    const all = this.#options.relays();
+    const usable = all.filter(
+      ({ session }) => this.#held.has(session) || (this.#failed.get(session)?.until ?? 0) <= now,
+    );
+    const wanted = usable.slice(0, RESERVED_MAX);
+    for (const relay of wanted) if (!this.#held.has(relay.session)) void this.#reserve(relay);
+    const kept = wanted.filter(({ session }) => this.#held.get(session)?.reserved === true);
+    if (kept.length < Math.min(RESERVED_MAX, wanted.length)) return;
+    for (const [session, { socket }] of this.#held)
+      if (!wanted.some((relay) => relay.session === session)) socket?.destroy();
+  }
+
+  async #reserve(relay: RelayAgent): Promise<void> {
+    const held: { socket?: Duplex; reserved: boolean } = { reserved: false };
+    this.#held.set(relay.session, held);
+    try {
+      const { socket } = await this.#options.dial(relay);
+      held.socket = socket;
+      if (!this.#open) return void socket.destroy();
+      socket.on('error', () => socket.destroy());
+      sayWord(socket, { word: 'reserve' });
+      const said = await within(socket, WORD_MS, 'timeout', () => hearWord(socket));
+      if (said.word !== 'reserved') {
+        socket.destroy();
+        throw new ChannelError('unreachable', `the relay answers ${said.word}`);
+      }
+      held.reserved = true;
+      await this.#called(socket);
+      this.#held.delete(relay.session);
+      const accepted = this.#accept(socket, relay.session);
+      // The next caller finds the next reservation; a relay that calls for nothing does not get one after the other.
+      if (this.#accepting > ACCEPTING_MAX) await accepted;
+    } catch {
+      this.#held.delete(relay.session);
+      this.#fail(relay.session);
+    }
+    this.look();
+  }
+
+  async #accept(socket: Duplex, relay: string): Promise<void> {
+    this.#accepting++;
+    const good = await this.#options.accept(socket, relay).catch(() => false);
+    this.#accepting--;
+    if (good) this.#failed.delete(relay);
+    else this.#fail(relay);
+  }
+
+  /** Resolves when the next bytes are a caller's. */
+  async #called(socket: Duplex): Promise<void> {
+    const ping = setInterval(() => sayWord(socket, { word: 'ping' }), PING_MS);
+    try {
+      for (;;) {
+        const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => hearWord(socket));
+        if (said.word === 'call') break;
+        if (said.word !== 'pong') throw new ChannelError('stranger', `${said.word} from a relay`);
+      }
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    } finally {
+      clearInterval(ping);
+    }
+    sayWord(socket, { word: 'answer' });
+  }
+
+  /** A relay that fails is left alone for longer each time, and another one takes its place. */
+  #fail(relay: string): void {
+    const before = this.#failed.get(relay);
+    const backoff = before?.backoff ?? new Backoff(RETRY_MIN_MS, RETRY_MAX_MS, this.#options.random);
+    this.#failed.delete(relay);
+    this.#failed.set(relay, { backoff, until: performance.now() + backoff.next() });
+    const oldest = this.#failed.keys().next().value;
+    if (this.#failed.size > FAILED_MAX && oldest !== undefined) this.#failed.delete(oldest);
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#open = false;
+    clearInterval(this.#timer);
+    for (const { socket } of this.#held.values()) socket?.destroy();
+  }
+}

@@ -1,0 +1,157 @@
+import { Backoff } from './backoff.ts';
+import type { Proven } from './channel/accept.ts';
+import type { Channel } from './channel/channel.ts';
+import { ChannelError } from './channel/error.ts';
+import type { Circuits } from './circuit/circuits.ts';
+import type { Dials } from './dials.ts';
+
+/** The direct way alone is tried for so long: a round trip to anywhere, and less than anybody waits for. */
+export const HEAD_START_MS = 400;
+
+/** A direct way that failed does not get its head start for so long. */
+const FAILED_MS = 60_000;
+
+/** Requests ask for as many as there are nodes. */
+const WAYS_MAX = 256;
+
+/** A channel through a relay that no request uses is closed after so long: its bytes are another's to pay. */
+const IDLE_MS = 30_000;
+
+/** How soon, and how seldom, a direct way is tried beside a relayed one. */
+const DIRECT_MIN_MS = 5_000;
+const DIRECT_MAX_MS = 60_000;
+
+interface WaysOptions {
+  circuits: Pick<Circuits, 'dial' | 'mayReach' | 'avoid'>;
+  dials: Pick<Dials, 'dial'>;
+  addressesOf(session: string): readonly string[];
+  channels: Iterable<Channel>;
+  /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
+  take(proven: Proven): Channel | undefined;
+  /** Requests of either end are open on the channel to it. */
+  isUsing(session: string): boolean;
+  random(): number;
+}
+
+interface Relayed {
+  usedAt: number;
+  direct: Backoff;
+  directAt: number;
+}
+
+/** Ways to other agents: directly, else through a relay, and directly again as soon as that works. */
+export class Ways {
+  readonly #options: WaysOptions;
+  /** At most WAYS_MAX. */
+  readonly #open = new Map<string, Promise<Channel>>();
+  /** When the direct way to a session failed last; at most WAYS_MAX, the oldest first. */
+  readonly #failedAt = new Map<string, number>();
+  /** Of channels that go through a relay. */
+  readonly #relayed = new Map<Channel, Relayed>();
+  readonly #abort = new AbortController();
+
+  constructor(options: WaysOptions) {
+    this.#options = options;
+  }
+
+  /** @throws ChannelError: no way leads there now */
+  to(session: string): Promise<Channel> {
+    const open = this.#open.get(session);
+    if (open !== undefined) return open;
+    if (this.#open.size >= WAYS_MAX) return Promise.reject(new ChannelError('full', 'too many dials'));
+    const found = this.#find(session).finally(() => this.#open.delete(session));
+    this.#open.set(session, found);
+    return found;
+  }
+
+  /** It was reached through a relay lately: `to` may succeed where a dial fails. */
+  wasRelayed(session: string): boolean {
+    return this.#failedAt.has(session) && this.#options.circuits.mayReach(session);
+  }
+
+  async #find(session: string): Promise<Channel> {
+    const { circuits } = this.#options;
+    const direct = this.#direct(session);
+    if (!circuits.mayReach(session)) return direct;
+    const headStart = performance.now() - (this.#failedAt.get(session) ?? Number.NEGATIVE_INFINITY) > FAILED_MS;
+    const first = headStart ? await soon(direct) : undefined;
+    if (first !== undefined) return first;
+    const abort = new AbortController();
+    const relayed = this.#relay(session, AbortSignal.any([abort.signal, this.#abort.signal]));
+    void direct.then(
+      () => abort.abort(),
+      () => this.#noteFailure(session),
+    );
+    return Promise.any([direct, relayed]).catch(() =>
+      this.#options.addressesOf(session).length > 0 ? direct : relayed,
+    );
+  }
+
+  #direct(session: string): Promise<Channel> {
+    const addresses = this.#options.addressesOf(session);
+    const direct =
+      addresses.length === 0
+        ? Promise.reject(new ChannelError('unreachable', `${session} has published no address`))
+        : this.#options.dials.dial(session, addresses);
+    direct.catch(() => {});
+    return direct;
+  }
+
+  async #relay(session: string, signal: AbortSignal): Promise<Channel> {
+    const channel = this.#options.take(await this.#options.circuits.dial(session, signal));
+    if (channel === undefined) throw new ChannelError('full', 'no room for another channel');
+    return channel;
+  }
+
+  #noteFailure(session: string): void {
+    this.#failedAt.delete(session);
+    this.#failedAt.set(session, performance.now());
+    const oldest = this.#failedAt.keys().next().value;
+    if (this.#failedAt.size > WAYS_MAX && oldest !== undefined) this.#failedAt.delete(oldest);
+  }
+
+  /** The peer has channel and gives no sign of life. True where a relay may be to blame: the channel is gone, and other ways are open. */
+  stalled(channel: Channel): boolean {
+    if (channel.through === undefined) return false;
+    this.#options.circuits.avoid(channel.through);
+    channel.destroy('nothing comes through the relay');
+    return true;
+  }
+
+  /** Every few seconds: relayed channels that are idle are closed, for others a direct way is tried. */
+  tick(now: number): void {
+    const { channels, isUsing, addressesOf, dials, random } = this.#options;
+    for (const channel of this.#relayed.keys()) if (channel.closed) this.#relayed.delete(channel);
+    for (const channel of [...channels]) {
+      if (channel.through === undefined) continue;
+      const { session } = channel;
+      const known = this.#relayed.get(channel);
+      const one = known ?? { usedAt: now, direct: new Backoff(DIRECT_MIN_MS, DIRECT_MAX_MS, random), directAt: now };
+      this.#relayed.set(channel, one);
+      if (isUsing(session)) one.usedAt = now;
+      if (channel.dialled && now - one.usedAt >= IDLE_MS) {
+        channel.close('no request needs the relay');
+        continue;
+      }
+      const addresses = addressesOf(session);
+      if (addresses.length === 0 || now < one.directAt) continue;
+      one.directAt = now + one.direct.next();
+      dials.dial(session, addresses).then(
+        () => this.#failedAt.delete(session),
+        () => this.#noteFailure(session),
+      );
+    }
+  }
+
+  close(): void {
+    this.#abort.abort();
+  }
+}
+
+/** Undefined where it fails or is not there within HEAD_START_MS. */
+function soon(direct: Promise<Channel>): Promise<Channel | undefined> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(undefined), HEAD_START_MS);
+    direct.then(resolve, () => resolve(undefined)).finally(() => clearTimeout(timer));
+  });
+}

@@ -1,0 +1,170 @@
+/**
+ * Two agents, each behind a NAT that lets nothing in, without a gateway: a request at the ingress of one is served by the engine of the other,
+ * through an agent on a third network that both reach.
+ */
+import { execFile, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { afterEach, expect, it } from 'vitest';
+import { askNetwork, type LocalAgent, localAgents } from '../../agent/host/control-client.ts';
+import { startAgent } from '../support/agent.ts';
+import { text } from '../support/engine/words.ts';
+import { chatBody, MODEL } from '../support/house.ts';
+import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+import { on, openWide, type Wide } from './network.ts';
+
+afterEach(endAll);
+
+const TOGETHER_MS = 60_000;
+
+interface Inhabitant {
+  host: string;
+  env: Record<string, string>;
+  process: Managed;
+  status(): Promise<LocalAgent['status']>;
+}
+
+async function inhabitant(
+  wide: Wide,
+  host: string,
+  options: { engine?: boolean; args?: string[] },
+): Promise<Inhabitant> {
+  const env = { XDG_RUNTIME_DIR: await temporaryDirectory('otela-relay') };
+  const engine = [NODE, `${ROOT}/test/support/engine.ts`, '--port', '7999', '--model', MODEL];
+  const token = await wide.gateway.createJoinToken('lab', host);
+  const process = await startAgent({
+    gateways: [wide.gateway.url],
+    token,
+    prefix: on(host),
+    args: options.args ?? [],
+    env,
+    ...(options.engine === true ? { command: engine } : {}),
+  });
+  const status = async () => {
+    const [agent] = await localAgents(env);
+    if (agent === undefined) throw process.failure('has no status');
+    return agent.status;
+  };
+  await eventually(
+    `the agent on ${host} is in`,
+    TOGETHER_MS,
+    async () => (await status().catch(() => undefined))?.admitted || undefined,
+  );
+  return { host, env, process, status };
+}
+
+/** A third network's host, which both reach: the gateway's. */
+const OPEN = 'gateway';
+
+interface Answer {
+  status: number;
+  text: string;
+  ms: number;
+}
+
+const CLIENT = `
+  const [, url, key, body] = process.argv;
+  const startedAt = performance.now();
+  const headers = { authorization: 'Bearer ' + key, 'content-type': 'application/json' };
+  fetch(url, { method: 'POST', body, headers, signal: AbortSignal.timeout(100_000) }).then(async (answer) => {
+    const text = await answer.text();
+    console.log(JSON.stringify({ status: answer.status, text, ms: performance.now() - startedAt }));
+  });`;
+
+/** A request of a client on the agent's own host to the agent's ingress. */
+async function ask({ host, process, status }: Inhabitant, body: unknown): Promise<Answer> {
+  const { ingress } = await status();
+  if (ingress === undefined) throw process.failure('has no ingress');
+  const key = readFileSync(ingress.key_file, 'utf8').trim();
+  const command = [
+    ...on(host).slice(1),
+    NODE,
+    '-e',
+    CLIENT,
+    `${ingress.url}/chat/completions`,
+    key,
+    JSON.stringify(body),
+  ];
+  const { stdout } = await promisify(execFile)('ip', command, { timeout: 120_000 });
+  return JSON.parse(stdout) as Answer;
+}
+
+/** The words of a stream, which ended as it should. */
+function wordsOf({ text: events }: Answer): string {
+  expect(events).toContain('data: [DONE]');
+  expect(events).not.toContain('"error"');
+  const deltas = events.matchAll(/"content":("(?:[^"\\]|\\.)*")/g);
+  return [...deltas].map(([, word]) => JSON.parse(word ?? '""') as string).join('');
+}
+
+/** What connects the two clusters without NAT, one way: a firewall's rule, say. */
+function openWay(): void {
+  const run = (...args: string[]) => {
+    const { status, stderr } = spawnSync('ip', args, {
+      encoding: 'utf8',
+      env: { PATH: `${process.env.PATH}:/usr/sbin:/sbin` },
+    });
+    if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr}`);
+  };
+  run('-n', 'c1nat', 'route', 'replace', '10.2.0.0/24', 'via', '198.51.100.22');
+  run(
+    'netns',
+    'exec',
+    'c2nat',
+    'nft',
+    'add',
+    'rule',
+    'ip',
+    'firewall',
+    'forward',
+    'iifname',
+    'wan0',
+    'oifname',
+    'lan',
+    'accept',
+  );
+}
+
+/** An ingress in one cluster, an engine in the other, and what is at OPEN. */
+async function apart(wide: Wide) {
+  const client = await inhabitant(wide, 'c1h1', { args: ['--ingress', '127.0.0.1:0'] });
+  const server = await inhabitant(wide, 'c2h1', { engine: true });
+  await eventually('the client knows of the model', TOGETHER_MS, async () => {
+    const [agent] = await localAgents(client.env);
+    const rows = agent === undefined ? [] : await askNetwork(agent);
+    return rows.some(({ state, models }) => state === 'SERVING' && models.length > 0) || undefined;
+  });
+  return { client, server };
+}
+
+const spent = (answers: Answer[]) => answers.map(({ ms }) => ms.toFixed(0)).join(', ');
+
+it('meet at an agent with --offer-relay: a request is served, a stream is whole, and goes over to a direct way as soon as there is one', async () => {
+  const wide = await openWide();
+  const relay = await inhabitant(wide, OPEN, { args: ['--mesh', ':7000', '--offer-relay'] });
+  const { client, server } = await apart(wide);
+  // From now on there is no gateway.
+  await wide.gateway.kill9();
+  const unary: Answer[] = [];
+  for (let n = 0; n < 4; n++) unary.push(await ask(client, chatBody({ tokens: 3 })));
+  expect(unary.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect((await client.status()).mesh?.relayed).toBe(1);
+  expect((await server.status()).mesh?.relayed).toBe(1);
+  expect((await relay.status()).mesh?.relaying).toBe(1);
+  console.log(`through a relay, the first with its handshakes: ${spent(unary)} ms (busy machine)`);
+  const streaming = ask(client, chatBody({ tokens: 800, tokensPerSecond: 40 }, { stream: true }));
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  openWay();
+  const openedAt = Date.now();
+  await eventually('the direct way is taken', 45_000, async () =>
+    [await client.status(), await server.status()].every(({ mesh }) => mesh?.relayed === 0) ? true : undefined,
+  );
+  console.log(`a direct way was taken ${Date.now() - openedAt} ms after there was one`);
+  const whole = await streaming;
+  expect(wordsOf(whole)).toBe(text(800));
+  const direct: Answer[] = [];
+  for (let n = 0; n < 4; n++) direct.push(await ask(client, chatBody({ tokens: 3 })));
+  console.log(`directly: ${spent(direct)} ms (busy machine)`);
+  expect((await relay.status()).mesh?.relaying).toBe(0);
+}, 180_000);
