@@ -15,6 +15,8 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly offloads?: boolean;
   /** Tells the host that the request's key is valid: its connection is no stranger's. */
   readonly accepted?: () => void;
+  /** The body as the host itself has it, to be read instead of `body`: Fetch's streams cost as much as all else that an upload needs. */
+  readonly pieces?: () => AsyncIterator<Uint8Array>;
   /** What Cloudflare tells of a request; elsewhere undefined. */
   readonly cf?: unknown;
 }

@@ -1,6 +1,7 @@
 /** A multipart form with one file, read as it comes: clients send the file before or after the fields. */
 import { decodeField, type MultipartError, make } from 'multipasta';
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { HttpRequest } from '../http.ts';
 
 /** Parts of the form; OpenAI's has five. */
 const PARTS_MAX = 16;
@@ -18,14 +19,14 @@ export interface UploadedForm<T> {
  * @throws ApiError 400 invalid_multipart; what `store` throws
  */
 export async function readForm<T>(
-  request: Request,
+  request: Pick<HttpRequest, 'headers' | 'body' | 'pieces'>,
   store: (content: AsyncIterable<Uint8Array>) => Promise<T>,
   part = 'file',
 ): Promise<UploadedForm<T>> {
   const type = request.headers.get('content-type') ?? '';
-  if (!/^multipart\/form-data\b/i.test(type) || request.body === null)
-    throw new ApiError('invalid_multipart', 'Send multipart/form-data with a file.');
-  const form = new Form(type, request.body.getReader(), part);
+  const body = /^multipart\/form-data\b/i.test(type) ? (request.pieces?.() ?? request.body?.values()) : undefined;
+  if (body === undefined) throw new ApiError('invalid_multipart', 'Send multipart/form-data with a file.');
+  const form = new Form(type, body, part);
   try {
     while (form.filename === undefined && (await form.read()));
     if (form.filename === undefined)
@@ -42,7 +43,7 @@ export async function readForm<T>(
 class Form {
   readonly fields = new Map<string, string>();
   filename: string | undefined;
-  readonly #body: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #body: AsyncIterator<Uint8Array>;
   readonly #parser: ReturnType<typeof make>;
   /** Of the file, of the last piece of the body. */
   #pieces: Uint8Array[] = [];
@@ -50,7 +51,7 @@ class Form {
   #done = false;
   #failure: ApiError | undefined;
 
-  constructor(type: string, body: ReadableStreamDefaultReader<Uint8Array>, part: string) {
+  constructor(type: string, body: AsyncIterator<Uint8Array>, part: string) {
     this.#body = body;
     this.#parser = make({
       headers: { 'content-type': type },
@@ -74,14 +75,14 @@ class Form {
   /** Reads one piece of the body. @returns false where there is no more @throws ApiError */
   async read(): Promise<boolean> {
     if (this.#done) return false;
-    const { done, value } = await this.#body.read().catch((cause: unknown) => {
+    const { done, value } = await this.#body.next().catch((cause: unknown) => {
       throw new ApiError('invalid_multipart', 'The body ended early.', { cause });
     });
-    this.#done = done;
-    if (value === undefined) this.#parser.end();
+    this.#done = done === true;
+    if (done === true) this.#parser.end();
     else this.#parser.write(value);
     if (this.#failure !== undefined) throw this.#failure;
-    return !done;
+    return !this.#done;
   }
 
   async *file(): AsyncGenerator<Uint8Array> {
@@ -95,7 +96,7 @@ class Form {
   }
 
   async close(): Promise<void> {
-    await this.#body.cancel().catch(() => {});
+    await this.#body.return?.().catch(() => {});
   }
 
   #fail(message: string): void {

@@ -71,7 +71,9 @@ export class HttpServer {
     this.#listener = getRequestListener(
       (request, { incoming }) => {
         const accepted = this.#proof(incoming.socket);
-        return app.fetch(Object.assign(request, { accepted }), env, context);
+        // Left open where it is read in part: the client has to hear why.
+        const pieces = () => incoming.iterator({ destroyOnReturn: false });
+        return app.fetch(Object.assign(request, { accepted, pieces }), env, context);
       },
       { overrideGlobalObjects: false },
     );
