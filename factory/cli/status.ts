@@ -153,7 +153,7 @@ function restLines({ back_offs, at }: Status): string[] {
   const rests = Object.entries(back_offs).filter(([, { resting, until }]) => resting && now < until);
   if (rests.length === 0) return [];
   const lines = rests.flatMap(([key, { until, failed, log_tail: tail = '' }]) => [
-    `${key} rests for ${formatMs(until - now)} more, after ${failed} failed starts${tail === '' ? '' : '. Its log ends:'}`,
+    `${key.replace('#', ', context ')} rests for ${formatMs(until - now)} more, after ${failed} failed starts${tail === '' ? '' : '. Its log ends:'}`,
     ...tailLines(tail, REST_LINES),
   ]);
   return [...lines, ''];
@@ -195,7 +195,7 @@ export function explainCommand(configPath: string, model: string | undefined, js
     `has ${found.ready} ready, ${found.running} running, ${found.pending} waiting`,
     ...(held === undefined ? [] : [`held back: ${held}`]),
     ...backOffs.flatMap(([key, one]) => [
-      `${key.slice(model.length + 1)}: ${one.resting ? 'rests' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} short lives): ${one.reason}`,
+      `${key.slice(model.length + 1).replace('#', ', context ')}: ${one.resting ? 'rests' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} short lives): ${one.reason}`,
       ...tailLines(one.log_tail ?? '', EXPLAIN_LINES),
     ]),
     ...jobs.map(

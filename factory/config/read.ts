@@ -43,6 +43,7 @@ export function readConfig(path: string): FactoryConfig {
     ...config,
     token_file: at(config.token_file),
     state: at(config.state),
+    ...(config.plan === undefined ? {} : { plan: { ...config.plan, file: at(config.plan.file) } }),
     ...(config.ca_file === undefined ? {} : { ca_file: at(config.ca_file) }),
   };
 }

@@ -157,6 +157,13 @@ const model = z.strictObject({
 });
 export type ModelConfig = z.infer<typeof model> & { id: string };
 
+const plan = z.strictObject({
+  /** What `otela-plan plan --json` printed, or the state file of `otela-plan apply` and `watch`. */
+  file: oneLine,
+  /** After it the file is not followed any more. */
+  max_age: duration.prefault('24h'),
+});
+
 const named = <T extends z.ZodType>(key: z.ZodString, value: T, max: number, what: string) =>
   z.record(key, value).refine((table) => Object.keys(table).length <= max, `at most ${max} ${what}`);
 
@@ -175,6 +182,8 @@ export const fileSchema = z.strictObject({
     .refine((name) => isTimeZone(name), 'no time zone such as Europe/Zurich')
     .default('UTC'),
   guest: guest.prefault({}),
+  /** A planner's replicas, kept as if each model's min said so. */
+  plan: plan.optional(),
   clusters: named(id, cluster, 32, 'clusters'),
   recipes: named(z.string().min(1).max(128), recipe, 200, 'recipes'),
   models: named(z.string().min(1).max(256), model, 200, 'models'),

@@ -1,5 +1,5 @@
 /** When a recipe may be tried again on a cluster: Parsl's users were banned for blocks that were resubmitted in a loop (parsl #2851). */
-import type { FactoryConfig } from '../config/schema.ts';
+import type { FactoryConfig, Pool } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { type BackOff, type Memory, refusalKey, startKey } from './memory.ts';
 import type { PlacedEngine, PlacedModel } from './world.ts';
@@ -23,7 +23,7 @@ interface Failure {
   model: string;
   cluster: string;
   /** Of a refusal. */
-  pool?: string;
+  pool?: Pick<Pool, 'name' | 'gpu'>;
   context: string;
   reason: string;
   log_tail?: string;
@@ -33,8 +33,8 @@ type Guest = Pick<FactoryConfig['guest'], 'failed_starts' | 'rest'>;
 
 /** Changes `memory`; gives the sentence of what follows. */
 export function recordFailure(memory: Memory, kind: FailureKind, failure: Failure, guest: Guest, now: number): string {
-  const { model, cluster, context, pool = '' } = failure;
-  const key = kind === 'refused' ? refusalKey(model, cluster, pool) : startKey(model, cluster, context);
+  const { model, cluster, context, pool } = failure;
+  const key = pool !== undefined ? refusalKey(model, cluster, pool) : startKey(model, cluster, context);
   const known = memory.back_offs[key];
   const before = known?.context === context ? known : undefined;
   const after: BackOff = { ...(before ?? fresh(failure.context)), reason: failure.reason.slice(0, 300) };
@@ -79,7 +79,7 @@ export function backOffsOf(
   model: string,
   { cluster, pool, context }: PlacedEngine,
 ): { refused: BackOff | undefined; starts: BackOff | undefined } {
-  const refused = memory.back_offs[refusalKey(model, cluster.id, pool.name)];
+  const refused = memory.back_offs[refusalKey(model, cluster.id, pool)];
   return {
     refused: refused?.context === context ? refused : undefined,
     starts: memory.back_offs[startKey(model, cluster.id, context)],
@@ -92,7 +92,7 @@ export function recovered(memory: Memory, model: string, cluster: string, contex
 }
 
 /** A pool took a job. */
-export function accepted(memory: Memory, model: string, cluster: string, pool: string): void {
+export function accepted(memory: Memory, model: string, cluster: string, pool: Pool): void {
   delete memory.back_offs[refusalKey(model, cluster, pool)];
 }
 
@@ -102,7 +102,7 @@ export function forgetBackOffs(memory: Memory, models: readonly PlacedModel[]): 
     models.flatMap(({ model, places }) =>
       places.flatMap(({ cluster, pool, context }) => [
         startKey(model.id, cluster.id, context),
-        refusalKey(model.id, cluster.id, pool.name),
+        refusalKey(model.id, cluster.id, pool),
       ]),
     ),
   );

@@ -84,7 +84,7 @@ export const memorySchema = z.object({
   /** By CLUSTER/ID. */
   jobs: z.record(z.string(), jobMemory),
   submissions: z.array(submission).max(5_000),
-  /** By MODEL@CLUSTER#CONTEXT, refusals by MODEL@CLUSTER/POOL. */
+  /** By MODEL@CLUSTER#CONTEXT, refusals by MODEL@CLUSTER/POOL (GPU). */
   back_offs: z.record(z.string(), backOff),
   /** When idle engines gave their GPUs to another model. */
   switches: z.array(at).max(10_000),
@@ -120,7 +120,8 @@ export const jobKey = (cluster: string, id: string) => `${cluster}/${id}`;
 /** Of starts, which a context is guilty of: a recipe has one for each kind of GPU, and one must not forget what happened to the other. */
 export const startKey = (model: string, cluster: string, context: string) => `${model}@${cluster}#${context}`;
 /** Of refused submissions, which a pool is guilty of: another pool of the cluster may take the same job. */
-export const refusalKey = (model: string, cluster: string, pool: string) => `${model}@${cluster}/${pool}`;
+export const refusalKey = (model: string, cluster: string, { name, gpu }: { name: string; gpu: string }) =>
+  `${model}@${cluster}/${name} (${gpu})`;
 
 /** A submission counts as so many jobs that have not been seen yet. */
 const SETTLE_MS = 120_000;

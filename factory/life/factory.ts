@@ -7,8 +7,8 @@ import { readConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import type { Memory } from '../decisions/memory.ts';
 import { type PlacedModel, placedModels } from '../decisions/world.ts';
-import type { DemandSource, GatewaySource } from '../demand/demand-source.ts';
-import { joined } from '../demand/demand-source.ts';
+import { type GatewaySource, joined } from '../demand/demand-source.ts';
+import { PlanFile } from '../demand/plan-file.ts';
 import { said } from '../errors.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make.ts';
@@ -26,8 +26,6 @@ export interface FactoryOptions {
   config: FactoryConfig;
   log(line: string): void;
   gateway: GatewaySource;
-  /** Plans and forecasts. */
-  others?: readonly DemandSource[];
   launcherFor?: typeof makeLauncher;
   now?(): number;
 }
@@ -41,6 +39,7 @@ export class Factory {
   #config: FactoryConfig;
   #models: PlacedModel[];
   #launchers: Map<string, Launcher>;
+  #plan: PlanFile | undefined;
   #memory: Memory;
   #configStamp = '';
   #wake = Promise.withResolvers<void>();
@@ -54,6 +53,7 @@ export class Factory {
     this.#journal = new Journal((line) => options.log(line));
     this.#models = placedModels(options.config);
     this.#launchers = this.#makeLaunchers(options.config);
+    this.#plan = this.#planOf(options.config);
     this.#memory = this.#files.readMemory(this.#now());
   }
 
@@ -145,7 +145,7 @@ export class Factory {
       heard: (now: number) =>
         joined(
           this.#options.gateway.latest(now),
-          (this.#options.others ?? []).map((one) => one.latest(now)),
+          [this.#plan].flatMap((one) => one?.latest(now) ?? []),
         ),
       now: this.#now,
       remember: (memory: Memory) => this.#files.write('memory.json', memory),
@@ -207,6 +207,7 @@ export class Factory {
       this.#config = config;
       this.#launchers = launchers;
       this.#models = placedModels(config);
+      this.#plan = this.#planOf(config);
       this.#journal.note({ text: `reads its file anew: revision ${config.revision}` }, this.#now());
     } catch (error) {
       this.#journal.note({ text: `keeps its former file: ${said(error)}` }, this.#now());
@@ -221,6 +222,12 @@ export class Factory {
       // An editor replaces it: the next round looks again.
     }
     return this.#configStamp;
+  }
+
+  #planOf({ plan, models }: FactoryConfig): PlanFile | undefined {
+    if (plan === undefined) return undefined;
+    const note = (text: string) => this.#journal.note({ text }, this.#now());
+    return new PlanFile({ path: plan.file, maxAge: plan.max_age, models: models.map(({ id }) => id), note });
   }
 
   #makeLaunchers(config: FactoryConfig): Map<string, Launcher> {

@@ -153,7 +153,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
       log: parts.logPath(cluster.id),
     });
     submission.outcome = 'accepted';
-    accepted(memory, model, cluster.id, pool.name);
+    accepted(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
     // Of anything else nobody knows what came of it: the submission stays as sent.
@@ -163,7 +163,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
     const follows = recordFailure(
       memory,
       'refused',
-      { model, cluster: cluster.id, pool: pool.name, context, reason },
+      { model, cluster: cluster.id, pool, context, reason },
       config.guest,
       parts.now(),
     );

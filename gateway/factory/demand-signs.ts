@@ -23,22 +23,13 @@ export interface BacklogSign {
   nodes: readonly string[];
 }
 
-interface Wanted {
-  replicas: number;
-  until: number;
-}
-
 interface Signs {
   queue: (QueueSign & { at: number }) | undefined;
   backlog: (BacklogSign & { at: number }) | undefined;
   askedAt: number | undefined;
-  wanted: Map<string, Wanted>;
 }
 
-/** Askers of `wanted` for one model: the contract's bound. */
-const WANTED_MAX = 8;
-
-/** Why models are wanted, as queues, batches, requests and plans said it last. Milliseconds are handed in. */
+/** Why models are wanted, as queues, batches and requests said it last. Milliseconds are handed in. */
 export class DemandSigns {
   readonly #models = new Map<string, Signs>();
 
@@ -59,13 +50,6 @@ export class DemandSigns {
     if (signs !== undefined) signs.backlog = { ...sign, at: now };
   }
 
-  /** `replicas` of a plan or a forecast; it says so again before `forMs` is over, or is forgotten. */
-  want(model: string, from: string, replicas: number, forMs: number, now: number): void {
-    const signs = this.#of(model);
-    if (signs === undefined || (signs.wanted.size >= WANTED_MAX && !signs.wanted.has(from))) return;
-    signs.wanted.set(from, { replicas, until: now + forMs });
-  }
-
   /** Only of these models anything is remembered from now on. */
   retain(models: ReadonlySet<string>): void {
     for (const model of this.#models.keys()) if (!models.has(model)) this.#models.delete(model);
@@ -77,12 +61,11 @@ export class DemandSigns {
   }
 
   of(model: string, readyReplicas: number, now: number): Omit<ModelDemand, 'in_flight' | 'busy'> {
-    const { queue, backlog, askedAt, wanted } = this.#models.get(model) ?? NONE;
+    const { queue, backlog, askedAt } = this.#models.get(model) ?? NONE;
     const waiting = isLate(queue, now) ? 0 : queue.waiting;
     const oldestMs = isLate(queue, now) || waiting === 0 ? 0 : queue.oldestMs + (now - queue.at);
     const asked = askedAt !== undefined && now - askedAt < ASKED_MS ? { asked_ms_ago: now - askedAt } : {};
     const lines = isLate(backlog, now) ? 0 : backlog.lines;
-    const wants = [...wanted].filter(([, { until }]) => until > now);
     return {
       model,
       waiting: readyReplicas === 0 ? waiting : 0,
@@ -98,9 +81,6 @@ export class DemandSigns {
             lines_per_s: backlog.linesPerS,
           },
         }),
-      ...(wants.length > 0 && {
-        wanted: wants.map(([from, { replicas, until }]) => ({ from, replicas, for_ms: until - now })),
-      }),
     };
   }
 
@@ -108,13 +88,13 @@ export class DemandSigns {
     const known = this.#models.get(model);
     if (known !== undefined) return known;
     if (this.#models.size >= MODELS_MAX) return undefined;
-    const made: Signs = { queue: undefined, backlog: undefined, askedAt: undefined, wanted: new Map() };
+    const made: Signs = { queue: undefined, backlog: undefined, askedAt: undefined };
     this.#models.set(model, made);
     return made;
   }
 }
 
-const NONE: Signs = { queue: undefined, backlog: undefined, askedAt: undefined, wanted: new Map() };
+const NONE: Signs = { queue: undefined, backlog: undefined, askedAt: undefined };
 
 function isLate<T extends { at: number }>(sign: T | undefined, now: number): sign is undefined {
   return sign === undefined || now - sign.at >= SIGN_MS;

@@ -183,19 +183,13 @@ export class FactoryObject extends GatewayObject {
 /** Factories of which it is known what they were told: as many as report. */
 const TOLD_MAX = 64;
 
-function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch, wanted }: ModelDemand): boolean {
-  return (
-    waiting + queued + in_flight + ready_replicas > 0 ||
-    asked_ms_ago !== undefined ||
-    batch !== undefined ||
-    wanted !== undefined
-  );
+function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch }: ModelDemand): boolean {
+  return waiting + queued + in_flight + ready_replicas > 0 || asked_ms_ago !== undefined || batch !== undefined;
 }
 
 /** What of a demand is news: orders of magnitude, not each request. */
-function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
+function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch }: ModelDemand): unknown {
   const lately = asked_ms_ago !== undefined && asked_ms_ago < LATELY_MS;
-  const wants = wanted?.map(({ from, replicas }) => [from, replicas]);
   const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));
-  return [model, steps, lately, Math.round(busy * 4), ready_replicas, wants];
+  return [model, steps, lately, Math.round(busy * 4), ready_replicas];
 }

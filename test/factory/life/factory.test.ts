@@ -1,98 +1,26 @@
 /** A factory as it runs: its file, its lease, its memory; batch system and gateway are stand-ins. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { statusCommand } from '../../../factory/cli/status.ts';
 import { readConfig } from '../../../factory/config/read.ts';
-import { emptyMemory, type Memory, startKey } from '../../../factory/decisions/memory.ts';
+import { emptyMemory, startKey } from '../../../factory/decisions/memory.ts';
 import { placedModels } from '../../../factory/decisions/world.ts';
-import type { GatewaySource, Heard } from '../../../factory/demand/demand-source.ts';
-import { Factory } from '../../../factory/life/factory.ts';
-import type { FactoryReport } from '../../../shared/factory/exchange.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
+import { FactorySite } from '../../support/factory/factory-site.ts';
 import { StandInLauncher } from '../../support/factory/stand-in-launcher.ts';
-import { eventually } from '../../support/processes.ts';
+import { endAll, eventually } from '../../support/processes.ts';
 
 const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
 const QWEN = 'Qwen/Qwen3-8B';
 const KEPT = CONFIG.replace('max = 4', 'max = 4\nmin = 1').replace('[clusters.alps]', '[guest]\nevery = "1s"\n\n$&');
 
-const ends: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
-class StandInGateway implements GatewaySource {
-  readonly reports: FactoryReport[] = [];
-  heard: Heard = { demand: new Map(), nodes: [] };
-  news: () => void = () => {};
-  open(changed: () => void): void {
-    this.news = changed;
-  }
-  report(report: FactoryReport): void {
-    this.reports.push(report);
-  }
-  latest(): Heard {
-    return this.heard;
-  }
-  fault(): undefined {}
-  async close(): Promise<void> {}
-}
-
-class Site {
-  readonly configPath: string;
-  readonly launcher = new StandInLauncher();
-
-  constructor(text = KEPT) {
-    const directory = mkdtempSync(join(tmpdir(), 'otela-factory-'));
-    ends.push(async () => rmSync(directory, { recursive: true }));
-    this.configPath = join(directory, 'factory.toml');
-    writeFileSync(this.configPath, text);
-  }
-
-  start(launcher = this.launcher) {
-    const gateway = new StandInGateway();
-    const lines: string[] = [];
-    const factory = new Factory({
-      configPath: this.configPath,
-      config: readConfig(this.configPath),
-      gateway,
-      log: (line) => void lines.push(line),
-      launcherFor: () => launcher,
-    });
-    const over = factory.run();
-    const stop = async () => {
-      factory.stop();
-      return over;
-    };
-    ends.push(stop);
-    return { gateway, lines, stop };
-  }
-
-  get state(): string {
-    return readConfig(this.configPath).state;
-  }
-
-  remember(change: (memory: Memory) => void): void {
-    const path = join(this.state, 'memory.json');
-    const memory: Memory = JSON.parse(readFileSync(path, 'utf8'));
-    change(memory);
-    writeFileSync(path, JSON.stringify(memory));
-  }
-
-  status(): string {
-    const out: string[] = [];
-    statusCommand(this.configPath, false, { out: (text) => void out.push(text), log: () => {} });
-    return out.join('\n');
-  }
-}
+afterEach(endAll);
 
 const says = (lines: readonly string[], word: string) =>
   eventually(`"${word}"`, 20_000, () => (lines.some((line) => line.includes(word)) ? true : undefined));
 
 it('a gateway that has news all the time makes no storm of squeue', { timeout: 20_000 }, async () => {
-  const site = new Site(CONFIG);
+  const site = new FactorySite(CONFIG);
   const { gateway } = site.start();
   await eventually('a first round', 10_000, () => (site.launcher.lists > 0 ? true : undefined));
   const storm = setInterval(() => gateway.news(), 20);
@@ -104,7 +32,7 @@ it('a gateway that has news all the time makes no storm of squeue', { timeout: 2
 it('two factories with one file: the second one waits, asks no scheduler, and goes on with the same jobs', {
   timeout: 40_000,
 }, async () => {
-  const site = new Site();
+  const site = new FactorySite(KEPT);
   const first = site.start();
   await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
   const asked = site.launcher.lists;
@@ -122,7 +50,7 @@ it('two factories with one file: the second one waits, asks no scheduler, and go
 it('a file that changes counts from the next round, also one that changed while a second factory waited; a wrong one changes nothing', {
   timeout: 60_000,
 }, async () => {
-  const site = new Site();
+  const site = new FactorySite(KEPT);
   const first = site.start();
   const submitted = (launcher = site.launcher) => launcher.submissions.map(({ gpus }) => gpus);
   await eventually('the first model', 20_000, () => (submitted().length === 1 ? true : undefined));
@@ -149,7 +77,7 @@ it('a file that changes counts from the next round, also one that changed while 
 it('why a model rests, and what its engine printed last, is in status for as long as it rests: after a restart and many decisions, too', {
   timeout: 40_000,
 }, async () => {
-  const site = new Site();
+  const site = new FactorySite(KEPT);
   const first = site.start();
   await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
   await first.stop();

@@ -39,11 +39,8 @@ test('what a queue said holds for 12 s; the same requests are queued once a repl
   expect(signs.of('m', 0, 86_400_001)).not.toHaveProperty('asked_ms_ago');
 });
 
-test('what a plan wants is forgotten when its time is over, and nothing is remembered of models that no factory has', () => {
+test('nothing is remembered of models that no factory has', () => {
   const signs = new DemandSigns();
-  signs.want('m', 'plan', 2, 1_000, 0);
-  expect(signs.of('m', 0, 500).wanted).toEqual([{ from: 'plan', replicas: 2, for_ms: 500 }]);
-  expect(signs.of('m', 0, 1_000)).not.toHaveProperty('wanted');
   signs.asked('m', 1_000);
   signs.retain(new Set(['other']));
   expect(signs.of('m', 0, 1_000)).not.toHaveProperty('asked_ms_ago');

@@ -1,0 +1,96 @@
+/** What a planner wants: the file of `otela-plan plan --json`, or the state of `otela-plan apply` and `watch`. Read again when it changes. */
+import { readFileSync, statSync } from 'node:fs';
+import * as z from 'zod';
+import type { ModelDemand } from '../../shared/factory/exchange.ts';
+import { said } from '../errors.ts';
+import { type DemandSource, type Heard, none } from './demand-source.ts';
+
+const FILE_MAX_BYTES = 16 * 1024 * 1024;
+/** Of a plan for all clusters of an installation; the factory takes those of its own models. */
+const PLACEMENTS_MAX = 100_000;
+const FROM = 'the plan';
+
+const placements = z
+  .array(z.object({ model: z.string(), replicas: z.number().int().nonnegative().max(10_000) }))
+  .max(PLACEMENTS_MAX);
+const planSchema = z
+  .union([z.object({ placements }), z.object({ wanted: placements })])
+  .transform((plan) => ('placements' in plan ? plan.placements : plan.wanted));
+
+export interface PlanFileOptions {
+  path: string;
+  /** ms since the file was written; a planner that died must not hold GPUs for ever. */
+  maxAge: number;
+  /** Ids of the factory's models. */
+  models: readonly string[];
+  /** Said once of each fault, and when it is mended. */
+  note(text: string): void;
+}
+
+export class PlanFile implements DemandSource {
+  readonly #options: PlanFileOptions;
+  /** Replicas by model, as long as the file is there and readable. */
+  #wanted = new Map<string, number>();
+  #writtenAt = 0;
+  #stamp = '';
+  #fault = '';
+
+  constructor(options: PlanFileOptions) {
+    this.#options = options;
+  }
+
+  latest(now: number): Heard {
+    this.#look();
+    const { path, maxAge } = this.#options;
+    const left = maxAge - (now - this.#writtenAt);
+    if (this.#wanted.size > 0 && left <= 0) {
+      this.#say(`${path} is too old to be followed: written ${new Date(this.#writtenAt).toISOString()}`);
+      return { demand: new Map(), nodes: undefined };
+    }
+    const demand = [...this.#wanted].map(([model, replicas]): [string, ModelDemand] => [
+      model,
+      { ...none(model), wanted: [{ from: FROM, replicas, for_ms: left }] },
+    ]);
+    return { demand: new Map(demand), nodes: undefined };
+  }
+
+  #look(): void {
+    const { path } = this.#options;
+    try {
+      const { mtimeMs, size, ino } = statSync(path);
+      const stamp = `${mtimeMs} ${size} ${ino}`;
+      if (stamp === this.#stamp) return;
+      if (size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
+      const read = planSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
+      if (!read.success) throw new Error('neither a plan nor the state of otela-plan');
+      this.#wanted = this.#ours(read.data);
+      this.#writtenAt = mtimeMs;
+      this.#stamp = stamp;
+      this.#fault = '';
+    } catch (error) {
+      // Removed: the plan is over.
+      if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+        [this.#wanted, this.#stamp] = [new Map(), ''];
+      // One that is being written is whole at the next round; until then the former one counts, and it ages.
+      this.#say(`the plan ${path} cannot be read: ${said(error)}`);
+    }
+  }
+
+  /** A planner's catalogue may name a model by the last part of its id alone. */
+  #ours(plan: z.infer<typeof planSchema>): Map<string, number> {
+    const wanted = new Map<string, number>();
+    for (const { model, replicas } of plan) {
+      const id = this.#options.models.find(
+        (one) => one === model || one.endsWith(`/${model}`) || model.endsWith(`/${one}`),
+      );
+      if (id !== undefined) wanted.set(id, (wanted.get(id) ?? 0) + replicas);
+    }
+    return wanted;
+  }
+
+  #say(fault: string): void {
+    if (fault === this.#fault) return;
+    this.#fault = fault;
+    this.#options.note(fault);
+  }
+}

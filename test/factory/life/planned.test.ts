@@ -1,0 +1,91 @@
+/** A plan of `otela-plan` becomes jobs of the factory. */
+import { rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
+import { PlanFile } from '../../../factory/demand/plan-file.ts';
+import { main } from '../../../scheduler/cli/main.ts';
+import { EMPTY_STATE, writeState } from '../../../scheduler/controller/state.ts';
+import { CONFIG } from '../../support/factory/config-text.ts';
+import { FactorySite } from '../../support/factory/factory-site.ts';
+import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+
+const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
+const QWEN = 'Qwen/Qwen3-8B';
+
+afterEach(endAll);
+
+async function plan(directory: string): Promise<string> {
+  const file = (name: string, content: unknown) => {
+    writeFileSync(`${directory}/${name}`, JSON.stringify(content));
+    return `${directory}/${name}`;
+  };
+  const inventory = file('inventory.json', { pools: [{ id: 'alps', gpu: 'H100-SXM', nodes: 2, gpus_per_node: 4 }] });
+  const workload = file('workload.json', {
+    models: [
+      { model: LLAMA, rate: 30, input: 500, output: 200, tp: [1] },
+      { model: QWEN, rate: 5, input: 500, output: 200, tp: [1] },
+    ],
+  });
+  const out: string[] = [];
+  const argv = ['plan', '--inventory', inventory, '--workload', workload, '--json'];
+  const code = await main(argv, { out: (text) => void out.push(text), log: () => {} });
+  expect(code).toBe(0);
+  return out.join('\n');
+}
+
+it('replicas of a plan are submitted and kept though nobody asks, and end when the file is gone', {
+  timeout: 120_000,
+}, async () => {
+  const directory = await temporaryDirectory('otela-plan');
+  const text = await plan(directory);
+  const { placements } = z
+    .object({ placements: z.array(z.object({ model: z.string(), replicas: z.number() })) })
+    .parse(JSON.parse(text));
+  const replicas = (model: string) =>
+    placements.filter((one) => one.model === model).reduce((sum, one) => sum + one.replicas, 0);
+  expect(replicas(LLAMA)).toBeGreaterThan(0);
+  writeFileSync(`${directory}/plan.json`, text);
+  const site = new FactorySite(
+    `${CONFIG.replace('[clusters.alps]', `[guest]\nevery = "1s"\n\n[plan]\nfile = "${directory}/plan.json"\n\n$&`)}`,
+  );
+  const { gateway } = site.start();
+  const wanted = () => Math.min(4, replicas(LLAMA)) + Math.min(2, replicas(QWEN));
+  const count = () => site.launcher.jobs.filter(({ state }) => state === 'pending').length;
+  // At most two wait at a time: those that began make room.
+  await eventually('all replicas', 60_000, () => {
+    for (const job of site.launcher.jobs) if (job.state === 'pending' && count() === 2) job.state = 'running';
+    return site.launcher.jobs.length === wanted() ? true : undefined;
+  });
+  expect(gateway.reports.at(-1)?.models.map(({ id, reason }) => [id, reason])).toEqual(
+    expect.arrayContaining([[LLAMA, expect.any(String)]]),
+  );
+  expect(site.status()).toContain('the plan wants');
+  rmSync(`${directory}/plan.json`);
+  await eventually('jobs that wait are cancelled', 30_000, () => (count() === 0 ? true : undefined));
+});
+
+it('what a controller wants is read from its state; a file that is broken or too old is told, once', async () => {
+  const directory = await temporaryDirectory('otela-plan');
+  const path = `${directory}/state.json`;
+  const notes: string[] = [];
+  const file = new PlanFile({ path, maxAge: 3_600_000, models: [LLAMA, QWEN], note: (text) => void notes.push(text) });
+  const wanted = (now = Date.now()) =>
+    [...file.latest(now).demand].map(([model, { wanted: all }]) => [model, all?.map(({ replicas }) => replicas)]);
+  expect(wanted()).toEqual([]);
+  expect(notes).toEqual([expect.stringContaining('cannot be read')]);
+  const place = { pool: 'alps', tp: 1 };
+  writeState(path, {
+    ...EMPTY_STATE,
+    wanted: [
+      { model: LLAMA, ...place, replicas: 1 },
+      { model: LLAMA, pool: 'old', tp: 2, replicas: 2 },
+      { model: 'of/another', ...place, replicas: 5 },
+    ],
+  });
+  expect(wanted()).toEqual([[LLAMA, [3]]]);
+  expect(wanted(Date.now() + 3_601_000)).toEqual([]);
+  writeFileSync(path, '{"wanted": [{"model": "x", "replicas": -1}]}');
+  utimesSync(path, new Date(), new Date(Date.now() + 1_000));
+  expect([wanted(), wanted()]).toEqual([[[LLAMA, [3]]], [[LLAMA, [3]]]]);
+  expect(notes.slice(1)).toEqual([expect.stringContaining('too old'), expect.stringContaining('neither a plan')]);
+});
