@@ -1,0 +1,113 @@
+/** The launcher's five calls on a real Grid Engine, and how its absence is told from an answer. */
+import { chmod, mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { parseConfig } from '../../factory/config/read.ts';
+import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
+import { makeLauncher } from '../../factory/launchers/make.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { GPUS, GridEngine, noGridEngine } from './grid-engine.ts';
+
+afterEach(endAll);
+
+const TEXT = `factory = "pool"
+gateway = "https://otela.example.org"
+token_file = "token"
+state = "state"
+
+[clusters.crc]
+launcher = "grid-engine"
+
+[[clusters.crc.pools]]
+name = "gpu"
+gpu = "A10"
+gpus_per_node = 2
+time = "00:10:00"
+
+[recipes.r]
+weights = "w"
+[[recipes.r.engines]]
+gpu = ["A10"]
+gpus = 1
+engine = "vllm"
+
+[models.m]
+recipe = "r"
+`;
+
+const PREFIX = 'otela-pool--';
+
+async function open(engine: GridEngine): Promise<{ launcher: Launcher; submission: Submission; logs: string }> {
+  const read = parseConfig(TEXT);
+  if ('faults' in read) throw new Error(JSON.stringify(read.faults));
+  const [cluster] = read.config.clusters;
+  const [pool] = cluster?.pools ?? [];
+  if (cluster === undefined || pool === undefined) throw new Error('no pool');
+  const logs = join(engine.directory, 'logs');
+  await mkdir(logs);
+  await chmod(logs, 0o777);
+  const launcher = makeLauncher(cluster, engine.run);
+  const name = `${PREFIX}0123456789ab-1`;
+  const body = `echo "job ${launcher.jobId} begins"\nsleep 300\n`;
+  return { launcher, logs, submission: { name, count: 1, pool, gpus: 1, body, log: join(logs, 'crc-%j.log') } };
+}
+
+it('submits, lists, counts idle GPUs, cancels and checks on a real Grid Engine', { timeout: 180_000 }, async ({
+  skip,
+}) => {
+  const reason = noGridEngine();
+  if (reason !== undefined) skip(reason);
+  const engine = await GridEngine.up();
+  const { launcher, submission, logs } = await open(engine);
+  const states = async () =>
+    Object.fromEntries((await launcher.list(PREFIX)).map(({ id, name, state }) => [id, [name, state]]));
+  const idle = async (count: number) =>
+    eventually(`${count} idle GPUs`, 30_000, async () =>
+      (await launcher.capacity())?.[0]?.idle === count ? true : undefined,
+    );
+
+  expect(await launcher.list(PREFIX)).toEqual([]);
+  expect(await launcher.check(submission)).toMatchObject({ ok: true });
+  const elsewhere = { ...submission, pool: { ...submission.pool, name: 'nowhere' } };
+  expect(await launcher.check(elsewhere)).toMatchObject({ ok: false, text: expect.stringContaining('nowhere') });
+  await expect(launcher.submit(elsewhere)).rejects.toMatchObject({
+    code: 'refused',
+    message: expect.stringContaining('nowhere'),
+  });
+  await idle(GPUS);
+
+  // One more than there are GPUs.
+  const ids = await launcher.submit({ ...submission, count: GPUS + 1 });
+  expect(ids).toHaveLength(GPUS + 1);
+  await eventually('all but one begin', 60_000, async () =>
+    Object.values(await states()).filter(([, state]) => state === 'running').length === GPUS ? true : undefined,
+  );
+  const now = await states();
+  expect(
+    Object.values(now)
+      .map(([name, state]) => [name, state])
+      .sort(),
+  ).toEqual([
+    [submission.name, 'pending'],
+    [submission.name, 'running'],
+    [submission.name, 'running'],
+  ]);
+  await idle(0);
+  const [first = ''] = ids.filter((id) => now[id]?.[1] === 'running');
+  await eventually('its output', 30_000, async () => {
+    const text = await readFile(join(logs, `crc-${first}.log`), 'utf8').catch(() => '');
+    return text.includes(`job ${first} begins`) ? true : undefined;
+  });
+
+  await launcher.cancel(ids);
+  await eventually('none is left', 60_000, async () => ((await launcher.list(PREFIX)).length === 0 ? true : undefined));
+  // What has ended is cancelled without complaint.
+  await launcher.cancel(ids);
+  await idle(GPUS);
+
+  await engine.stopMaster();
+  await expect(launcher.list(PREFIX)).rejects.toMatchObject({ code: 'unreachable' });
+  await expect(launcher.submit(submission)).rejects.toMatchObject({ code: 'unclear' });
+  await engine.startMaster();
+  expect(await launcher.list(PREFIX)).toEqual([]);
+});
