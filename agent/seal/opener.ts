@@ -15,10 +15,14 @@ import {
   AEAD_NONCE_BYTES,
   AHEAD_MAX_S,
   CEK_BYTES,
+  CONTINUES_HEADER,
   LABEL_BODY_KEY,
   LABEL_BODY_NONCE,
+  LABEL_RESPONSE,
+  LABEL_RESUMABLE,
   LIFE_MAX_S,
   MODEL_HEADER,
+  RESPONSE_NONCE_BYTES,
   RESUME_HEADER,
   SEAL_HEADER,
   SEAL_TO_HEADER,
@@ -27,7 +31,8 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
 import type { KeyRing } from './key-ring.ts';
 import { ReplayMemory } from './replay.ts';
-import { AnswerSealer } from './sealer.ts';
+import { openSent, type SentStream } from './sent-stream.ts';
+import { AnswerSealer, type AnswerSecret } from './sealer.ts';
 
 /** As the gateway says it. */
 export interface SealedOpening {
@@ -42,6 +47,10 @@ export interface OpenedRequest {
   headers: Headers;
   body: Buffer;
   sealer: AnswerSealer;
+  /** Another candidate may go on with its stream. */
+  resume: boolean;
+  /** What the client has of the stream that is to go on here. */
+  sent: SentStream | undefined;
   /** No answer came of it: it may be sent again. */
   unanswered(): void;
 }
@@ -83,7 +92,7 @@ export class SealOpener {
     }
   }
 
-  #open({ headers, endpoint, streaming }: SealedOpening, body: Uint8Array): OpenedRequest {
+  #open({ headers, endpoint, streaming }: SealedOpening, given: Uint8Array): OpenedRequest {
     const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1] ?? '';
     const stamp = readStamp(value(SEAL_HEADER));
     this.#requireTimely(stamp);
@@ -92,13 +101,19 @@ export class SealOpener {
     if (key === undefined) throw new SealError('not_opened', 'no such key');
     const model = value(MODEL_HEADER);
     const resume = value(RESUME_HEADER) === '1';
+    const { body, frames } = splitGiven(given, resume ? value(CONTINUES_HEADER) : '');
     const info = requestInfo({ ...stamp, path: endpoint.path, model, stream: streaming, resume });
     const context = setUpReceiver(key, enc, info);
     const inside = openChunk(context.key, context.baseNonce, AAD_CHUNK, sealed);
     if (!timingSafeEqual(inside.subarray(CEK_BYTES), hash('sha256', body, 'buffer')))
       throw new SealError('not_opened', 'another body');
-    const content = openBody(inside.subarray(0, CEK_BYTES), stamp.nonce, body);
-    const opened = readRequestContent(content);
+    const cek = inside.subarray(0, CEK_BYTES);
+    const opened = readRequestContent(openBody(cek, stamp.nonce, body));
+    const shared = () => expand(extract(stamp.nonce, cek), LABEL_RESUMABLE, RESPONSE_NONCE_BYTES);
+    const secret: AnswerSecret = resume
+      ? { kid, salt: kid, secret: shared() }
+      : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
+    const sent = frames === undefined ? undefined : openSent(frames, secret.secret);
     // Last: what cannot be opened takes no room here.
     const name = toBase64url(stamp.nonce);
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
@@ -107,7 +122,9 @@ export class SealOpener {
       model,
       headers: opened.headers,
       body: Buffer.from(opened.body.buffer, opened.body.byteOffset, opened.body.length),
-      sealer: new AnswerSealer(kid, enc, context),
+      sealer: new AnswerSealer(secret, sent?.end),
+      resume,
+      sent,
       unanswered: () => this.#replay.forget(name),
     };
   }
@@ -117,6 +134,14 @@ export class SealOpener {
     const timely = at - now <= AHEAD_MAX_S && until > now && until > at && until - at <= LIFE_MAX_S;
     if (!timely) throw new SealError('not_opened', 'not in its time');
   }
+}
+
+/** The request, and behind it what a stream that breaks off has given. @throws SealError malformed */
+function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: Uint8Array | undefined } {
+  if (at === '') return { body: given, frames: undefined };
+  const end = Number(at);
+  if (!Number.isInteger(end) || end < 0 || end >= given.length) throw new SealError('malformed', 'no such place');
+  return { body: given.subarray(0, end), frames: given.subarray(end) };
 }
 
 /** The chunks of the body, in their order and to the last. @throws SealError, and what node:crypto throws */

@@ -1,7 +1,8 @@
 /** Seals one answer: a SEGMENT, chunks, a final one. */
 import { createCipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
+import type { JoinedStream } from '../../shared/openai/continuation/joined.ts';
 import { concat } from '../../shared/seal/bytes.ts';
-import { withHead } from '../../shared/seal/content.ts';
+import { type Continued, withHead } from '../../shared/seal/content.ts';
 import { answerSize, CONTENT_MAX_BYTES, padded } from '../../shared/seal/padding.ts';
 import { FRAME, frame } from '../../shared/seal/response-frames.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
@@ -11,14 +12,13 @@ import {
   AEAD_NONCE_BYTES,
   LABEL_KEY,
   LABEL_NONCE,
-  LABEL_RESPONSE,
   RESPONSE_NONCE_BYTES,
   SEALED_STREAM_TYPE,
   SEALED_TYPE,
   TAG_BYTES,
 } from '../../shared/seal/suite.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
-import { expand, extract, type ReceiverContext } from './hpke.ts';
+import { expand, extract } from './hpke.ts';
 
 const GCM = { authTagLength: TAG_BYTES };
 const NOTHING = new Uint8Array(0);
@@ -33,36 +33,67 @@ const OUTSIDE: ReadonlySet<string> = new Set([
   'openai-processing-ms',
 ]);
 
+/** What an answer's keys are made of. Client and node have it; of a stream that may go on elsewhere the other candidates, too. */
+export interface AnswerSecret {
+  kid: Uint8Array;
+  /** `enc`, or the `kid` where other candidates can make the keys as well. */
+  salt: Uint8Array;
+  secret: Uint8Array;
+}
+
+/** As RFC 9458 §4.4 makes them. */
+export function answerKeys({ salt, secret }: AnswerSecret, nonce: Uint8Array): { key: Buffer; nonces: ChunkNonces } {
+  const prk = extract(concat(salt, nonce), secret);
+  const nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
+  return { key: expand(prk, LABEL_KEY, AEAD_KEY_BYTES), nonces };
+}
+
 export class AnswerSealer {
   readonly #key: KeyObject;
   readonly #nonces: ChunkNonces;
+  readonly #continues: Continued | undefined;
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
   /** Read of the engine in this task; at most what one read of its socket gives. */
   #gathered: Uint8Array[] = [];
+  /** Gives whole events alone, and those of an engine that goes on as the first one would have said them. */
+  #joined: JoinedStream | undefined;
 
-  /** Keys as RFC 9458 §4.4 makes them. */
-  constructor(kid: Uint8Array, enc: Uint8Array, context: Pick<ReceiverContext, 'export'>, random = randomBytes) {
+  constructor(secret: AnswerSecret, continues?: Continued, random = randomBytes) {
     const nonce = random(RESPONSE_NONCE_BYTES);
-    const prk = extract(concat(enc, nonce), context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES));
-    this.#key = createSecretKey(expand(prk, LABEL_KEY, AEAD_KEY_BYTES));
-    this.#nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
-    this.#begun = frame(FRAME.segment, kid, nonce);
+    const { key, nonces } = answerKeys(secret, nonce);
+    this.#key = createSecretKey(key);
+    this.#nonces = nonces;
+    this.#continues = continues;
+    this.#begun = frame(FRAME.segment, secret.kid, nonce);
+  }
+
+  /** From now on what is gathered goes through it. */
+  joins(joined: JoinedStream): void {
+    this.#joined = joined;
+  }
+
+  /** Why the engine's answer is not read on: the client is to have no more of it. */
+  get fault(): string | undefined {
+    return this.#joined?.fault;
   }
 
   /** The engine's head goes inside; what is left outside tells no more than the sizes do. */
   head(status: number, headers: HeaderList, streams: boolean): HeaderList {
     const inside = headers.filter(([name, value]) => INSIDE.has(name) && PLAIN.test(value));
-    this.#head = withHead({ status, headers: inside }, NOTHING);
+    const continues = this.#continues;
+    this.#head = withHead({ status, headers: inside, ...(continues !== undefined && { continues }) }, NOTHING);
     const type = ['content-type', streams ? SEALED_STREAM_TYPE : SEALED_TYPE] as const;
     return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
   }
 
   /** `flush` is called once for all that is gathered in one task, when the task is over. */
   gather(pieces: readonly Uint8Array[], flush: () => void): void {
-    if (pieces.length === 0) return;
+    const joined = this.#joined;
+    const whole = joined === undefined ? pieces : pieces.flatMap((piece) => joined.push(piece));
+    if (whole.length === 0) return;
     if (this.#gathered.length === 0) queueMicrotask(flush);
-    this.#gathered.push(...pieces);
+    this.#gathered.push(...whole);
   }
 
   /** Frames for what was gathered. */

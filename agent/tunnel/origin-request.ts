@@ -194,7 +194,7 @@ export class OriginRequest {
     }
     this.#begun = true;
     this.#give(this.#meter?.push(chunk) ?? []);
-    if (this.#opened !== undefined) return;
+    if (this.#opened !== undefined) return this.#endAtFault();
     this.#link?.kick(this.#stream);
     this.#pauseWhenFull();
   }
@@ -216,6 +216,13 @@ export class OriginRequest {
     this.#outgoing.push(this.#opened.sealer.gathered());
     this.#link?.kick(this.#stream);
     this.#pauseWhenFull();
+  }
+
+  /** The engine failed in a way that another one may go on after: its client has no word of that. */
+  #endAtFault(): void {
+    if (this.#opened?.sealer.fault === undefined || this.finished) return;
+    this.#call?.abort();
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: '' });
   }
 
   #resume(): void {

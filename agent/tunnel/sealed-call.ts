@@ -1,15 +1,19 @@
 /** One sealed request at the engine: collected whole, opened, checked, and given on as if it had come in clear. */
 import type { Readable } from 'node:stream';
+import { JoinedStream } from '../../shared/openai/continuation/joined.ts';
+import { planContinuation } from '../../shared/openai/continuation/plan.ts';
 import { EditedBody } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBodyFor, toApiError } from '../../shared/openai/errors.ts';
 import { headersToEngine } from '../../shared/openai/headers.ts';
 import { SEAL_TO_HEADER } from '../../shared/seal/suite.ts';
-import { parseBody } from '../../shared/upstream/parsed-request.ts';
+import { parseBody, type RequestFields } from '../../shared/upstream/parsed-request.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { OpenedRequest, SealOpener } from '../seal/opener.ts';
 import type { AnswerSealer } from '../seal/sealer.ts';
+import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import { askEngine, continueSent } from './sealed-continuation.ts';
 
 /** Model and stream may stand at a body's end, so it is held whole. As large as the largest that gateways take. */
 const BODY_MAX_BYTES = 36 * 1024 * 1024;
@@ -67,15 +71,45 @@ export class SealedCall implements EngineCall {
     } catch {
       return this.#fail('seal_refused', REFUSED);
     }
-    const { sealer, unanswered } = opened;
+    const { sealer, unanswered, sent } = opened;
     try {
-      const { content: edited, dropUsage } = this.#checked(opened);
-      onOpened({ sealer, dropUsage, promptBytes: opened.body.length, unanswered });
+      this.#requireAsSaid(opened);
+      const body = sent === undefined ? this.#begin(opened) : await this.#continue(opened, sent);
+      if (body === undefined || this.#over) return;
+      const { content: edited, dropUsage } = this.#edited(opened, body);
+      onOpened({ sealer, dropUsage, promptBytes: body.length, unanswered });
       this.#ask(opened, edited);
     } catch (error) {
       onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
       this.#refuse(toApiError(error));
     }
+  }
+
+  /** A stream that may go on elsewhere goes out in whole events. */
+  #begin({ resume, body, sealer }: OpenedRequest): Buffer {
+    const plan = resume ? planContinuation(this.#options.endpoint, body) : undefined;
+    if (plan !== undefined && !('why' in plan)) sealer.joins(new JoinedStream(plan));
+    return body;
+  }
+
+  /** What the engine is asked so that it goes on; undefined where it is not asked. */
+  async #continue(opened: OpenedRequest, sent: SentStream): Promise<Buffer | undefined> {
+    const { client, endpoint, events, onOpened } = this.#options;
+    const { sealer, body, unanswered } = opened;
+    const ask = (id: number, question: Uint8Array) => askEngine(client, this.#options.open, id, question);
+    const next = await continueSent({ endpoint, body, sent, ask });
+    if (this.#over) return undefined;
+    if (next.kind === 'ask') sealer.joins(next.joined);
+    if (next.kind === 'ask') return next.body;
+    onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
+    if (next.kind === 'unfit') this.#fail('seal_refused', REFUSED);
+    else {
+      this.#end();
+      events.onHead(200, [['content-type', 'text/event-stream']], true);
+      sealer.gather(next.rest, () => {}); // past the meter: the nodes before have counted it
+      events.onEnd();
+    }
+    return undefined;
   }
 
   /** Undefined where it did not come whole, or there is no room for it. */
@@ -100,15 +134,22 @@ export class SealedCall implements EngineCall {
     return fits ? chunk : undefined;
   }
 
-  /** What the client says in clear is what is inside; what a gateway writes into clear bodies is written here. @throws ApiError 400 */
-  #checked({ model, headers, body }: OpenedRequest): { content: Buffer; dropUsage: boolean } {
-    const { open, endpoint } = this.#options;
+  /** What the client says in clear is what is inside. @throws ApiError 400 */
+  #requireAsSaid(opened: OpenedRequest): void {
+    const known = this.#parsed(opened, opened.body);
+    if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
+    const message = 'The sealed body asks for another model or stream than the request says in clear.';
+    throw new ApiError('invalid_request', message);
+  }
+
+  #parsed({ headers }: OpenedRequest, body: Buffer): RequestFields {
     const contentType = headers.find(([name]) => name === 'content-type')?.[1] ?? '';
-    const known = parseBody(body, contentType, endpoint);
-    if (known.model !== model || known.streaming !== open.streaming) {
-      const message = 'The sealed body asks for another model or stream than the request says in clear.';
-      throw new ApiError('invalid_request', message);
-    }
+    return parseBody(body, contentType, this.#options.endpoint);
+  }
+
+  /** What a gateway writes into clear bodies is written here. */
+  #edited(opened: OpenedRequest, body: Buffer): { content: Buffer; dropUsage: boolean } {
+    const known = this.#parsed(opened, body);
     if (known.edits.length === 0) return { content: body, dropUsage: false };
     const edits = new EditedBody(known.edits);
     return { content: Buffer.concat([...edits.push(body), ...edits.end()]), dropUsage: true };

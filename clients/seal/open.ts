@@ -1,7 +1,7 @@
 /** Opens a sealed answer as it comes. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { concat, textOf } from '../../shared/seal/bytes.ts';
-import { type AnswerHead, readAnswerContent } from '../../shared/seal/content.ts';
+import { type AnswerHead, type Continued, readAnswerContent } from '../../shared/seal/content.ts';
 import { SealError } from '../../shared/seal/error.ts';
 import { unpadded } from '../../shared/seal/padding.ts';
 import { FRAME, FrameSplitter, type ResponseFrame } from '../../shared/seal/response-frames.ts';
@@ -19,13 +19,15 @@ import {
 import type { SealNode } from './candidates.ts';
 import { type ChunkKey, chunkKey } from './chunk-key.ts';
 import { SealClientError } from './error.ts';
-import type { AnswerSecret } from './seal.ts';
+import type { AnswerSecret, SealedRequest } from './seal.ts';
 
 const { subtle } = globalThis.crypto;
 
 /** The end, a piece of the answer, or what the gateway says in its own name. */
 export type Opened =
   | { kind: 'head'; head: AnswerHead; node: SealNode }
+  /** Another node goes on where the one before it broke off. */
+  | { kind: 'continued'; node: SealNode }
   | { kind: 'data'; bytes: Uint8Array }
   | { kind: 'note'; text: string }
   | { kind: 'end' };
@@ -38,14 +40,16 @@ export class AnswerOpener {
   #opened: Opened[] = [];
   /** Told once what came before it is taken. */
   #failed: SealClientError | undefined;
-  #node: SealNode | undefined;
-  #key: ChunkKey | undefined;
-  #nonces: ChunkNonces | undefined;
-  #hasHead = false;
+  readonly #resume: boolean;
+  #part: Part | undefined;
+  /** Where the part before this one ended. */
+  #before: Continued | undefined;
+  #ended = false;
 
-  constructor(body: ReadableStream<Uint8Array>, secrets: ReadonlyMap<string, AnswerSecret>) {
+  constructor(body: ReadableStream<Uint8Array>, { secrets, resume }: Pick<SealedRequest, 'secrets' | 'resume'>) {
     this.#reader = body.getReader();
     this.#secrets = secrets;
+    this.#resume = resume;
   }
 
   /** All that came in one piece is one piece again. @throws SealClientError not_opened, cut; what the connection throws */
@@ -97,40 +101,62 @@ export class AnswerOpener {
       if (payload.length > 0) this.#opened.push({ kind: 'note', text: textOf(payload) });
       return;
     }
-    if (unpadded(await this.#decrypt(AAD_FINAL, payload)).length > 0 || !this.#hasHead)
+    if (unpadded(await this.#decrypt(AAD_FINAL, payload)).length > 0 || !this.#part?.chunks)
       throw new SealError('malformed', 'a last chunk with content');
+    this.#ended = true;
     this.#opened.push({ kind: 'end' });
   }
 
-  /** RFC 9458 §4.4. A second part is none that was asked for. */
+  /** RFC 9458 §4.4. A second part is one that was asked for, or none. */
   async #begin(payload: Uint8Array): Promise<void> {
     const kid = toBase64url(payload.subarray(0, KID_BYTES));
     const nonce = payload.subarray(KID_BYTES);
     const secret = this.#secrets.get(kid);
-    if (this.#node !== undefined || secret === undefined || nonce.length !== RESPONSE_NONCE_BYTES)
+    const before = this.#part;
+    const isOdd = before !== undefined && (!this.#resume || this.#ended || before.chunks === 0);
+    if (isOdd || secret === undefined || nonce.length !== RESPONSE_NONCE_BYTES)
       throw new SealError('malformed', 'a part of no node that was asked');
-    this.#node = secret.node;
+    this.#before = before && { segment: before.segment, chunks: before.chunks };
     const base = await subtle.importKey('raw', new Uint8Array(secret.secret), 'HKDF', false, ['deriveBits']);
-    const salt = concat(secret.enc, nonce);
+    const salt = concat(secret.salt, nonce);
     const bits = async (info: Uint8Array, bytes: number) => {
       const hkdf = { name: 'HKDF', hash: 'SHA-256', salt, info: new Uint8Array(info) };
       return new Uint8Array(await subtle.deriveBits(hkdf, base, bytes * 8));
     };
-    this.#key = await chunkKey(await bits(LABEL_KEY, AEAD_KEY_BYTES));
-    this.#nonces = new ChunkNonces(await bits(LABEL_NONCE, AEAD_NONCE_BYTES));
+    this.#part = {
+      node: secret.node,
+      segment: toBase64url(nonce),
+      key: await chunkKey(await bits(LABEL_KEY, AEAD_KEY_BYTES)),
+      nonces: new ChunkNonces(await bits(LABEL_NONCE, AEAD_NONCE_BYTES)),
+      chunks: 0,
+    };
   }
 
   #decrypt(aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array> {
-    if (this.#key === undefined || this.#nonces === undefined)
-      throw new SealError('malformed', 'a chunk before its part');
-    return this.#key.open(this.#nonces.next(), aad, sealed);
+    if (this.#part === undefined || this.#ended) throw new SealError('malformed', 'a chunk outside its part');
+    return this.#part.key.open(this.#part.nonces.next(), aad, sealed);
   }
 
+  /** Without the head of a part, which must say that it goes on exactly where the one before ended. */
   #content(content: Uint8Array): Uint8Array {
-    if (this.#hasHead || this.#node === undefined) return content;
-    this.#hasHead = true;
+    const part = this.#part;
+    if (part === undefined || part.chunks++ > 0) return content;
     const { body, ...head } = readAnswerContent(content);
-    this.#opened.push({ kind: 'head', head, node: this.#node });
+    const { continues } = head;
+    if (continues?.segment !== this.#before?.segment || continues?.chunks !== this.#before?.chunks)
+      throw new SealError('malformed', 'a part that goes on elsewhere');
+    const kind = this.#before === undefined ? 'head' : 'continued';
+    this.#opened.push(kind === 'head' ? { kind, head, node: part.node } : { kind, node: part.node });
     return body;
   }
+}
+
+/** What one node sealed of an answer. */
+interface Part {
+  node: SealNode;
+  segment: string;
+  key: ChunkKey;
+  nonces: ChunkNonces;
+  /** Opened so far. */
+  chunks: number;
 }

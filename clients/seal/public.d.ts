@@ -20,6 +20,8 @@ export interface SealOptions {
   candidates?: number;
   /** Believe the gateway about other names of models. Default false. */
   aliases?: boolean;
+  /** Streams go on at another candidate where their node is lost; candidates can then read one another's answers. Default false. */
+  resume?: boolean;
   fetch?: typeof globalThis.fetch | undefined;
   onAnswer?(node: SealNode): void;
   onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;

@@ -15,9 +15,12 @@ import {
   LABEL_BODY_KEY,
   LABEL_BODY_NONCE,
   LABEL_RESPONSE,
+  LABEL_RESUMABLE,
+  LIFE_MAX_S,
   MODEL_HEADER,
   NONCE_BYTES,
   RESPONSE_NONCE_BYTES,
+  RESUME_HEADER,
   SEAL_HEADER,
   SEAL_TO_HEADER,
   SEALED_TYPE,
@@ -31,7 +34,8 @@ const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEA
 /** What opens an answer of one of the nodes. */
 export interface AnswerSecret {
   node: SealNode;
-  enc: Uint8Array;
+  /** `enc`, or the `kid` where each of the nodes may go on with the stream of another. */
+  salt: Uint8Array;
   secret: Uint8Array;
 }
 
@@ -40,6 +44,8 @@ export interface SealedRequest {
   body: Uint8Array<ArrayBuffer>;
   /** By `kid`. */
   secrets: ReadonlyMap<string, AnswerSecret>;
+  /** Another of the nodes may go on with the stream. */
+  resume: boolean;
 }
 
 export interface ClearRequest {
@@ -48,50 +54,69 @@ export interface ClearRequest {
   stream: boolean;
   headers: SealedHeaders;
   body: Uint8Array;
+  /** Of a stream: another of the nodes may go on with it. */
+  resume?: boolean;
 }
 
 /** How long a request may be answered: nodes that it can be retried on need no more than minutes. */
 const LIFE_S = 10 * 60;
+/** One whose stream may go on elsewhere is to be answered there for as long as nodes take it. */
+const RESUMABLE_LIFE_S = LIFE_MAX_S;
 
 /** `now`: seconds since 1970. */
 export async function seal(clear: ClearRequest, nodes: readonly SealNode[], now: number): Promise<SealedRequest> {
   const random = globalThis.crypto.getRandomValues.bind(globalThis.crypto);
   const at = Math.floor(now);
   const { path, model, stream } = clear;
+  const resume = stream && clear.resume === true;
   const binding: Binding = {
     path,
     model,
     stream,
-    resume: false,
+    resume,
     nonce: random(new Uint8Array(NONCE_BYTES)),
     at,
-    until: at + LIFE_S,
+    until: at + (resume ? RESUMABLE_LIFE_S : LIFE_S),
   };
   const cek = random(new Uint8Array(CEK_BYTES));
   const body = await sealBody(cek, binding.nonce, withHead(clear.headers, clear.body));
   const digest = new Uint8Array(await subtle.digest('SHA-256', body));
   const info = requestInfo(binding);
-  const wrapped = await Promise.all(nodes.map((node) => wrap(node, info, concat(cek, digest))));
+  const shared = resume ? await resumableSecret(cek, binding.nonce) : undefined;
+  const wrapped = await Promise.all(nodes.map((node) => wrap(node, info, concat(cek, digest), shared)));
   return {
     headers: {
       'content-type': SEALED_TYPE,
       [MODEL_HEADER]: model,
       ...(stream && { [STREAM_HEADER]: '1' }),
+      ...(resume && { [RESUME_HEADER]: '1' }),
       [SEAL_HEADER]: writeStamp(binding),
       [SEAL_TO_HEADER]: wrapped.map(({ envelope }) => envelope).join(', '),
     },
     body,
     secrets: new Map(wrapped.map(({ secret }) => [secret.node.kid, secret])),
+    resume,
   };
 }
 
-async function wrap(node: SealNode, info: Uint8Array, inside: Uint8Array) {
+async function wrap(node: SealNode, info: Uint8Array, inside: Uint8Array, shared: Uint8Array | undefined) {
   const key = await suite.DeserializePublicKey(node.key);
   const { encapsulatedSecret: enc, ctx } = await suite.SetupSender(key, { info });
   const sealed = await ctx.Seal(inside, AAD_CHUNK);
-  const secret = await ctx.Export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES);
   const kid = fromBase64url(node.kid, 8) ?? new Uint8Array(0);
-  return { envelope: writeEnvelope({ kid, enc, sealed }), secret: { node, enc, secret } };
+  const secret: AnswerSecret =
+    shared === undefined
+      ? { node, salt: enc, secret: await ctx.Export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) }
+      : { node, salt: kid, secret: shared };
+  return { envelope: writeEnvelope({ kid, enc, sealed }), secret };
+}
+
+/** All nodes that the request is sealed to have it: each can read, and go on with, what another one sealed. */
+async function resumableSecret(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array): Promise<Uint8Array> {
+  const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits']);
+  const info = new Uint8Array(LABEL_RESUMABLE);
+  const hkdf = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(salt), info };
+  return new Uint8Array(await subtle.deriveBits(hkdf, base, RESPONSE_NONCE_BYTES * 8));
 }
 
 /** Exported for vectors: `cek` and `salt` are random. */

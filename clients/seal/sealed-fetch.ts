@@ -4,7 +4,7 @@
  */
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { isRecord } from '../../shared/seal/json.ts';
-import { isSealedType } from '../../shared/seal/suite.ts';
+import { isSealedType, RESUME_HEADER } from '../../shared/seal/suite.ts';
 import { Candidates, type Pins, type SealNode } from './candidates.ts';
 import { SealClientError } from './error.ts';
 import { named } from './model.ts';
@@ -22,9 +22,14 @@ export interface SealOptions {
   candidates?: number;
   /** Other names of models are resolved as the gateway says. It can then name any model of the nodes that are believed. Default false. */
   aliases?: boolean;
+  /**
+   * Streams of chats and completions go on at another of the candidates where their node is lost; a request's header `x-otela-resume: 1` says
+   * the same. The candidates can then read one another's answers to it. Default false.
+   */
+  resume?: boolean;
   /** What carries the bytes. Default: the runtime's. */
   fetch?: typeof globalThis.fetch | undefined;
-  /** Called once for each answer, with the node that sealed it. */
+  /** Called for each answer with the node that sealed it, and again with each that went on. */
   onAnswer?(node: SealNode): void;
   /** Called at the end of each whole answer, with the tokens that the engine says inside. */
   onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;
@@ -57,7 +62,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
   return async (input, init) => {
     const request = new Request(input, init);
     if (request.method === 'GET' || request.method === 'HEAD') return fetch(request);
-    const { base, clear } = await readClear(request);
+    const { base, clear } = await readClear(request, options.resume ?? false);
     const asked = { base, model: clear.model, headers: request.headers };
     const send = async (fresh: boolean) => {
       const { model, nodes } = await known.get(asked, fresh);
@@ -88,7 +93,7 @@ function outside(headers: Headers): Record<string, string> {
 }
 
 /** @throws SealClientError not_sealable: it was not sent, and is not sent in clear */
-async function readClear(request: Request): Promise<{ base: string; clear: ClearRequest }> {
+async function readClear(request: Request, resumes: boolean): Promise<{ base: string; clear: ClearRequest }> {
   const { pathname, origin } = new URL(request.url);
   const at = pathname.lastIndexOf('/v1/');
   const endpoint = SEALABLE.get(pathname.slice(at));
@@ -101,13 +106,14 @@ async function readClear(request: Request): Promise<{ base: string; clear: Clear
   if (typeof model !== 'string' || model === '')
     throw new SealClientError('not_sealable', 'The request names no model; nothing was sent.');
   const streams = endpoint.streams && (stream === true || stream === 'true');
+  const resume = resumes || request.headers.get(RESUME_HEADER) === '1';
   const headers = INSIDE.flatMap((name): [string, string][] => {
     const value = request.headers.get(name);
     return value === null ? [] : [[name, value]];
   });
   return {
     base: origin + pathname.slice(0, at),
-    clear: { path: endpoint.path, model, stream: streams, headers, body },
+    clear: { path: endpoint.path, model, stream: streams, resume, headers, body },
   };
 }
 
@@ -137,14 +143,14 @@ function unauthenticated(response: Response): Response {
   return new Response(response.body, { status: response.status, headers });
 }
 
-async function opened(response: Response, { secrets }: SealedRequest, options: SealOptions): Promise<Response> {
+async function opened(response: Response, sealed: SealedRequest, options: SealOptions): Promise<Response> {
   if (!isSealedType(response.headers.get('content-type'))) {
     if (!response.ok) return unauthenticated(response);
     await response.body?.cancel();
     throw new SealClientError('plain_answer', 'The gateway answered in clear what no node sealed; it is not believed.');
   }
   if (response.body === null) throw new SealClientError('cut', 'The answer ended before its last chunk.');
-  const opener = new AnswerOpener(response.body, secrets);
+  const opener = new AnswerOpener(response.body, sealed);
   const first = await opener.next();
   if (first.kind === 'note') return toldLate(first.text, opener);
   if (first.kind !== 'head') throw new SealClientError('not_opened', 'The answer is not what a node sealed.');
@@ -155,10 +161,18 @@ async function opened(response: Response, { secrets }: SealedRequest, options: S
   headers.set('x-otela-node', node.session);
   headers.set('x-otela-provider', node.provider);
   headers.set('x-otela-sealed', node.mode);
-  const said = (usage: SaidUsage) =>
-    options.onUsage?.(usage, { node, requestId: response.headers.get('x-request-id') });
+  let last = node;
+  const requestId = response.headers.get('x-request-id');
+  const events: BodyEvents = {
+    reader: options.onUsage && new UsageReader(),
+    continued: (next) => {
+      last = next;
+      options.onAnswer?.(next);
+    },
+    said: (usage) => options.onUsage?.(usage, { node: last, requestId }),
+  };
   const empty = head.status === 204 || head.status === 205 || head.status === 304;
-  return new Response(empty ? null : bodyOf(opener, options.onUsage && said), { status: head.status, headers });
+  return new Response(empty ? null : bodyOf(opener, events), { status: head.status, headers });
 }
 
 /** An error that came after the gateway had begun its answer. */
@@ -168,17 +182,24 @@ async function toldLate(text: string, opener: AnswerOpener): Promise<Response> {
   return new Response(text, { status: 502, headers });
 }
 
-function bodyOf(opener: AnswerOpener, onEnd?: (said: SaidUsage) => void): ReadableStream<Uint8Array> {
-  const reader = onEnd && new UsageReader();
+interface BodyEvents {
+  /** Undefined: the caller does not ask for usage. */
+  reader: UsageReader | undefined;
+  continued(node: SealNode): void;
+  said(usage: SaidUsage): void;
+}
+
+function bodyOf(opener: AnswerOpener, { reader, continued, said }: BodyEvents): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await opener.next();
+        let next = await opener.next();
+        for (; next.kind === 'continued'; next = await opener.next()) continued(next.node);
         if (next.kind === 'data') {
           reader?.push(next.bytes);
           controller.enqueue(next.bytes);
         } else if (next.kind === 'end') {
-          if (reader !== undefined) onEnd?.(reader.said);
+          if (reader !== undefined) said(reader.said);
           controller.close();
         } else throw brokenBy(next);
       },

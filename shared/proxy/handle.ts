@@ -105,7 +105,7 @@ async function forward<C>(
 
   // Queue and dispatch.
   const { model } = route.request;
-  const continues = parsed.streaming && parsed.sealed === undefined && allowsResuming(request, route);
+  const continues = parsed.streaming && allowsResuming(request, route);
   const context: RequestContext<C> = {
     host,
     request,

@@ -1,15 +1,16 @@
 /** A stream that goes on where its node is gone: on another one, with the client none the wiser. */
 
 import { isSlower } from '../collections/timer.ts';
-import { JoinedStream } from '../openai/continuation/joined.ts';
-import { type Plan, planContinuation } from '../openai/continuation/plan.ts';
-import { estimateTokens } from '../openai/usage.ts';
+import { planContinuation } from '../openai/continuation/plan.ts';
 import { mayTryAnother } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import type { BudgetShare } from '../upstream/byte-budget.ts';
 import type { Choice, UpstreamResponse } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream } from '../upstream/response.ts';
+import { ClearStream } from './clear-stream.ts';
+import type { ContinuedStream } from './continued-stream.ts';
+import { SealedStream } from './sealed-stream.ts';
 import { Silence } from './silence.ts';
 import { findSuccessor, type ResumeHost, type Successor } from './successor.ts';
 
@@ -31,7 +32,6 @@ const SILENCE_MS = 4_000;
 const FULL = 'too much is kept for other streams already';
 
 const NOTHING = new Uint8Array(0);
-const encoder = new TextEncoder();
 
 /**
  * `delivery` as it is, or one that outlives its node. Where the request is of a kind that cannot be continued, a break is told with
@@ -45,13 +45,23 @@ export function resumable<C extends Choice, A extends ResponseStream>(
 ): ReadableResponse<C, A> {
   const { answer, complete } = delivery;
   if (complete || answer.status !== 200 || !isEventStream(answer.head)) return delivery;
-  const { body } = context.parsed;
-  if (body.kind !== 'kept' || context.parsed.unseen) return explained(delivery, 'its body was not looked into');
+  const { body, sealed, unseen } = context.parsed;
+  if (body.kind !== 'kept' || (unseen && sealed === undefined))
+    return explained(delivery, 'its body was not looked into');
   if (body.bytes.length > BODY_MAX_BYTES) return explained(delivery, 'its body is too large');
-  const plan = planContinuation(context.endpoint, body.bytes);
-  if ('why' in plan) return explained(delivery, plan.why);
+  const stream = sealed === undefined ? clearStream(context, body.bytes, means) : new SealedStream<C>(context, body.bytes);
+  if ('why' in stream) return explained(delivery, stream.why);
   if (!share.grow(body.bytes.length)) return explained(delivery, FULL);
-  return new ResumableResponse(delivery, { context, means, share }, plan, body.bytes);
+  return new ResumableResponse(delivery, { context, means, share, stream });
+}
+
+function clearStream<C extends Choice, A extends ResponseStream>(
+  context: DispatchContext,
+  body: Uint8Array,
+  means: ResumeHost<C, A>,
+): ContinuedStream<C> | { why: string } {
+  const plan = planContinuation(context.endpoint, body);
+  return 'why' in plan ? plan : new ClearStream(context, body, plan, means);
 }
 
 /** One that ends with its node, and says why it does. */
@@ -74,6 +84,7 @@ interface Part<C extends Choice, A extends ResponseStream> {
   means: ResumeHost<C, A>;
   /** Bytes that are kept for streams that may have to be continued. */
   share: BudgetShare;
+  stream: ContinuedStream<C>;
 }
 
 class ResumableResponse<C extends Choice, A extends ResponseStream> implements ReadableResponse<C, A> {
@@ -85,10 +96,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   readonly #context: DispatchContext;
   readonly #means: ResumeHost<C, A>;
   readonly #share: BudgetShare;
-  /** The request's body. */
-  readonly #body: Uint8Array;
-  readonly #plan: Pick<Plan, 'limit'>;
-  readonly #joined: JoinedStream;
+  readonly #stream: ContinuedStream<C>;
   readonly #tried: Set<string>;
   #current: UpstreamResponse<C, A>;
   /** Attempts so far, of all searches. */
@@ -103,7 +111,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   /** The chunk that is waited for. */
   #advancing: Promise<AttemptError | undefined> | undefined;
 
-  constructor(first: UpstreamResponse<C, A>, { context, means, share }: Part<C, A>, plan: Plan, body: Uint8Array) {
+  constructor(first: UpstreamResponse<C, A>, { context, means, share, stream }: Part<C, A>) {
     this.answer = first.answer;
     this.choice = first.choice;
     this.attempts = first.attempts;
@@ -111,13 +119,11 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     this.#means = means;
     this.#share = share;
     this.#silence = new Silence(SILENCE_MS, means.after);
-    this.#body = body;
-    this.#plan = { limit: plan.limit };
-    this.#joined = new JoinedStream(plan);
+    this.#stream = stream;
     this.#tried = new Set([first.choice.node.session]);
     this.#made = first.attempts;
     this.#current = first;
-    this.chunks = first.chunks.flatMap((chunk) => this.#joined.push(chunk));
+    this.chunks = first.chunks.flatMap((chunk) => stream.push(chunk));
   }
 
   async read(): Promise<Uint8Array | undefined> {
@@ -127,15 +133,13 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
       if (this.#over) return undefined;
       if (this.#seeking !== undefined) {
         const { pingMs, after } = this.#means;
-        if (await isSlower(this.#seeking, pingMs, after)) return this.#context.endpoint.ping;
+        if (await isSlower(this.#seeking, pingMs, after)) return this.#stream.ping;
         await this.#seeking;
         this.#seeking = undefined;
         continue;
       }
       this.#advancing ??= this.#advance();
-      // A comment stands between events, and in a stream that passes unread nobody knows where that is.
-      if ((await this.#silence.outlasts(this.#advancing)) && this.#joined.readsEvents)
-        return this.#context.endpoint.ping;
+      if ((await this.#silence.outlasts(this.#advancing)) && this.#stream.atBoundary) return this.#stream.ping;
       const broke = await this.#advancing;
       this.#advancing = undefined;
       if (broke !== undefined) this.#seeking = this.#goOn(broke);
@@ -144,25 +148,25 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
 
   /** One chunk further. @returns how the stream broke, if it did */
   async #advance(): Promise<AttemptError | undefined> {
-    const joined = this.#joined;
+    const stream = this.#stream;
     try {
       // The first chunk may have been one already.
-      const chunk = joined.fault === undefined ? await this.#current.read() : NOTHING;
+      const chunk = stream.fault === undefined ? await this.#current.read() : NOTHING;
       if (chunk === undefined) return this.#end();
-      this.#ready.push(...joined.push(chunk));
+      this.#ready.push(...stream.push(chunk));
     } catch (error) {
       if (!(error instanceof AttemptError)) throw error;
-      return joined.done ? this.#end() : error;
+      return stream.done ? this.#end() : error;
     }
-    if (!this.#share.grow(this.#body.length + 2 * joined.textChars)) joined.forbid(FULL);
-    if (joined.fault === undefined) return undefined;
+    if (!this.#share.grow(stream.keptBytes)) stream.forbid(FULL);
+    if (stream.fault === undefined) return undefined;
     await this.#current.cancel();
-    return new AttemptError('failed', joined.fault);
+    return new AttemptError('failed', stream.fault);
   }
 
   /** The engine says no more. An end without the terminal event is none, where that could be seen. */
   #end(): AttemptError | undefined {
-    const { done, obstacle } = this.#joined;
+    const { done, obstacle } = this.#stream;
     if (!done && obstacle === undefined) return new AttemptError('engine_closed', 'the stream ended without its end');
     this.#finish();
     return undefined;
@@ -175,32 +179,25 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   }
 
   async #goOn(broke: AttemptError): Promise<void> {
-    const joined = this.#joined;
+    const stream = this.#stream;
     if (!mayTryAnother(broke.code)) return this.#giveUp(broke);
-    const cut = this.#plan.limit !== undefined && joined.textEvents >= this.#plan.limit;
-    if (joined.finished || cut) {
-      this.#ready.push(...joined.ending(estimateTokens(this.#body.length), joined.textEvents));
+    const ending = stream.ending();
+    if (ending !== undefined) {
+      this.#ready.push(...ending);
       return this.#finish();
     }
-    if (joined.obstacle !== undefined) return this.#giveUp(broke, joined.obstacle);
+    if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
     if (this.#over) return 'why' in next ? undefined : void (await next.delivery.cancel()); // nobody reads any more
     if ('why' in next) return this.#giveUp(broke, next.why);
-    this.#take(next);
+    this.#take(next.delivery);
   }
 
   async #successor(): Promise<Successor<C, A> | { why: string }> {
-    const { text, textEvents } = this.#joined;
-    // Looked into anew: what was parsed of the body is not kept beside its bytes for as long as the stream runs.
-    const plan = planContinuation(this.#context.endpoint, this.#body);
-    if ('why' in plan) return plan;
     const broken = {
       context: this.#context,
-      body: this.#body,
-      plan,
-      text,
-      textEvents,
+      prepare: this.#stream.continuation(),
       tried: this.#tried,
       attempts: this.#made,
     };
@@ -209,18 +206,16 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     return found;
   }
 
-  #take({ delivery, produced }: Successor<C, A>): void {
+  #take(delivery: UpstreamResponse<C, A>): void {
     this.#continued++;
     this.#current = delivery;
-    this.#joined.continueWith(produced);
-    const { session } = delivery.choice.node;
-    this.#ready.push(encoder.encode(`: otela continued node=${session} attempts=${this.#made}\n\n`));
-    for (const chunk of delivery.chunks) this.#ready.push(...this.#joined.push(chunk));
+    this.#ready.push(...this.#stream.continueAt(delivery.choice.node.session, this.#made));
+    for (const chunk of delivery.chunks) this.#ready.push(...this.#stream.push(chunk));
   }
 
   /** The engine's own words, where it had any, else ours. @throws AttemptError */
   #giveUp(broke: AttemptError, why?: string): void {
-    const { withheld } = this.#joined;
+    const { withheld } = this.#stream;
     this.#finish();
     if (withheld === undefined) throw why === undefined ? broke : withReason(broke, why);
     this.#ready.push(withheld);

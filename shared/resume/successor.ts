@@ -1,15 +1,14 @@
 /** Finds the node that goes on with a stream whose own node is gone, and asks it to. */
 
 import type { After } from '../collections/timer.ts';
-import { continuingBody } from '../openai/continuation/bodies.ts';
-import type { Plan } from '../openai/continuation/plan.ts';
 import { ApiError } from '../openai/errors.ts';
 import { endingOf, isBusyStatus } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import { type AttemptPlan, type Choice, dispatch, type Upstream, type UpstreamResponse } from '../upstream/dispatch.ts';
-import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
+import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream, type StartedResponse } from '../upstream/response.ts';
-import { Tokenizer, Unfit } from './tokenizer.ts';
+import type { Continuation } from './continued-stream.ts';
+import { Unfit } from './tokenizer.ts';
 
 /** Nodes whose engine cannot, or reads the text in another way: each costs some requests for tokens. */
 const REJECTED_MAX = 4;
@@ -37,15 +36,10 @@ export interface ResumeHost<C extends Choice, A extends ResponseStream> {
   after: After;
 }
 
-/** A text that breaks off. */
-export interface Broken {
+/** A stream that breaks off. */
+export interface Broken<C extends Choice> {
   context: DispatchContext;
-  /** As the client sent it. */
-  body: Uint8Array;
-  plan: Plan;
-  text: string;
-  /** Events that brought it: at least so many tokens. */
-  textEvents: number;
+  prepare: Continuation<C>;
   /** Who has it tried before. */
   tried: Set<string>;
   /** Attempts made for this request, so that the next one has a name of its own. */
@@ -54,14 +48,11 @@ export interface Broken {
 
 export interface Successor<C extends Choice, A extends ResponseStream> {
   delivery: UpstreamResponse<C, A>;
-  /** Tokens of the text so far, as this engine counts them. */
-  produced: number;
-  attempts: number;
 }
 
 /** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` when the client left */
 export async function findSuccessor<C extends Choice, A extends ResponseStream>(
-  broken: Broken,
+  broken: Broken<C>,
   means: ResumeHost<C, A>,
 ): Promise<Successor<C, A> | { why: string }> {
   const search = new Search(broken, means);
@@ -70,7 +61,7 @@ export async function findSuccessor<C extends Choice, A extends ResponseStream>(
       () => search.tryNodes(),
       () => search.rejected,
     );
-    return { delivery, produced: search.produced, attempts: broken.attempts };
+    return { delivery };
   } catch (error) {
     if (error instanceof ApiError) return { why: search.why(error) };
     throw error; // the client left
@@ -78,9 +69,8 @@ export async function findSuccessor<C extends Choice, A extends ResponseStream>(
 }
 
 class Search<C extends Choice, A extends ResponseStream> {
-  readonly #broken: Broken;
+  readonly #broken: Broken<C>;
   readonly #means: ResumeHost<C, A>;
-  readonly #tokenizer: Tokenizer<C, A>;
   /** Who made the attempt that runs, and is told of its end. */
   #running: Upstream<C, A> | undefined;
   /** Status of an engine that is there and cannot now. */
@@ -91,14 +81,10 @@ class Search<C extends Choice, A extends ResponseStream> {
   /** What the last try ended with. */
   #last: ApiError | undefined;
   #rounds = 0;
-  produced = 0;
 
-  constructor(broken: Broken, means: ResumeHost<C, A>) {
+  constructor(broken: Broken<C>, means: ResumeHost<C, A>) {
     this.#broken = broken;
     this.#means = means;
-    const { context, plan, text } = broken;
-    const { upstream, unpaid } = means;
-    this.#tokenizer = new Tokenizer({ context, plan, text, upstream, unpaid });
   }
 
   get rejected(): readonly string[] {
@@ -162,13 +148,11 @@ class Search<C extends Choice, A extends ResponseStream> {
   }
 
   async #attempt(choice: C, { acceptMs, movable, moved }: AttemptPlan): Promise<StartedResponse<A>> {
-    const { context, body, plan, text, tried } = this.#broken;
+    const { prepare, tried } = this.#broken;
     tried.add(choice.node.session);
     const attempt = { number: ++this.#broken.attempts, acceptMs, movable, moved };
     try {
-      if (text === '') return await this.#begin(withBody(context, body), choice, attempt);
-      this.produced = Math.max(this.#broken.textEvents, await this.#tokenizer.count(choice, acceptMs));
-      return await this.#begin(withBody(context, continuingBody(plan, text, this.produced)), choice, attempt);
+      return await this.#begin(await prepare(choice, acceptMs), choice, attempt);
     } catch (error) {
       if (error instanceof Unfit) {
         this.#unfit = error.message;

@@ -1,14 +1,8 @@
 /** How an engine reads the text that it is to go on with: asked of its `/tokenize`, on the way to the attempt itself. */
 import { concat } from '../openai/bytes.ts';
-import {
-  detokenizeBody,
-  isPromptAndText,
-  readText,
-  readTokens,
-  TOKENS_ANSWER_MAX_BYTES,
-  tokenQuestions,
-} from '../openai/continuation/bodies.ts';
+import { TOKENS_ANSWER_MAX_BYTES } from '../openai/continuation/bodies.ts';
 import type { Plan } from '../openai/continuation/plan.ts';
+import { countTokens } from '../openai/continuation/tokens.ts';
 import { type Endpoint, endpointById } from '../openai/endpoints.ts';
 import { type Ending, endingOf, mayTryAnother } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
@@ -19,8 +13,6 @@ import type { ResponseStream, StartedResponse } from '../upstream/response.ts';
 /** One that takes longer is that of an engine in trouble. */
 const TOKENS_MS = 5_000;
 
-const TOKENIZE = 9;
-const DETOKENIZE = 10;
 const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/json']];
 
 /** The node was asked and cannot go on; nothing is wrong with it. */
@@ -50,32 +42,9 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
   /** Tokens of the text. @throws Unfit where the engine would not go on from where the text ends, AttemptError where its node is gone */
   async count(choice: C, acceptMs: number): Promise<number> {
     const { plan, text } = this.#options;
-    const { text: alone, rendered } = tokenQuestions(plan, text);
-    if (rendered === undefined) return (await this.#tokens(choice, alone, acceptMs))?.length ?? 0;
-    // One after the other: a node that has one place left would refuse the second at once.
-    const count = await this.#tokens(choice, alone, acceptMs);
-    const prompt = count && (await this.#tokens(choice, rendered.prompt, acceptMs));
-    const partial = prompt && (await this.#tokens(choice, rendered.partial, acceptMs));
-    if (count === undefined || prompt === undefined || partial === undefined) {
-      throw new Unfit('the next engine does not tell how it reads the text so far');
-    }
-    if (isPromptAndText(partial, prompt, count)) return count.length;
-    // Tokens may merge where prompt and text meet, and some tokenizers put a space before every text.
-    const before = await this.#textOf(choice, prompt, acceptMs);
-    if (before !== undefined && `${before}${text}` === (await this.#textOf(choice, partial, acceptMs))) {
-      return count.length;
-    }
-    throw new Unfit("the model's template does not render the text so far as it was said");
-  }
-
-  async #tokens(choice: C, body: Uint8Array, acceptMs: number): Promise<number[] | undefined> {
-    const answer = await this.#ask(TOKENIZE, choice, body, acceptMs);
-    return answer && readTokens(answer);
-  }
-
-  async #textOf(choice: C, tokens: readonly number[], acceptMs: number): Promise<string | undefined> {
-    const answer = await this.#ask(DETOKENIZE, choice, detokenizeBody(this.#options.plan, tokens), acceptMs);
-    return answer && readText(answer);
+    const count = await countTokens(plan, text, (id, body) => this.#ask(id, choice, body, acceptMs));
+    if (typeof count === 'number') return count;
+    throw new Unfit(count.why);
   }
 
   /** The answer, undefined where the engine has none. @throws AttemptError where its node is gone */

@@ -1,6 +1,7 @@
 /** What stands inside: `varint length ‖ JSON`, then the body's bytes. Of a request the JSON is its headers, of an answer status and headers. */
 import { concat, textOf, utf8 } from './bytes.ts';
 import { SealError } from './error.ts';
+import { isRecord } from './json.ts';
 import { readVarint, varint } from './varint.ts';
 
 export type Headers = readonly (readonly [name: string, value: string])[];
@@ -8,6 +9,16 @@ export type Headers = readonly (readonly [name: string, value: string])[];
 export interface AnswerHead {
   status: number;
   headers: Headers;
+  /** Absent: the answer begins here. */
+  continues?: Continued | undefined;
+}
+
+/** Where in an answer a node goes on. The chunks' own numbers say that none before it is missing. */
+export interface Continued {
+  /** The response nonce of the part that breaks off, base64url. */
+  segment: string;
+  /** Chunks of that part. */
+  chunks: number;
 }
 
 /** Of the JSON, bytes. */
@@ -46,7 +57,14 @@ export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uin
   const { status } = head;
   if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
     throw new SealError('malformed', 'no status');
-  return { status, headers: headersOf(head.headers), body };
+  const continues = 'continues' in head ? { continues: continuedOf(head.continues) } : {};
+  return { status, headers: headersOf(head.headers), ...continues, body };
+}
+
+function continuedOf(value: unknown): Continued {
+  const { segment, chunks } = isRecord(value) ? value : {};
+  if (typeof segment !== 'string' || typeof chunks !== 'number') throw new SealError('malformed', 'goes on nowhere');
+  return { segment, chunks };
 }
 
 /** Names in lower case (RFC 9110 §5.1), values that no header line breaks at. */

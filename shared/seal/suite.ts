@@ -23,6 +23,8 @@ export const RESPONSE_NONCE_BYTES = 32;
 export const LABEL_KID = ascii('otela seal 1');
 export const LABEL_REQUEST = ascii('otela seal 1 request');
 export const LABEL_RESPONSE = ascii('otela seal 1 response');
+/** Of a stream that another candidate may go on with. */
+export const LABEL_RESUMABLE = ascii('otela seal 1 resumable answer');
 export const LABEL_BODY_KEY = ascii('otela seal 1 body key');
 export const LABEL_BODY_NONCE = ascii('otela seal 1 body nonce');
 export const LABEL_DELEGATE = ascii('otela seal 1 delegate');
@@ -48,6 +50,9 @@ export const SEAL_TO_HEADER = 'x-otela-seal-to';
 export const MODEL_HEADER = 'x-otela-model';
 export const STREAM_HEADER = 'x-otela-stream';
 export const RESUME_HEADER = 'x-otela-resume';
+
+/** From a gateway to a node: so many bytes of the body are the request, the rest are frames of the answer that breaks off. */
+export const CONTINUES_HEADER = 'x-otela-seal-continues';
 
 /** From `at` to `until` of a request at most: so long a node remembers what it answered. */
 export const LIFE_MAX_S = 20 * 60;

@@ -3,12 +3,12 @@ import hashlib
 import json
 import sys
 
-from otela_seal.wire import AnswerOpener, Node, Secret, padme, request_info, seal_body
+from otela_seal.wire import AnswerOpener, Node, Sealed, Secret, padme, request_info, seal_body
 
 with open(sys.argv[1], encoding="utf-8") as file:
     vectors = json.load(file)
 info = vectors["info"]
-made = request_info(info["path"], info["model"], info["stream"], bytes.fromhex(info["nonce"]), info["at"], info["until"])
+made = request_info(info["path"], info["model"], info["stream"], False, bytes.fromhex(info["nonce"]), info["at"], info["until"])
 assert made.hex() == info["bytes"], "info"
 assert [[size, padme(size)] for size, _ in vectors["padme"]] == vectors["padme"], "padme"
 for one in vectors["bodies"]:
@@ -17,7 +17,7 @@ for one in vectors["bodies"]:
 answer = vectors["answer"]
 kid, enc, secret = (bytes.fromhex(answer[name]) for name in ("kid", "enc", "secret"))
 node = Node("s", "p", "pinned", "", b"", 0)
-opener = AnswerOpener({kid: Secret(node, enc, secret)})
+opener = AnswerOpener(Sealed({}, b"", {kid: Secret(node, enc, secret)}, False))
 frames = bytes.fromhex(answer["frames"])
 events = [event for at in range(0, len(frames), 7) for event in opener.push(frames[at : at + 7])]
 opener.close()

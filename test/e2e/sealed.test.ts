@@ -240,7 +240,7 @@ describe('a client that lies', () => {
       const made = await seal(clear, nodes, Date.now() / 1000);
       const headers = { authorization, ...made.headers };
       const response = await fetch(house.gateway.url + PATH, { method: 'POST', headers, body: made.body });
-      const opener = new AnswerOpener(response.body ?? new ReadableStream(), made.secrets);
+      const opener = new AnswerOpener(response.body ?? new ReadableStream(), made);
       expect(await opener.next()).toMatchObject({ kind: 'head', head: { status: 400 } });
     }
   });

@@ -25,7 +25,7 @@ _PATHS = _STREAMS | {"embeddings", "rerank", "score", "classify", "tokenize", "d
 class _Clear:
     """A request as its SDK made it."""
 
-    def __init__(self, request: httpx.Request, body: bytes) -> None:
+    def __init__(self, request: httpx.Request, body: bytes, resume: bool) -> None:
         path = request.url.path
         at = path.rfind("/v1/")
         name = path[at + 4 :]
@@ -41,6 +41,7 @@ class _Clear:
         self.model = self.asked = model
         self.form = request.headers.get("content-type", "").startswith("multipart/form-data")
         self.stream = name in _STREAMS and fields.get("stream") in (True, "true")
+        self.resume = resume or request.headers.get("x-otela-resume") == "1"
         self.body = body
         self.inside = [(one, request.headers[one]) for one in _INSIDE if one in request.headers]
 
@@ -62,7 +63,7 @@ class _Clear:
         return httpx.Request("GET", url, headers=headers, extensions=self.request.extensions)
 
     def sealed(self, nodes: list[Node]) -> tuple[httpx.Request, Sealed]:
-        made = seal(self.path, self.model, self.stream, self.inside, self.body, nodes, time.time())
+        made = seal(self.path, self.model, self.stream, self.inside, self.body, nodes, time.time(), self.resume)
         headers = {name: value for name, value in self.request.headers.items() if _OUTSIDE.fullmatch(name)}
         request = httpx.Request(
             "POST", self.request.url, headers={**headers, **made.headers}, content=made.body, extensions=self.request.extensions
@@ -182,7 +183,8 @@ class _Stream(httpx.SyncByteStream):
 
 class SealedTransport(httpx.BaseTransport):
     """`pins`: root keys by provider, as `otela-agent vouch` prints them; None believes the gateway's word for the nodes' keys.
-    `aliases`: other names of models are resolved as the gateway says."""
+    `aliases`: other names of models are resolved as the gateway says. `resume`: streams go on at another candidate where their node is
+    lost; the candidates can then read one another's answers."""
 
     def __init__(
         self,
@@ -190,14 +192,16 @@ class SealedTransport(httpx.BaseTransport):
         candidates: int = 3,
         transport: httpx.BaseTransport | None = None,
         aliases: bool = False,
+        resume: bool = False,
     ) -> None:
+        self._resume = resume
         self._lists = _Lists(pins, candidates, aliases)
         self._transport = transport or httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if request.method in ("GET", "HEAD"):
             return self._transport.handle_request(request)
-        clear = _Clear(request, request.read())
+        clear = _Clear(request, request.read(), self._resume)
         response = self._send(clear, False)
         if isinstance(response, tuple) and response[0].status_code == 409:
             if b'"seal_stale"' in response[0].read():
@@ -224,7 +228,7 @@ class SealedTransport(httpx.BaseTransport):
 
     @staticmethod
     def _open(response: httpx.Response, sealed: Sealed) -> Iterator[tuple[str, object]]:
-        opener = AnswerOpener(sealed.secrets)
+        opener = AnswerOpener(sealed)
         for piece in response.iter_raw():
             yield from opener.push(piece)
             if opener.ended:
@@ -258,14 +262,16 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
         candidates: int = 3,
         transport: httpx.AsyncBaseTransport | None = None,
         aliases: bool = False,
+        resume: bool = False,
     ) -> None:
+        self._resume = resume
         self._lists = _Lists(pins, candidates, aliases)
         self._transport = transport or httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.method in ("GET", "HEAD"):
             return await self._transport.handle_async_request(request)
-        clear = _Clear(request, await request.aread())
+        clear = _Clear(request, await request.aread(), self._resume)
         response = await self._send(clear, False)
         if isinstance(response, tuple) and response[0].status_code == 409:
             if b'"seal_stale"' in await response[0].aread():
@@ -292,7 +298,7 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
 
     @staticmethod
     async def _open(response: httpx.Response, sealed: Sealed) -> AsyncIterator[tuple[str, object]]:
-        opener = AnswerOpener(sealed.secrets)
+        opener = AnswerOpener(sealed)
         async for piece in response.aiter_raw():
             for event in opener.push(piece):
                 yield event

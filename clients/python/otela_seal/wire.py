@@ -20,6 +20,7 @@ from .errors import SealClientError
 
 SEALED_TYPE = "application/otela-sealed"
 LIFE_S = 10 * 60
+RESUMABLE_LIFE_S = 20 * 60
 DELEGATE_LIFE_MAX_S = 90 * 86_400
 _SUITE_ID = bytes.fromhex("002000010002")
 _CHUNK_MAX = 16_384
@@ -91,7 +92,7 @@ class Node:
 @dataclass(frozen=True)
 class Secret:
     node: Node
-    enc: bytes
+    salt: bytes
     secret: bytes
 
 
@@ -100,6 +101,7 @@ class Sealed:
     headers: dict[str, str]
     body: bytes
     secrets: dict[bytes, Secret]
+    resume: bool
 
 
 def believe(one: object, pins: dict[str, str] | None, now: float) -> Node | None:
@@ -135,8 +137,8 @@ def _vouched(node: Node, text: str, pin: bytes, now: float) -> bool:
     return True
 
 
-def request_info(path: str, model: str, stream: bool, nonce: bytes, at: int, until: int) -> bytes:
-    fields = [_SUITE_ID, path.encode(), model.encode(), bytes([stream]), b"\0", nonce]
+def request_info(path: str, model: str, stream: bool, resume: bool, nonce: bytes, at: int, until: int) -> bytes:
+    fields = [_SUITE_ID, path.encode(), model.encode(), bytes([stream]), bytes([resume]), nonce]
     fields += [struct.pack(">I", at), struct.pack(">I", until)]
     return b"otela seal 1 request\0" + b"".join(map(_field, fields))
 
@@ -159,27 +161,41 @@ def seal_body(cek: bytes, nonce: bytes, headers: list[tuple[str, str]], body: by
 
 
 def seal(
-    path: str, model: str, stream: bool, headers: list[tuple[str, str]], body: bytes, nodes: list[Node], now: float
+    path: str,
+    model: str,
+    stream: bool,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    nodes: list[Node],
+    now: float,
+    resume: bool = False,
 ) -> Sealed:
     nonce, cek, at = os.urandom(16), os.urandom(32), int(now)
+    resume = resume and stream
+    until = at + (RESUMABLE_LIFE_S if resume else LIFE_S)
     sealed = seal_body(cek, nonce, headers, body)
-    info = request_info(path, model, stream, nonce, at, at + LIFE_S)
+    info = request_info(path, model, stream, resume, nonce, at, until)
     inside = cek + hashlib.sha256(sealed).digest()
     envelopes, secrets = [], {}
     for node in nodes:
         enc, context = _SUITE.create_sender_context(_public(node.key), info=info)
         kid = unb64(node.kid)
         envelopes.append(b64(kid + enc + context.seal(inside)))
-        secrets[kid] = Secret(node, enc, context.export(b"otela seal 1 response", 32))
+        if resume:
+            secrets[kid] = Secret(node, kid, _hkdf(cek, nonce, b"otela seal 1 resumable answer", 32))
+        else:
+            secrets[kid] = Secret(node, enc, context.export(b"otela seal 1 response", 32))
     clear = {
         "content-type": SEALED_TYPE,
         "x-otela-model": model,
-        "x-otela-seal": f"v=1; n={b64(nonce)}; at={at}; until={at + LIFE_S}",
+        "x-otela-seal": f"v=1; n={b64(nonce)}; at={at}; until={until}",
         "x-otela-seal-to": ", ".join(envelopes),
     }
     if stream:
         clear["x-otela-stream"] = "1"
-    return Sealed(clear, sealed, secrets)
+    if resume:
+        clear["x-otela-resume"] = "1"
+    return Sealed(clear, sealed, secrets, resume)
 
 
 def _public(key: bytes) -> KEMKeyInterface:
@@ -196,14 +212,15 @@ def _unpadded(plain: bytes) -> bytes:
 class AnswerOpener:
     """Give `push` the bytes as they come; it yields ("head", {status, headers, node}), ("data", bytes), ("note", text), ("end", None)."""
 
-    def __init__(self, secrets: dict[bytes, Secret]) -> None:
-        self._secrets = secrets
+    def __init__(self, sealed: Sealed) -> None:
+        self._sealed = sealed
         self._rest = b""
-        self._node: Node | None = None
         self._cipher: AESGCM | None = None
+        self._node: Node | None = None
         self._base = b""
+        self._segment = ""
         self._count = 0
-        self._has_head = False
+        self._before: dict[str, object] | None = None
         self.ended = False
 
     def push(self, piece: bytes) -> Iterator[tuple[str, object]]:
@@ -240,7 +257,7 @@ class AnswerOpener:
         elif kind == 2:
             yield from self._content(_unpadded(self._decrypt(payload, b"")))
         elif kind == 3:
-            if _unpadded(self._decrypt(payload, b"final")) or not self._has_head:
+            if self._count == 0 or _unpadded(self._decrypt(payload, b"final")):
                 raise ValueError("a last chunk with content")
             self.ended = True
             yield "end", None
@@ -248,11 +265,16 @@ class AnswerOpener:
             raise ValueError("no such frame")
 
     def _begin(self, payload: bytes) -> None:
-        if self._node is not None or len(payload) != 40:
-            raise ValueError("a part that was not asked for")
-        found = self._secrets[payload[:8]]
-        salt = found.enc + payload[8:]
+        if self._cipher is not None:
+            if not self._sealed.resume or self.ended or self._count == 0:
+                raise ValueError("a part that was not asked for")
+            self._before = {"segment": self._segment, "chunks": self._count}
+        if len(payload) != 40:
+            raise ValueError("a part without its nonce")
+        found = self._sealed.secrets[payload[:8]]
+        salt = found.salt + payload[8:]
         self._node = found.node
+        self._segment, self._count = b64(payload[8:]), 0
         self._cipher = AESGCM(_hkdf(found.secret, salt, b"key", 32))
         self._base = _hkdf(found.secret, salt, b"nonce", 12)
 
@@ -264,14 +286,18 @@ class AnswerOpener:
         return plain
 
     def _content(self, content: bytes) -> Iterator[tuple[str, object]]:
-        if not self._has_head:
-            self._has_head = True
+        if self._count == 1:
             length = read_varint(content, 0)
             if length is None or length[0] > _HEAD_MAX or length[1] + length[0] > len(content):
                 raise ValueError("no head")
             size, at = length
             head = json.loads(content[at : at + size])
             content = content[at + size :]
-            yield "head", {"status": int(head["status"]), "headers": [tuple(h) for h in head["headers"]], "node": self._node}
+            # A part goes on exactly where the one before ended, or begins the answer.
+            if head.get("continues") != self._before:
+                raise ValueError("a part that goes on elsewhere")
+            if self._before is None:
+                headers = [tuple(header) for header in head["headers"]]
+                yield "head", {"status": int(head["status"]), "headers": headers, "node": self._node}
         if content:
             yield "data", content

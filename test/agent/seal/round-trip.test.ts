@@ -41,9 +41,9 @@ function openIt(
 
 async function readAll(
   pieces: readonly Uint8Array[],
-  { secrets }: SealedRequest,
+  sealed: SealedRequest,
 ): Promise<{ status: number; body: string; notes: number }> {
-  const answer = new AnswerOpener(ReadableStream.from(pieces), secrets);
+  const answer = new AnswerOpener(ReadableStream.from(pieces), sealed);
   let [status, body, notes] = [0, '', 0];
   for (;;) {
     const next = await answer.next();

@@ -60,7 +60,10 @@ it('an answer', async () => {
     key: new Uint8Array(32),
     until: 0,
   };
-  const opener = new AnswerOpener(ReadableStream.from([frames]), new Map([[node.kid, { node, enc, secret }]]));
+  const opener = new AnswerOpener(ReadableStream.from([frames]), {
+    secrets: new Map([[node.kid, { node, salt: enc, secret }]]),
+    resume: false,
+  });
   expect(await opener.next()).toEqual({ kind: 'head', head: { status, headers }, node });
   let read = '';
   for (let next = await opener.next(); next.kind !== 'end'; next = await opener.next())

@@ -1,0 +1,85 @@
+/** How this node goes on with a sealed stream that broke off at another candidate: as a gateway does with one in clear. */
+import { continuingBody, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
+import { JoinedStream } from '../../shared/openai/continuation/joined.ts';
+import { planContinuation } from '../../shared/openai/continuation/plan.ts';
+import { type AskTokens, countTokens } from '../../shared/openai/continuation/tokens.ts';
+import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
+import { estimateTokens } from '../../shared/openai/usage.ts';
+import type { OpenFrame } from '../../shared/wire/frames.ts';
+import { after } from '../after.ts';
+import type { SentStream } from '../seal/sent-stream.ts';
+import type { EngineClient } from './engine-client.ts';
+
+/** A tokenizer that takes longer is that of an engine in trouble. */
+const TOKENS_MS = 5_000;
+
+export type SealedContinuation =
+  /** `joined` makes one stream of what was sent and of what the engine answers. */
+  | { kind: 'ask'; body: Buffer; joined: JoinedStream }
+  /** All of the text is there already. */
+  | { kind: 'ending'; rest: Uint8Array[] }
+  /** This engine cannot, or reads the text in another way. */
+  | { kind: 'unfit' };
+
+interface Options {
+  endpoint: Endpoint;
+  /** As the client made it. */
+  body: Buffer;
+  sent: SentStream;
+  ask: AskTokens;
+}
+
+export async function continueSent({ endpoint, body, sent, ask }: Options): Promise<SealedContinuation> {
+  const plan = planContinuation(endpoint, body);
+  if ('why' in plan) return { kind: 'unfit' };
+  const joined = new JoinedStream(plan);
+  for (const piece of sent.pieces) joined.push(piece);
+  const { text, textEvents } = joined;
+  if (joined.done) return { kind: 'ending', rest: [] };
+  if (joined.finished || (plan.limit !== undefined && textEvents >= plan.limit))
+    return { kind: 'ending', rest: joined.ending(estimateTokens(body.length), textEvents) };
+  if (joined.obstacle !== undefined || joined.fault !== undefined) return { kind: 'unfit' };
+  if (text === '') {
+    joined.continueWith(0);
+    return { kind: 'ask', body, joined };
+  }
+  const counted = await countTokens(plan, text, ask);
+  if (typeof counted !== 'number') return { kind: 'unfit' };
+  const produced = Math.max(textEvents, counted);
+  joined.continueWith(produced);
+  return { kind: 'ask', body: Buffer.from(continuingBody(plan, text, produced)), joined };
+}
+
+/** Asks the engine of `client` beside the request of `open`. Never rejects: undefined where it has no answer in time. */
+export function askEngine(
+  client: EngineClient,
+  open: OpenFrame,
+  id: number,
+  question: Uint8Array,
+): Promise<Uint8Array | undefined> {
+  const endpoint = endpointById(id);
+  if (endpoint === undefined) return Promise.resolve(undefined);
+  const { promise, resolve } = Promise.withResolvers<Uint8Array | undefined>();
+  const pieces: Uint8Array[] = [];
+  let [bytes, answers] = [0, false];
+  const own = { ...open, edits: [], headers: [['content-type', 'application/json']] satisfies OpenFrame['headers'] };
+  const call = client.send(own, endpoint, Buffer.from(question), question.length, {
+    onHead: (status) => {
+      answers = status === 200;
+    },
+    onData: (piece) => {
+      bytes += piece.length;
+      if (bytes > TOKENS_ANSWER_MAX_BYTES) return end(undefined);
+      pieces.push(piece);
+    },
+    onEnd: () => end(answers ? Buffer.concat(pieces) : undefined),
+    onError: () => end(undefined),
+  });
+  const stop = after(TOKENS_MS, () => end(undefined));
+  function end(answer: Uint8Array | undefined): void {
+    stop();
+    if (answer === undefined) call.abort();
+    resolve(answer);
+  }
+  return promise;
+}

@@ -1,0 +1,35 @@
+/** Whether an engine goes on exactly where a text ends, and how many tokens it has: asked of the engine's own tokenizer. */
+import { detokenizeBody, isPromptAndText, readText, readTokens, tokenQuestions } from './bodies.ts';
+import type { Plan } from './plan.ts';
+
+/** Rows of shared/openai/endpoints.ts. */
+const TOKENIZE = 9;
+const DETOKENIZE = 10;
+
+/** Asks the engine one of the two; undefined where it has no answer. Rejections pass through. */
+export type AskTokens = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
+
+/** Tokens of the text, or why the engine would not go on from where it ends. */
+export async function countTokens(plan: Plan, text: string, ask: AskTokens): Promise<number | { why: string }> {
+  const tokensOf = async (body: Uint8Array) => {
+    const answer = await ask(TOKENIZE, body);
+    return answer && readTokens(answer);
+  };
+  const textOf = async (tokens: readonly number[]) => {
+    const answer = await ask(DETOKENIZE, detokenizeBody(plan, tokens));
+    return answer && readText(answer);
+  };
+  const { text: alone, rendered } = tokenQuestions(plan, text);
+  if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;
+  // One after the other: a node that has one place left would refuse the second at once.
+  const count = await tokensOf(alone);
+  const prompt = count && (await tokensOf(rendered.prompt));
+  const partial = prompt && (await tokensOf(rendered.partial));
+  if (count === undefined || prompt === undefined || partial === undefined)
+    return { why: 'the next engine does not tell how it reads the text so far' };
+  if (isPromptAndText(partial, prompt, count)) return count.length;
+  // Tokens may merge where prompt and text meet, and some tokenizers put a space before every text.
+  const before = await textOf(prompt);
+  if (before !== undefined && `${before}${text}` === (await textOf(partial))) return count.length;
+  return { why: "the model's template does not render the text so far as it was said" };
+}

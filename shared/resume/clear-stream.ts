@@ -1,0 +1,93 @@
+/** A stream of events in clear: its text so far becomes a part of the next engine's prompt. */
+import { continuingBody } from '../openai/continuation/bodies.ts';
+import { JoinedStream } from '../openai/continuation/joined.ts';
+import { type Plan, planContinuation } from '../openai/continuation/plan.ts';
+import { estimateTokens } from '../openai/usage.ts';
+import type { Choice } from '../upstream/dispatch.ts';
+import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
+import type { ResponseStream } from '../upstream/response.ts';
+import type { Continuation, ContinuedStream } from './continued-stream.ts';
+import type { ResumeHost } from './successor.ts';
+import { Tokenizer, Unfit } from './tokenizer.ts';
+
+const encoder = new TextEncoder();
+
+export class ClearStream<C extends Choice, A extends ResponseStream> implements ContinuedStream<C> {
+  readonly #context: DispatchContext;
+  /** As the client sent it. */
+  readonly #body: Uint8Array;
+  readonly #limit: number | undefined;
+  readonly #means: ResumeHost<C, A>;
+  readonly #joined: JoinedStream;
+  /** Tokens of the text so far, as the engine that goes on counts them. */
+  #produced = 0;
+
+  constructor(context: DispatchContext, body: Uint8Array, plan: Plan, means: ResumeHost<C, A>) {
+    this.#context = context;
+    this.#body = body;
+    this.#limit = plan.limit;
+    this.#means = means;
+    this.#joined = new JoinedStream(plan);
+  }
+
+  push(piece: Uint8Array): Uint8Array[] {
+    return this.#joined.push(piece);
+  }
+
+  get done(): boolean {
+    return this.#joined.done;
+  }
+
+  /** A comment stands between events, and in a stream that passes unread nothing tells where that is. */
+  get atBoundary(): boolean {
+    return this.#joined.readsEvents;
+  }
+
+  get ping(): Uint8Array {
+    return this.#context.endpoint.ping;
+  }
+
+  get obstacle(): string | undefined {
+    return this.#joined.obstacle;
+  }
+
+  get fault(): string | undefined {
+    return this.#joined.fault;
+  }
+
+  get withheld(): Uint8Array | undefined {
+    return this.#joined.withheld;
+  }
+
+  get keptBytes(): number {
+    return this.#body.length + 2 * this.#joined.textChars;
+  }
+
+  forbid(why: string): void {
+    this.#joined.forbid(why);
+  }
+
+  ending(): Uint8Array[] | undefined {
+    const { finished, textEvents } = this.#joined;
+    const cut = this.#limit !== undefined && textEvents >= this.#limit;
+    return finished || cut ? this.#joined.ending(estimateTokens(this.#body.length), textEvents) : undefined;
+  }
+
+  continuation(): Continuation<C> {
+    // Looked into anew: what was parsed of the body is not kept beside its bytes for as long as the stream runs.
+    const plan = planContinuation(this.#context.endpoint, this.#body);
+    if ('why' in plan) return () => Promise.reject(new Unfit(plan.why));
+    const { text, textEvents } = this.#joined;
+    const { upstream, unpaid } = this.#means;
+    const tokenizer = new Tokenizer({ context: this.#context, plan, text, upstream, unpaid });
+    return async (choice, acceptMs) => {
+      this.#produced = text === '' ? 0 : Math.max(textEvents, await tokenizer.count(choice, acceptMs));
+      return withBody(this.#context, text === '' ? this.#body : continuingBody(plan, text, this.#produced));
+    };
+  }
+
+  continueAt(session: string, attempts: number): Uint8Array[] {
+    this.#joined.continueWith(this.#produced);
+    return [encoder.encode(`: otela continued node=${session} attempts=${attempts}\n\n`)];
+  }
+}

@@ -1,0 +1,174 @@
+/** A sealed stream that goes on at another candidate: what that node reads of it, and what its client takes and what not. */
+import { randomBytes } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { KeyRing } from '../../../agent/seal/key-ring.ts';
+import { SealOpener } from '../../../agent/seal/opener.ts';
+import type { SealNode } from '../../../clients/seal/candidates.ts';
+import { AnswerOpener } from '../../../clients/seal/open.ts';
+import { type SealedRequest, seal } from '../../../clients/seal/seal.ts';
+import { endpointById } from '../../../shared/openai/endpoints.ts';
+import { FRAME, FrameSplitter, frame } from '../../../shared/seal/response-frames.ts';
+import { CONTINUES_HEADER } from '../../../shared/seal/suite.ts';
+
+const NOW_S = 1_700_000_000;
+const CHAT = endpointById(1);
+if (CHAT === undefined) throw new Error('no chat endpoint');
+const endpoint = CHAT;
+const BODY = Buffer.from('{"model":"m","stream":true,"messages":[]}');
+
+class Candidate {
+  readonly #ring = new KeyRing(() => NOW_S * 1000);
+  readonly opener = new SealOpener(this.#ring, () => NOW_S * 1000);
+  readonly node: SealNode;
+
+  constructor(session: string) {
+    const { kid, publicKey, until } = this.#ring.current;
+    this.node = { session, provider: 'eth', mode: 'pinned', kid, key: new Uint8Array(publicKey), until };
+  }
+
+  /** `sent`: frames of the answer so far. */
+  opens({ headers, body }: SealedRequest, sent: readonly Uint8Array[] = []) {
+    const own = String(headers['x-otela-seal-to']).split(', ');
+    const to = own.find((one) => one.startsWith(this.node.kid.slice(0, 10))) ?? '';
+    const given: [string, string][] = Object.entries({ ...headers, 'x-otela-seal-to': to });
+    if (sent.length > 0) given.push([CONTINUES_HEADER, String(body.length)]);
+    return this.opener.open({ headers: given, endpoint, streaming: true }, Buffer.concat([body, ...sent]));
+  }
+
+  /** Frames of an answer: SEGMENT, a chunk for each piece, and FINAL where `whole`. */
+  answers(request: SealedRequest, pieces: readonly string[], { sent = [], whole = false }: Answering = {}): Uint8Array[] {
+    const { sealer } = this.opens(request, sent);
+    sealer.head(200, [['content-type', 'text/event-stream']], true);
+    const bytes = pieces.map((piece) => sealer.chunk(Buffer.from(piece)));
+    if (whole) bytes.push(sealer.final());
+    return new FrameSplitter().push(Buffer.concat(bytes)).map(({ type, payload }) => frame(type, payload));
+  }
+}
+
+interface Answering {
+  sent?: readonly Uint8Array[];
+  whole?: boolean;
+}
+
+async function sealedTo(candidates: readonly Candidate[], resume = true): Promise<SealedRequest> {
+  const clear = { path: endpoint.path, model: 'm', stream: true, headers: [], body: BODY, resume };
+  return seal(
+    clear,
+    candidates.map(({ node }) => node),
+    NOW_S,
+  );
+}
+
+async function read(frames: readonly Uint8Array[], request: SealedRequest) {
+  const opener = new AnswerOpener(ReadableStream.from(frames), request);
+  let text = '';
+  const nodes: string[] = [];
+  for (;;) {
+    const next = await opener.next();
+    if (next.kind === 'end') return { text, nodes };
+    if (next.kind === 'data') text += Buffer.from(next.bytes).toString();
+    if (next.kind === 'head' || next.kind === 'continued') nodes.push(next.node.session);
+  }
+}
+
+const [a, b, c] = [new Candidate('a'), new Candidate('b'), new Candidate('c')];
+const all = [a, b, c];
+const refused = expect.objectContaining({ code: 'not_opened' });
+
+describe('a stream that goes on at another candidate', () => {
+  it('is one text to its client, told which nodes it is of, also where it goes on twice', async () => {
+    const request = await sealedTo(all);
+    const first = a.answers(request, ['one ', 'two ']);
+    const second = b.answers(request, ['three '], { sent: first });
+    const third = c.answers(request, ['four'], { sent: [...first, ...second], whole: true });
+    const whole = await read([...first, ...second, ...third], request);
+    expect(whole).toEqual({ text: 'one two three four', nodes: ['a', 'b', 'c'] });
+  });
+
+  it('shows the next candidate what the client has, and no other node', async () => {
+    const request = await sealedTo([a, b]);
+    const first = a.answers(request, ['one ', 'two ']);
+    const { sent } = b.opens(request, first);
+    expect(Buffer.concat(sent?.pieces ?? []).toString()).toBe('one two ');
+    expect(sent?.end.chunks).toBe(2);
+    expect(() => c.opens(request, first)).toThrow('cannot be opened here');
+  });
+
+  it('is taken up by no candidate where its frames are not an unbroken beginning', async () => {
+    const request = await sealedTo(all);
+    const [segment = Buffer.of(), one = Buffer.of(), two = Buffer.of()] = a.answers(request, ['one ', 'two ']);
+    const second = b.answers(request, ['three '], { sent: [segment, one, two] });
+    const other = a.answers(await sealedTo(all), ['one ']);
+    const flipped = Buffer.from(two);
+    flipped[40] = (flipped[40] ?? 0) ^ 1;
+    const broken: Uint8Array[][] = [
+      [segment],
+      [one, two],
+      [segment, two],
+      [segment, two, one],
+      [segment, one, one],
+      [segment, one, flipped],
+      [segment, one, two.subarray(0, -1)],
+      [segment, one, ...second],
+      [...second],
+      other,
+      [segment, one, two, frame(FRAME.note)],
+      [segment, one, two, segment],
+    ];
+    for (const sent of broken) expect(() => c.opens(request, sent)).toThrow('cannot be opened here');
+    // None of these took the request's place: it is opened as it should be.
+    expect(c.opens(request, [segment, one, two, ...second]).sent?.end.chunks).toBe(1);
+  });
+
+  it('that lost pieces on its way to the next candidate is refused by its client', async () => {
+    const request = await sealedTo(all);
+    const first = a.answers(request, ['one ', 'two ']);
+    const second = b.answers(request, ['two '], { sent: first.slice(0, -1), whole: true });
+    await expect(read([...first, ...second], request)).rejects.toEqual(refused);
+    // The client that got as much as the node takes it.
+    expect((await read([...first.slice(0, -1), ...second], request)).text).toBe('one two ');
+  });
+
+  it('whose parts are left out, repeated, exchanged or not asked for is refused', async () => {
+    const request = await sealedTo(all);
+    const first = a.answers(request, ['one ', 'two ']);
+    const second = b.answers(request, ['three '], { sent: first });
+    const third = c.answers(request, ['four'], { sent: [...first, ...second], whole: true });
+    const forged: Uint8Array[][] = [
+      [...second, ...third],
+      [...first, ...third],
+      [...first, ...second, ...second, ...third],
+      [...first, ...first, ...second, ...third],
+      [...second, ...first, ...third],
+      [...first, ...second.slice(1), ...third],
+    ];
+    for (const frames of forged) await expect(read(frames, request)).rejects.toEqual(refused);
+    const plain = await sealedTo(all, false);
+    const one = a.answers(plain, ['one ']);
+    const again = b.answers(plain, ['one two'], { whole: true });
+    await expect(read([...one, ...again], plain)).rejects.toEqual(refused);
+  });
+
+  it('begins anew at no node: two whole answers are not one', async () => {
+    const request = await sealedTo(all);
+    const first = a.answers(request, ['one ']);
+    const fresh = b.answers(request, ['one two'], { whole: true });
+    await expect(read([...first, ...fresh], request)).rejects.toEqual(refused);
+  });
+
+  it('is opened under the flag alone that its client sealed', async () => {
+    const request = await sealedTo(all);
+    const { 'x-otela-resume': _, ...headers } = request.headers;
+    expect(() => a.opens({ ...request, headers })).toThrow('cannot be opened here');
+    const plain = await sealedTo(all, false);
+    const asked = { ...plain, headers: { ...plain.headers, 'x-otela-resume': '1' } };
+    expect(() => a.opens(asked)).toThrow('cannot be opened here');
+    const sent = a.answers(plain, ['one ']);
+    expect(() => b.opens(plain, sent)).toThrow('cannot be opened here');
+  });
+
+  it('with a continuation of any length that is no frame is refused', async () => {
+    const request = await sealedTo(all);
+    for (const size of [1, 2, 40, 5_000]) expect(() => a.opens(request, [randomBytes(size)])).toThrow();
+  });
+});
