@@ -116,6 +116,20 @@ export const SETTINGS = [
     help: "provider's delegate key (otela-agent vouch; chmod 600): clients that pin the provider seal requests to this node",
   },
   {
+    flag: 'evidence-command',
+    env: 'OTELA_EVIDENCE_COMMAND',
+    kind: 'value',
+    value: 'FILE',
+    help: "site's helper that reports on a confidential VM, for clients that verify it (docs/sealed.md)",
+  },
+  {
+    flag: 'evidence-kinds',
+    env: 'OTELA_EVIDENCE_KINDS',
+    kind: 'value',
+    value: 'KINDS',
+    help: 'what it reports on, separated by commas: tdx, snp, nvidia',
+  },
+  {
     flag: 'accept-deployments',
     env: 'OTELA_ACCEPT_DEPLOYMENTS',
     kind: 'value',

@@ -6,6 +6,7 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release.ts';
+import { EVIDENCE_KIND, EVIDENCE_KINDS_MAX } from '../../shared/seal/evidence.ts';
 import { readTemplates, type Templates } from '../deploy/templates.ts';
 import { type EngineTarget, engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
@@ -17,6 +18,7 @@ import { batchJob } from '../host/jobs/which.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
+import { EvidenceHelper } from '../seal/evidence.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { parseDuration } from './duration.ts';
 import { type FunctionsConfig, functionsConfig } from './functions-config.ts';
@@ -61,6 +63,7 @@ export interface StartConfig {
   endsAt: Date | undefined;
   /** What vouches for this node's encryption keys; undefined: no one does. */
   delegate: DelegateKey | undefined;
+  evidence: EvidenceHelper | undefined;
   /** Where manifest and signature of this program's release are; undefined: beside it. */
   releaseDir: string | undefined;
   warnings: string[];
@@ -131,6 +134,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     drainTimeoutMs: duration('drain-timeout'),
     endsAt: endsAt(one('ends-at')),
     delegate: delegateKey(one('delegate-file')),
+    evidence: evidenceHelper(one('evidence-command'), one('evidence-kinds')),
     releaseDir: releaseDir(one('release-dir')),
     warnings,
   };
@@ -163,6 +167,18 @@ function templates(directory: string | undefined, span: Span): Templates | undef
 
 function delegateKey(path: string | undefined): DelegateKey | undefined {
   return path === undefined ? undefined : asUsage(() => DelegateKey.read(path));
+}
+
+/** @throws UsageError */
+function evidenceHelper(file: string | undefined, kinds: string | undefined): EvidenceHelper | undefined {
+  if (file === undefined && kinds === undefined) return undefined;
+  if (file === undefined || kinds === undefined)
+    throw new UsageError('--evidence-command and --evidence-kinds belong together');
+  const listed = kinds.split(',').map((kind) => kind.trim());
+  if (listed.length > EVIDENCE_KINDS_MAX || !listed.every((kind) => EVIDENCE_KIND.test(kind)))
+    throw new UsageError(`--evidence-kinds: up to ${EVIDENCE_KINDS_MAX} words like tdx,nvidia`);
+  asUsage(() => accessSync(file, constants.X_OK));
+  return new EvidenceHelper(file, listed);
 }
 
 function releaseDir(directory: string | undefined): string | undefined {

@@ -91,7 +91,7 @@ export class Lifecycle {
     this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
     if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
     this.#load = new LoadMeter(() => this.#target, config.limits);
-    this.#seals = new NodeSeals(() => Date.now(), config.delegate);
+    this.#seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence);
     this.#job = new Job({
       config,
       env,

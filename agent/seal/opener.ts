@@ -28,11 +28,12 @@ import {
   SEAL_TO_HEADER,
 } from '../../shared/seal/suite.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
+import type { EvidenceHelper } from './evidence.ts';
 import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
 import type { KeyRing } from './key-ring.ts';
 import { ReplayMemory } from './replay.ts';
-import { openSent, type SentStream } from './sent-stream.ts';
 import { AnswerSealer, type AnswerSecret } from './sealer.ts';
+import { openSent, type SentStream } from './sent-stream.ts';
 
 /** As the gateway says it. */
 export interface SealedOpening {
@@ -46,6 +47,8 @@ export interface OpenedRequest {
   model: string;
   headers: Headers;
   body: Buffer;
+  /** Raw: what it was sealed to. */
+  key: Uint8Array;
   sealer: AnswerSealer;
   /** Another candidate may go on with its stream. */
   resume: boolean;
@@ -66,10 +69,18 @@ export class SealOpener {
   /** Something sealed was opened here: the engine's output may quote it. */
   used = false;
 
-  constructor(ring: KeyRing, now: () => number, replay = new ReplayMemory(now)) {
+  /** Absent: this node has no evidence of its machine. */
+  readonly evidence: EvidenceHelper | undefined;
+
+  constructor(
+    ring: KeyRing,
+    now: () => number,
+    { replay = new ReplayMemory(now), evidence }: { replay?: ReplayMemory; evidence?: EvidenceHelper | undefined } = {},
+  ) {
     this.#ring = ring;
     this.#now = now;
     this.#replay = replay;
+    this.evidence = evidence;
   }
 
   /** False where there is no room; else to be given back. */
@@ -121,6 +132,7 @@ export class SealOpener {
     return {
       model,
       headers: opened.headers,
+      key: key.publicKey,
       body: Buffer.from(opened.body.buffer, opened.body.byteOffset, opened.body.length),
       sealer: new AnswerSealer(secret, sent?.end),
       resume,

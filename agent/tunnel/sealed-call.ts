@@ -1,4 +1,5 @@
 /** One sealed request at the engine: collected whole, opened, checked, and given on as if it had come in clear. */
+import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { JoinedStream } from '../../shared/openai/continuation/joined.ts';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
@@ -6,6 +7,12 @@ import { EditedBody } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBodyFor, toApiError } from '../../shared/openai/errors.ts';
 import { headersToEngine } from '../../shared/openai/headers.ts';
+import {
+  EVIDENCE_PATH,
+  type EvidenceAnswer,
+  evidenceMessage,
+  readEvidenceRequest,
+} from '../../shared/seal/evidence.ts';
 import { SEAL_TO_HEADER } from '../../shared/seal/suite.ts';
 import { parseBody, type RequestFields } from '../../shared/upstream/parsed-request.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
@@ -37,6 +44,15 @@ interface Options {
   events: EngineEvents;
   /** Before the first of the events. */
   onOpened(opened: OpenedFacts): void;
+}
+
+/** @throws ApiError 400 */
+function nonceOf(body: Buffer): Uint8Array {
+  try {
+    return readEvidenceRequest(JSON.parse(body.toString()));
+  } catch (cause) {
+    throw new ApiError('invalid_request', 'nonce must be 32 bytes in base64url.', { param: 'nonce', cause });
+  }
 }
 
 export function isSealed(open: OpenFrame): boolean {
@@ -74,6 +90,7 @@ export class SealedCall implements EngineCall {
     const { sealer, unanswered, sent } = opened;
     try {
       this.#requireAsSaid(opened);
+      if (this.#options.endpoint.path === EVIDENCE_PATH) return await this.#tellEvidence(opened);
       const body = sent === undefined ? this.#begin(opened) : await this.#continue(opened, sent);
       if (body === undefined || this.#over) return;
       const { content: edited, dropUsage } = this.#edited(opened, body);
@@ -83,6 +100,27 @@ export class SealedCall implements EngineCall {
       onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
       this.#refuse(toApiError(error));
     }
+  }
+
+  /** Answered by this agent, and by none that cannot open the request. @throws ApiError */
+  async #tellEvidence({ body, key, sealer, unanswered }: OpenedRequest): Promise<void> {
+    const { events, onOpened, opener } = this.#options;
+    const { evidence } = opener;
+    if (evidence === undefined) throw new ApiError('not_found', 'This node has no evidence of its machine.');
+    const nonce = nonceOf(body);
+    const report = await evidence.report(hash('sha512', evidenceMessage(key, nonce), 'buffer'));
+    if (this.#over) return;
+    if (report === undefined) throw new ApiError('server_is_overloaded', 'This node has no evidence now.');
+    const answer: EvidenceAnswer = {
+      object: 'otela.evidence',
+      kinds: [...evidence.kinds],
+      evidence: report.toString('base64'),
+    };
+    onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
+    this.#end();
+    events.onHead(200, [['content-type', 'application/json']], true);
+    events.onData(Buffer.from(JSON.stringify(answer)));
+    events.onEnd();
   }
 
   /** A stream that may go on elsewhere goes out in whole events. */

@@ -26,6 +26,8 @@ export interface SealNode {
   key: Uint8Array<ArrayBuffer>;
   /** Seconds since 1970. */
   until: number;
+  /** Kinds of evidence that the node says it has: tdx, snp, nvidia. Absent: none. */
+  evidence?: readonly string[] | undefined;
 }
 
 /** Root keys by provider, base64url. */
@@ -147,14 +149,14 @@ function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | u
 
 /** Undefined for a node that is not believed. */
 export async function believe(
-  { session, provider, key: text, kid, until, vouch }: SealCandidate,
+  { session, provider, key: text, kid, until, vouch, evidence }: SealCandidate,
   pins: Pins | undefined,
   now: number,
 ): Promise<SealNode | undefined> {
   const key = fromBase64url(text, KEY_BYTES);
   if (key?.length !== KEY_BYTES || until <= now || kid !== (await kidOf(key))) return undefined;
   const mode: SealMode = pins === undefined ? 'registry' : 'pinned';
-  const node: SealNode = { session, provider, mode, kid, key: new Uint8Array(key), until };
+  const node: SealNode = { session, provider, mode, kid, key: new Uint8Array(key), until, evidence };
   if (pins === undefined) return node;
   const pin = fromBase64url(Object.hasOwn(pins, provider) ? (pins[provider] ?? '') : '', KEY_BYTES);
   if (pin?.length !== KEY_BYTES || vouch === undefined) return undefined;

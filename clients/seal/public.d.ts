@@ -9,6 +9,17 @@ export interface SealNode {
   kid: string;
   key: Uint8Array<ArrayBuffer>;
   until: number;
+  evidence?: readonly string[] | undefined;
+}
+/** What a node says of its machine. `reportData`: 64 bytes that its report must have been made over. */
+export interface Evidence {
+  node: SealNode;
+  kinds: readonly string[];
+  bytes: Uint8Array;
+  reportData: Uint8Array;
+}
+export interface EvidenceVerifier {
+  verify(evidence: Evidence): boolean | Promise<boolean>;
 }
 /** Tokens that the engine says inside a sealed answer. */
 export interface SaidUsage {
@@ -22,6 +33,8 @@ export interface SealOptions {
   aliases?: boolean;
   /** Streams go on at another candidate where their node is lost; candidates can then read one another's answers. Default false. */
   resume?: boolean;
+  /** Seal to nodes alone whose evidence it takes. */
+  verifier?: EvidenceVerifier | undefined;
   fetch?: typeof globalThis.fetch | undefined;
   onAnswer?(node: SealNode): void;
   onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;

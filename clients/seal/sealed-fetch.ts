@@ -7,6 +7,7 @@ import { isRecord } from '../../shared/seal/json.ts';
 import { isSealedType, RESUME_HEADER } from '../../shared/seal/suite.ts';
 import { Candidates, type Pins, type SealNode } from './candidates.ts';
 import { SealClientError } from './error.ts';
+import { type EvidenceVerifier, JudgedNodes } from './evidence.ts';
 import { named } from './model.ts';
 import { AnswerOpener, type Opened } from './open.ts';
 import { type ClearRequest, type SealedRequest, seal } from './seal.ts';
@@ -27,6 +28,8 @@ export interface SealOptions {
    * the same. The candidates can then read one another's answers to it. Default false.
    */
   resume?: boolean;
+  /** Requests are sealed to nodes alone whose evidence it takes; nodes without any are left out. What it must look at: docs/sealed.md. */
+  verifier?: EvidenceVerifier | undefined;
   /** What carries the bytes. Default: the runtime's. */
   fetch?: typeof globalThis.fetch | undefined;
   /** Called for each answer with the node that sealed it, and again with each that went on. */
@@ -51,6 +54,8 @@ const FROM_GATEWAY =
 
 const SEALABLE = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 
+const UNPROVEN = 'The verifier took the evidence of no node that serves the model; nothing was sent.';
+
 /** Says of a response that no node sealed it: the gateway's own errors are passed on so. */
 export const UNAUTHENTICATED_HEADER = 'x-otela-unauthenticated';
 
@@ -58,14 +63,19 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
   const { pins, candidates = CANDIDATES_DEFAULT, fetch = globalThis.fetch, now = Date.now } = options;
   if (!Number.isInteger(candidates) || candidates < 1 || candidates > CANDIDATES_MAX)
     throw new RangeError(`candidates: a whole number from 1 to ${CANDIDATES_MAX}`);
-  const known = new Candidates({ pins, count: candidates, fetch, now });
+  const { verifier } = options;
+  const judged = verifier && new JudgedNodes(verifier, fetch, now);
+  const known = new Candidates({ pins, count: judged === undefined ? candidates : CANDIDATES_MAX, fetch, now });
   return async (input, init) => {
     const request = new Request(input, init);
     if (request.method === 'GET' || request.method === 'HEAD') return fetch(request);
     const { base, clear } = await readClear(request, options.resume ?? false);
     const asked = { base, model: clear.model, headers: request.headers };
     const send = async (fresh: boolean) => {
-      const { model, nodes } = await known.get(asked, fresh);
+      const { model, nodes: believed } = await known.get(asked, fresh);
+      const asking = { base, model, headers: outside(request.headers) };
+      const nodes = judged === undefined ? believed : await judged.among(believed, candidates, asking);
+      if (nodes.length === 0) throw new SealClientError('no_candidate', UNPROVEN);
       const sealed = await seal(named(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
         method: 'POST',

@@ -82,6 +82,8 @@ interface NodeSealing {
   /** Seconds since 1970, UTC. */
   until: number;
   vouch?: string | undefined;
+  /** Kinds of evidence of its machine that it can show. */
+  evidence?: string[] | undefined;
 }
 
 /** A registry entry as a gateway knows it: the owner's record plus what admission and the tunnel add. */

@@ -18,6 +18,7 @@ const sealSchema = z.object({
   /** Seconds since 1970, UTC. */
   until: z.number().int().nonnegative(),
   vouch: text(512).optional(),
+  evidence: z.array(text(16)).max(4).optional(),
 });
 
 export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: true, hardware: true }).extend({

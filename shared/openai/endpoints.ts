@@ -93,6 +93,8 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
+  // Answered by agents: see shared/seal/evidence.ts.
+  { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
 ];
 
 /** Only read: their handler has matched GET before this table is asked. */

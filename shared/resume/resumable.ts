@@ -49,7 +49,8 @@ export function resumable<C extends Choice, A extends ResponseStream>(
   if (body.kind !== 'kept' || (unseen && sealed === undefined))
     return explained(delivery, 'its body was not looked into');
   if (body.bytes.length > BODY_MAX_BYTES) return explained(delivery, 'its body is too large');
-  const stream = sealed === undefined ? clearStream(context, body.bytes, means) : new SealedStream<C>(context, body.bytes);
+  const stream =
+    sealed === undefined ? clearStream(context, body.bytes, means) : new SealedStream<C>(context, body.bytes);
   if ('why' in stream) return explained(delivery, stream.why);
   if (!share.grow(body.bytes.length)) return explained(delivery, FULL);
   return new ResumableResponse(delivery, { context, means, share, stream });

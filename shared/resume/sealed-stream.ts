@@ -98,7 +98,8 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
     const { fill: _, ...known } = parsed;
     const bytes = concat([this.#body, ...this.#sent]);
     // Nothing went out yet: the request as it was.
-    const continues: [string, string][] = this.#sent.length === 0 ? [] : [[CONTINUES_HEADER, String(this.#body.length)]];
+    const continues: [string, string][] =
+      this.#sent.length === 0 ? [] : [[CONTINUES_HEADER, String(this.#body.length)]];
     const body = { kind: 'kept', bytes } as const;
     const context = { ...this.#context, headers: [...headers, ...continues], parsed: { ...known, body, release() {} } };
     return async () => context;

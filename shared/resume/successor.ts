@@ -154,11 +154,11 @@ class Search<C extends Choice, A extends ResponseStream> {
     try {
       return await this.#begin(await prepare(choice, acceptMs), choice, attempt);
     } catch (error) {
-      if (error instanceof Unfit) {
-        this.#unfit = error.message;
-        this.#rejected.add(choice.node.session);
-      }
-      throw error;
+      const unfit = asUnfit(error);
+      if (unfit === undefined) throw error;
+      this.#unfit = unfit.message;
+      this.#rejected.add(choice.node.session);
+      throw unfit;
     }
   }
 
@@ -173,4 +173,11 @@ class Search<C extends Choice, A extends ResponseStream> {
     this.#busyStatus = status;
     throw new AttemptError('overloaded', `the next engine answered with status ${status}`);
   }
+}
+
+/** A node that refuses a sealed stream would refuse it again; why is told to no one. */
+function asUnfit(error: unknown): Unfit | undefined {
+  if (error instanceof Unfit) return error;
+  const isRefused = error instanceof AttemptError && error.code === 'seal_refused';
+  return isRefused ? new Unfit('no other node that it is sealed to could go on with it') : undefined;
 }

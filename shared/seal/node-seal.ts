@@ -10,6 +10,8 @@ export interface NodeSeal {
   until: number;
   /** See vouch.ts. */
   vouch?: string | undefined;
+  /** Kinds of evidence that the node has of its machine. Absent: none. See evidence.ts. */
+  evidence?: string[] | undefined;
 }
 
 /** One node of `GET /v1/otela/seal`. */
@@ -31,9 +33,11 @@ export function readSealCandidates(answer: unknown): SealCandidate[] | undefined
   if (!isRecord(answer) || !Array.isArray(answer.data)) return undefined;
   return answer.data.flatMap((one: unknown) => {
     if (!isRecord(one)) return [];
-    const { session, provider, key, kid, until, vouch, v } = one;
+    const { session, provider, key, kid, until, vouch, evidence, v } = one;
     if (v !== 1 || typeof session !== 'string' || typeof provider !== 'string' || typeof key !== 'string') return [];
     if (typeof kid !== 'string' || typeof until !== 'number') return [];
-    return [{ v, session, provider, key, kid, until, ...(typeof vouch === 'string' && { vouch }) }];
+    const kinds = Array.isArray(evidence) ? evidence.filter((kind) => typeof kind === 'string') : [];
+    const more = { ...(typeof vouch === 'string' && { vouch }), ...(kinds.length > 0 && { evidence: kinds }) };
+    return [{ v, session, provider, key, kid, until, ...more }];
   });
 }

@@ -27,6 +27,7 @@ export const LABEL_RESPONSE = ascii('otela seal 1 response');
 export const LABEL_RESUMABLE = ascii('otela seal 1 resumable answer');
 export const LABEL_BODY_KEY = ascii('otela seal 1 body key');
 export const LABEL_BODY_NONCE = ascii('otela seal 1 body nonce');
+export const LABEL_EVIDENCE = ascii('otela seal 1 evidence');
 export const LABEL_DELEGATE = ascii('otela seal 1 delegate');
 export const LABEL_VOUCH = ascii('otela seal 1 vouch');
 /** RFC 9458 §4.4. */

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
+import { text as wordsOf } from '../support/engine/words.ts';
 import { MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually, Managed } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
@@ -53,4 +54,31 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     async: 'This is a stand-in engine',
   });
   expect(house.gateway.process.output).not.toContain('python-canary-41c7');
+});
+
+it('goes on at another candidate, sync and async, and takes none that was not asked for', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  const root = await providerRoot('lab');
+  const house = await openHouse({
+    nodes: 2,
+    engine: { behaviour: { tokens: 30 } },
+    agentArgs: ['--delegate-file', root.delegateFile],
+  });
+  house.engine.control({ fault: 'reset', afterTokens: 9, tokensPerSecond: 100 });
+  const script = join(ROOT, 'test/conformance/sealed-python-resume.py');
+  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(50_000);
+  expect(code, run.output).toBe(0);
+  const whole = wordsOf(30);
+  const said: unknown = JSON.parse(run.output.trim().split('\n').at(-1) ?? '');
+  expect(said).toEqual({
+    sync: [whole],
+    async: [whole],
+    broken: ['gateway'],
+    dropped: ['cut'],
+    forged: ['not_opened'],
+  });
 });

@@ -36,7 +36,11 @@ class Candidate {
   }
 
   /** Frames of an answer: SEGMENT, a chunk for each piece, and FINAL where `whole`. */
-  answers(request: SealedRequest, pieces: readonly string[], { sent = [], whole = false }: Answering = {}): Uint8Array[] {
+  answers(
+    request: SealedRequest,
+    pieces: readonly string[],
+    { sent = [], whole = false }: Answering = {},
+  ): Uint8Array[] {
     const { sealer } = this.opens(request, sent);
     sealer.head(200, [['content-type', 'text/event-stream']], true);
     const bytes = pieces.map((piece) => sealer.chunk(Buffer.from(piece)));

@@ -18,6 +18,7 @@ describe('the table of endpoints', () => {
       12: '/v1/audio/transcriptions',
       13: '/v1/audio/translations',
       14: '/v1/messages/count_tokens',
+      15: '/v1/otela/evidence',
     });
   });
 

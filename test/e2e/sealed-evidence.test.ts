@@ -1,0 +1,106 @@
+/** Evidence of machines: a helper that a site installs is asked through the gateway, and a client's own verifier says whether it is enough. */
+import { chmodSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type Evidence, type SealOptions, sealedFetch } from '../../clients/seal/index.ts';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { type House, MODEL, openHouse } from '../support/house.ts';
+import { atEnd, endAll, temporaryDirectory } from '../support/processes.ts';
+import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
+
+/** No confidential VM: a stand-in that says over which 64 bytes it was asked to report. */
+const HELPER = '#!/bin/sh\nprintf "stand-in report over %s of %s" "$1" "$OTELA_TOKEN$HOME"\n';
+const PATH = '/v1/chat/completions';
+let house: House;
+let root: ProviderRoot;
+
+beforeAll(async () => {
+  root = await providerRoot('lab');
+  const helper = join(await temporaryDirectory('evidence'), 'helper');
+  writeFileSync(helper, HELPER);
+  chmodSync(helper, 0o755);
+  const evidence = ['--evidence-command', helper, '--evidence-kinds', 'tdx,nvidia'];
+  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...evidence] });
+});
+afterAll(endAll);
+
+function ask(options: SealOptions) {
+  const fetching = sealedFetch({ pins: { [root.provider]: root.pin }, candidates: 16, ...options });
+  return fetching(house.gateway.url + PATH, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }] }),
+  });
+}
+
+const reportOf = ({ reportData }: Evidence) => `stand-in report over ${Buffer.from(reportData).toString('hex')} of `;
+const none = expect.objectContaining({ code: 'no_candidate' });
+
+it('a verifier sees what the helper said over this node’s key and a new nonce, once for each key', async () => {
+  const seen: Evidence[] = [];
+  const verify = (evidence: Evidence) => {
+    seen.push(evidence);
+    return Buffer.from(evidence.bytes).toString() === reportOf(evidence);
+  };
+  const fetching = { verifier: { verify } };
+  expect((await ask(fetching)).status).toBe(200);
+  expect((await ask(fetching)).status).toBe(200);
+  expect(seen.map(({ kinds, reportData }) => [kinds, reportData.length])).toEqual([
+    [['tdx', 'nvidia'], 64],
+    [['tdx', 'nvidia'], 64],
+  ]);
+  // Two clients, two nonces.
+  expect(Buffer.compare(seen[0]?.reportData ?? Buffer.of(), seen[1]?.reportData ?? Buffer.of())).not.toBe(0);
+  const client = sealedFetch({ pins: { [root.provider]: root.pin }, ...fetching });
+  const headers = { authorization: `Bearer ${house.key}` };
+  const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }] });
+  for (let n = 0; n < 3; n++) await client(house.gateway.url + PATH, { method: 'POST', headers, body });
+  expect(seen.length).toBe(3);
+});
+
+it('what a verifier does not take is sealed nothing, and nothing is sent', async () => {
+  const asked = () => house.engine.requests.filter(({ url }) => url.includes('completions')).length;
+  const before = asked();
+  const fails = () => Promise.reject(new Error('a certificate has run out'));
+  for (const verify of [() => false, fails]) await expect(ask({ verifier: { verify } })).rejects.toEqual(none);
+  expect(asked()).toBe(before);
+});
+
+it('a node without evidence is left out, and says so to who asks it', async () => {
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const { gateway, token } = house;
+  const args = ['--delegate-file', root.delegateFile];
+  await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, args });
+  await gateway.serving(2);
+  const nodes = new Set<string>();
+  const options: SealOptions = { verifier: { verify: () => true }, onAnswer: ({ session }) => void nodes.add(session) };
+  for (let n = 0; n < 8; n++) await ask(options).then((answer) => answer.text());
+  expect([nodes.size, engine.requests.filter(({ url }) => url.includes('completions')).length]).toEqual([1, 0]);
+});
+
+it('a gateway cannot show the evidence of one answer for another', async () => {
+  let kept: ArrayBuffer | undefined;
+  const swaps: SealOptions['fetch'] = async (input, init) => {
+    const response = await fetch(input, init);
+    if (!String(input).endsWith('/v1/otela/evidence')) return response;
+    kept ??= await response.arrayBuffer();
+    return new Response(kept, response);
+  };
+  const verify = (evidence: Evidence) => Buffer.from(evidence.bytes).toString() === reportOf(evidence);
+  expect((await ask({ verifier: { verify }, fetch: swaps })).status).toBe(200);
+  await expect(ask({ verifier: { verify }, fetch: swaps })).rejects.toEqual(none);
+});
+
+it('in clear, or with no nonce, there is none', async () => {
+  const clear = await house.ask('/v1/otela/evidence', { model: MODEL, nonce: 'A'.repeat(43) });
+  expect(clear.ok).toBe(false);
+  const fetching = sealedFetch({ pins: { [root.provider]: root.pin } });
+  const sealed = await fetching(`${house.gateway.url}/v1/otela/evidence`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: MODEL, nonce: 'short' }),
+  });
+  expect(sealed.ok).toBe(false);
+});
