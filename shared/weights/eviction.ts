@@ -1,0 +1,23 @@
+/** What goes when the disk's share is full: what was not used for longest and nothing uses now. */
+
+export interface Kept {
+  id: string;
+  bytes: number;
+  /** Milliseconds since 1970. */
+  usedAt: number;
+  /** An engine runs from it, or it is being pulled. */
+  pinned: boolean;
+}
+
+/** Ids to delete so that `needed` more bytes fit; undefined where they do not fit even then, and nothing should be deleted. */
+export function evictionFor(kept: readonly Kept[], limitBytes: number, needed: number): string[] | undefined {
+  let used = kept.reduce((sum, { bytes }) => sum + bytes, 0);
+  const gone: string[] = [];
+  const oldest = kept.filter(({ pinned }) => !pinned).sort((a, b) => a.usedAt - b.usedAt || (a.id < b.id ? -1 : 1));
+  for (const { id, bytes } of oldest) {
+    if (used + needed <= limitBytes) break;
+    gone.push(id);
+    used -= bytes;
+  }
+  return used + needed <= limitBytes ? gone : undefined;
+}

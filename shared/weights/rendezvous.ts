@@ -1,0 +1,20 @@
+/** Which node coordinates a blob: all nodes that see the same nodes agree without a word (Thaler and Ravishankar, 1998). */
+
+export function coordinatorOf(blob: string, sessions: Iterable<string>): string | undefined {
+  let best: { session: string; weight: number } | undefined;
+  for (const session of sessions) {
+    const weight = weightOf(`${blob} ${session}`);
+    if (best === undefined || weight > best.weight || (weight === best.weight && session < best.session))
+      best = { session, weight };
+  }
+  return best?.session;
+}
+
+/** FNV-1a with the last mix of MurmurHash3: neighbouring names would keep their order without it. */
+function weightOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}

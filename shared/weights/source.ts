@@ -1,0 +1,56 @@
+/** Where weights come from, as a person writes it. */
+
+export type Source =
+  /** `org/name@revision` of a Hugging Face hub. */
+  | { kind: 'hub'; repository: string; revision: string }
+  /** A directory or one file, on the shared file system for instance. */
+  | { kind: 'dir'; path: string }
+  | { kind: 's3'; bucket: string; prefix: string };
+
+const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}(\/[A-Za-z0-9][\w.-]{0,95})?$/;
+const REVISION = /^[A-Za-z0-9][\w./-]{0,127}$/;
+const BUCKET = /^[a-z0-9][a-z0-9.-]{1,62}$/;
+
+/** `hub:org/name@revision` (revision `main` without one), `dir:/path`, `s3://bucket/prefix`; undefined for anything else. */
+export function parseSource(text: string): Source | undefined {
+  if (text.startsWith('hub:')) {
+    const [repository = '', revision = 'main', ...more] = text.slice('hub:'.length).split('@');
+    const good = REPOSITORY.test(repository) && REVISION.test(revision) && !dotted(repository) && !dotted(revision);
+    return good && more.length === 0 ? { kind: 'hub', repository, revision } : undefined;
+  }
+  if (text.startsWith('dir:/')) return text.includes('\0') ? undefined : { kind: 'dir', path: text.slice('dir:'.length) };
+  const [, bucket = '', prefix = ''] = /^s3:\/\/([^/]*)\/?(.*)$/.exec(text) ?? [];
+  return BUCKET.test(bucket) && !prefix.includes('\0') ? { kind: 's3', bucket, prefix: trimmed(prefix) } : undefined;
+}
+
+/** Equal for equal sources: nodes of a cluster ask each other by it. */
+export function sourceText(source: Source): string {
+  switch (source.kind) {
+    case 'hub':
+      return `hub:${source.repository}@${source.revision}`;
+    case 'dir':
+      return `dir:${source.path}`;
+    case 's3':
+      return `s3://${source.bucket}/${source.prefix}`;
+  }
+}
+
+/** The folder of a Hugging Face cache: `models--org--name`. Sources that are no repository get a name of the same form. */
+export function cacheFolder(source: Source): string {
+  const name =
+    source.kind === 'hub'
+      ? source.repository.replaceAll('/', '--')
+      : `${source.kind}--${(source.kind === 'dir' ? source.path : `${source.bucket}/${source.prefix}`)
+          .replace(/^\/+|\/+$/g, '')
+          .replaceAll(/[^\w.-]+/g, '--')
+          .slice(-150)}`;
+  return `models--${name}`;
+}
+
+function dotted(text: string): boolean {
+  return text.split('/').some((part) => part === '.' || part === '..' || part.includes('..'));
+}
+
+function trimmed(prefix: string): string {
+  return prefix.replace(/\/+$/, '');
+}

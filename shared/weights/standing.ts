@@ -1,0 +1,42 @@
+/** Which peers are asked no more for a while: the rule of TaskVine (cctools, `vine_blocklist.c`). */
+
+/** A passing trouble is over by then. */
+const REST_MS = 15_000;
+/** So many bad pieces in a row, and no more good than bad ones: it is left out. */
+const STREAK_MAX = 5;
+const BAN_MS = 10 * 60_000;
+const PEERS_MAX = 1024;
+
+interface Row {
+  good: number;
+  bad: number;
+  streak: number;
+  until: number;
+}
+
+export class Standing {
+  /** Least lately changed first; at most PEERS_MAX. */
+  readonly #rows = new Map<string, Row>();
+
+  good(peer: string): void {
+    const row = this.#rows.get(peer);
+    if (row === undefined) return;
+    row.good++;
+    row.streak = 0;
+  }
+
+  bad(peer: string, now: number): void {
+    const row = this.#rows.get(peer) ?? { good: 0, bad: 0, streak: 0, until: 0 };
+    row.bad++;
+    row.streak++;
+    row.until = now + (row.streak >= STREAK_MAX && row.bad >= row.good ? BAN_MS : REST_MS);
+    this.#rows.delete(peer);
+    this.#rows.set(peer, row);
+    const [oldest] = this.#rows.keys();
+    if (this.#rows.size > PEERS_MAX && oldest !== undefined) this.#rows.delete(oldest);
+  }
+
+  avoided(now: number): string[] {
+    return [...this.#rows].filter(([, { until }]) => until > now).map(([peer]) => peer);
+  }
+}
