@@ -13,6 +13,7 @@ import { SBATCH } from './sbatch.ts';
 import { START } from './start.ts';
 import { STATUS } from './status.ts';
 import { VOUCH } from './vouch.ts';
+import { WEIGHTS } from './weights.ts';
 
 export const PROGRAM: Program<Context> = {
   name: 'otela-agent',
@@ -34,5 +35,6 @@ Every command but start takes --json.`,
     sbatch: SBATCH,
     config: CONFIG,
     vouch: VOUCH,
+    weights: WEIGHTS,
   },
 };

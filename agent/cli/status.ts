@@ -7,6 +7,7 @@ import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { networkTable } from '../life/network-table.ts';
 import { ABOUT_AGENTS, chosenAgents, NAMED_BY_SESSION, NO_AGENT } from './choose.ts';
 import type { Context } from './context.ts';
+import { bar } from './progress.ts';
 
 export const STATUS: Command<Context> = {
   summary: 'what your agents on this machine are doing',
@@ -64,6 +65,11 @@ function describe(status: AgentStatus, now: number): string[] {
     const state = answering ? 'answering' : `not answering${since}${trouble ? ` (${trouble})` : ''}`;
     lines.push(`  engine    ${url}  ${state}${pid === undefined ? '' : `, pid ${pid}`}`);
     if (last_line !== undefined) lines.push(`            ${last_line}`);
+  }
+  if (status.weights) {
+    const { directory, uploads, pulls } = status.weights;
+    lines.push(`  weights   ${directory}, sent to ${uploads} nodes now`);
+    for (const pull of pulls) if (pull.state !== 'done') lines.push(`            ${bar(pull)}`);
   }
   for (const { id, state } of status.models) lines.push(`  model     ${id}  ${state}`);
   if (status.hardware) {

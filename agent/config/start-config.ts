@@ -20,6 +20,7 @@ import type { IngressConfig } from '../ingress/service.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
 import { EvidenceHelper } from '../seal/evidence.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
+import type { NodeWeightsConfig } from '../weights/config.ts';
 import { parseDuration } from './duration.ts';
 import { type FunctionsConfig, functionsConfig } from './functions-config.ts';
 import { ingressConfig } from './ingress-config.ts';
@@ -28,6 +29,7 @@ import { type MetricsConfig, metricsConfig } from './metrics-config.ts';
 import { rank, withoutOverruled } from './overruled.ts';
 import type { SettingName } from './settings.ts';
 import { type Env, readSecretFile, type Settings } from './sources.ts';
+import { weightsConfig } from './weights-config.ts';
 
 export interface StartConfig {
   gateways: URL[];
@@ -47,6 +49,8 @@ export interface StartConfig {
   limits: EngineLimits;
   /** Undefined: no function of a user runs here. */
   functions: FunctionsConfig | undefined;
+  /** Undefined: none are kept here. */
+  weights: NodeWeightsConfig | undefined;
   span: Span;
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
@@ -114,6 +118,17 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
       memory: one('functions-memory'),
       timeout: one('functions-timeout'),
     }),
+    weights: weightsConfig(
+      {
+        sources: many('weights'),
+        directory: one('weights-dir'),
+        limit: one('weights-max'),
+        rate: one('weights-rate'),
+        uploads: one('weights-uploads'),
+        clusters: many('weights-clusters'),
+      },
+      env,
+    ),
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     probe: {

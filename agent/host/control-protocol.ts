@@ -5,6 +5,9 @@
  *     {"op":"drain"}                 → {"ok":true}, then the socket stays open until the agent has gone
  *     {"op":"network"}               → {"ok":true,"network":[…]}: all sessions that this agent knows of
  *     {"op":"metrics"}               → {"ok":true,"metrics":"…"}: Prometheus' text format
+ *     {"op":"weights"}              → {"ok":true,"weights":{…}}: models here and on the provider's other nodes
+ *     {"op":"pull","source":"…"}  → {"ok":true,"pull":{…}} every second until it is done or has failed
+ *     {"op":"collect"}              → {"ok":true,"freed":0}: bytes of the model of `source`, or of blobs that no model has
  *     {"op":"logs","follow":true}    → {"ok":true}, then {"data":"<base64>"} for each piece of output
  *     anything else                  → {"ok":false,"error":"…"}
  */
@@ -16,6 +19,9 @@ export const requestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),
   z.object({ op: z.literal('network') }),
   z.object({ op: z.literal('metrics') }),
+  z.object({ op: z.literal('weights') }),
+  z.object({ op: z.literal('pull'), source: z.string().max(1024) }),
+  z.object({ op: z.literal('collect'), source: z.string().max(1024).optional() }),
   z.object({ op: z.literal('drain') }),
   z.object({ op: z.literal('logs'), follow: z.boolean().optional() }),
 ]);
@@ -24,6 +30,47 @@ export type ControlRequest = z.infer<typeof requestSchema>;
 
 /** A request is one short line. */
 export const REQUEST_MAX_BYTES = 4096;
+
+export const pullSchema = z.object({
+  source: z.string(),
+  bytes: z.number(),
+  total: z.number(),
+  /** Of the bytes that came since it began. */
+  from_source: z.number(),
+  from_peers: z.number(),
+  state: z.enum(['listing', 'pulling', 'done', 'failed']),
+  trouble: z.string().optional(),
+  /** Where the snapshot is. */
+  path: z.string().optional(),
+  started_at: z.string(),
+});
+export type PullStatus = z.infer<typeof pullSchema>;
+
+/** A model that a node has, or is getting. */
+export const heldSchema = z.object({
+  source: z.string().max(1024),
+  revision: z.string().max(128),
+  bytes: z.number(),
+  /** So many of them are here. */
+  here: z.number(),
+  /** RFC 3339 UTC. */
+  used_at: z.string(),
+  /** Given to nodes of other providers, too. */
+  public: z.boolean(),
+  /** In use on that node: not evicted. */
+  pinned: z.boolean(),
+});
+export type Held = z.infer<typeof heldSchema>;
+
+export const weightsSchema = z.object({
+  directory: z.string(),
+  used: z.number(),
+  limit: z.number(),
+  held: z.array(heldSchema),
+  /** The provider's other nodes of the cluster; without `held`: one that did not answer. */
+  elsewhere: z.array(z.object({ session: z.string(), held: z.array(heldSchema).optional() })),
+});
+export type WeightsReport = z.infer<typeof weightsSchema>;
 
 export const statusSchema = z.object({
   /** Without a session, its place: the name of its directory, in the form of one. */
@@ -64,6 +111,8 @@ export const statusSchema = z.object({
   ingress: z
     .object({ url: z.string(), key_file: z.string(), usage_waiting: z.number(), policy_faults: z.number().default(0) })
     .optional(),
+  /** Weights that it keeps; absent: none. */
+  weights: z.object({ directory: z.string(), uploads: z.number(), pulls: z.array(pullSchema) }).optional(),
   models: z.array(modelSchema),
   hardware: nodePayloadSchema.shape.hardware.optional(),
   job: nodePayloadSchema.shape.job,
@@ -96,6 +145,9 @@ export const answerSchema = z.union([
     status: statusSchema.optional(),
     network: z.array(networkRowSchema).optional(),
     metrics: z.string().optional(),
+    weights: weightsSchema.optional(),
+    pull: pullSchema.optional(),
+    freed: z.number().optional(),
   }),
   z.object({ ok: z.literal(false), error: z.string() }),
   z.object({ data: z.string() }),

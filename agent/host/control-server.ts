@@ -6,8 +6,10 @@ import {
   type AgentStatus,
   type ControlRequest,
   type NetworkRow,
+  type PullStatus,
   REQUEST_MAX_BYTES,
   requestSchema,
+  type WeightsReport,
 } from './control-protocol.ts';
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET } from './state-dir.ts';
@@ -18,12 +20,22 @@ interface ControlHandlers {
   network(): NetworkRow[];
   /** Its figures, in Prometheus' text format. */
   metrics(): string;
+  /** Undefined: this agent keeps none. */
+  readonly weights: WeightsHandlers | undefined;
   /** Begins to drain, or says nothing when it does already. */
   drain(): void;
   /** The kept output of the engine. */
   tail(): Buffer;
   /** Output from now on; returns how to stop. */
   follow(listener: (chunk: Buffer) => void): () => void;
+}
+
+/** For `otela-agent weights`. Rejections are answered with their message. */
+export interface WeightsHandlers {
+  report(): Promise<WeightsReport>;
+  /** Calls `onStatus` now and again, and at the end, before it resolves. */
+  pull(source: string, onStatus: (status: PullStatus) => void): Promise<void>;
+  collect(source: string | undefined): Promise<number>;
 }
 
 /** People and scripts on one machine; a runaway script must not use up the agent's file descriptors. */
@@ -110,6 +122,13 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
     case 'metrics':
       socket.end(`${JSON.stringify({ ok: true, metrics: handlers.metrics() })}\n`);
       return;
+    case 'weights':
+    case 'pull':
+    case 'collect':
+      answerWeights(socket, request, handlers.weights).catch((error: unknown) =>
+        refuse(socket, error instanceof Error ? error.message : String(error)),
+      );
+      return;
     case 'drain':
       // Left open: its end tells the caller that the agent has gone.
       socket.write('{"ok":true}\n');
@@ -118,6 +137,19 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
     case 'logs':
       sendLogs(socket, request.follow ?? false, handlers);
   }
+}
+
+async function answerWeights(
+  socket: Socket,
+  request: Extract<ControlRequest, { op: 'weights' | 'pull' | 'collect' }>,
+  weights: WeightsHandlers | undefined,
+): Promise<void> {
+  if (weights === undefined) throw new Error('this agent keeps no weights: start it with --weights or --weights-dir');
+  const say = (answer: object) => void socket.write(`${JSON.stringify({ ok: true, ...answer })}\n`);
+  if (request.op === 'weights') say({ weights: await weights.report() });
+  else if (request.op === 'collect') say({ freed: await weights.collect(request.source) });
+  else await weights.pull(request.source, (pull) => say({ pull }));
+  socket.end();
 }
 
 function sendLogs(socket: Socket, follow: boolean, handlers: ControlHandlers): void {

@@ -78,7 +78,9 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         seals,
         onMesh: (mesh) => {
           // A session that was followed while it still looked for its place speaks for this agent no more.
-          if (parts.sessions?.current === session) parts.requests?.join(mesh, ticket);
+          if (parts.sessions?.current !== session) return;
+          parts.requests?.join(mesh, ticket);
+          parts.weights?.join(mesh, ticket);
         },
         log,
         onRefused,

@@ -36,6 +36,7 @@ import { Job } from './job.ts';
 import { type JoinContext, type JoinOptions, join } from './join.ts';
 import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
+import { NodeWeights, type Prepared } from './node-weights.ts';
 import { openRequests } from './requests.ts';
 import { SelfReport } from './self-report.ts';
 import { SessionHealth } from './session-health.ts';
@@ -80,6 +81,8 @@ export class Lifecycle {
   #will: LastWill | undefined;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
+  /** With its weights on local disk; undefined: as it was given. */
+  #prepared: Prepared | undefined;
   #signalled = false;
   /** Drained by an order to begin anew, and by nothing else: the caller runs what is installed now. */
   restarts = false;
@@ -174,9 +177,11 @@ export class Lifecycle {
         };
         this.#parts.requests = await openRequests({ config, ...around, state, log });
       }
+      await this.#openWeights();
       log(`state in ${state.path}${this.#job.name ? `, ${this.#job.name}` : ''}`);
-      if (config.templates === undefined) this.#startEngine();
-      else this.#awaitDeployments(config.templates);
+      if (config.templates !== undefined) this.#awaitDeployments(config.templates);
+      else if ((config.weights?.sources.length ?? 0) === 0) this.#startEngine();
+      else void this.#startWithWeights();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
     } finally {
@@ -186,6 +191,7 @@ export class Lifecycle {
       await this.#hangs.close();
       await this.#parts.requests?.close();
       await this.#parts.batches?.close();
+      await this.#parts.weights?.close();
       await this.#load.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
@@ -203,9 +209,10 @@ export class Lifecycle {
   }
 
   #startEngine(): void {
-    const { config, env, stdout, stderr, log } = this.#options;
+    const { config, stdout, stderr, log } = this.#options;
+    const { command, env } = this.#prepared ?? { command: config.command, env: this.#options.env };
     const engine = new Engine({
-      command: config.command,
+      command,
       target: config.engine,
       env,
       stdout,
@@ -225,6 +232,30 @@ export class Lifecycle {
       // One that was ended because it hung is followed by another.
       if (this.#parts.engine === engine) this.#ending.settle({ kind: 'engine', exit });
     });
+  }
+
+  async #openWeights(): Promise<void> {
+    const { config, env, log } = this.#options;
+    if (config.weights === undefined || config.span.role !== 'register') return;
+    const weights = new NodeWeights({
+      config: config.weights,
+      env,
+      issuerName: (issuer) => this.#network.issuerName(issuer),
+      onRecord: (kept) => this.#parts.sessions?.change({ weights: kept }),
+      log,
+    });
+    this.#parts.weights = weights;
+    this.#network.serveWeights((proven) => weights.accept(proven));
+    await weights.open().catch((error: unknown) => {
+      throw new UsageError(`--weights-dir: ${error instanceof Error ? error.message : String(error)}`);
+    });
+  }
+
+  /** The engine begins when all it loads is on local disk. */
+  async #startWithWeights(): Promise<void> {
+    const { config, env } = this.#options;
+    this.#prepared = await this.#parts.weights?.prepare(config.command, env);
+    if (!this.#ending.settled) this.#startEngine();
   }
 
   /** No engine yet: the network chooses one of the operator's. */
@@ -262,6 +293,7 @@ export class Lifecycle {
         addresses: [],
         ...(config.mesh.offerRelay ? { relay: true } : {}),
         ...(config.region === undefined ? {} : { region: config.region }),
+        ...(this.#parts.weights === undefined ? {} : { weights: this.#parts.weights.record }),
         ...this.#job.record(),
       },
       admit: (signal) => join(this.#options, this.#joinContext, signal),
@@ -352,10 +384,14 @@ export class Lifecycle {
   }
 
   #controlHandlers() {
+    const parts = this.#parts;
     return {
       status: () => this.#report.status(),
       network: () => this.#report.networkRows(),
       metrics: () => this.#report.page(),
+      get weights() {
+        return parts.weights;
+      },
       drain: () => this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
       tail: () => this.#parts.engine?.tail() ?? Buffer.alloc(0),
       follow: (listener: (chunk: Buffer) => void) => this.#parts.engine?.follow(listener) ?? (() => {}),

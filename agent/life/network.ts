@@ -45,6 +45,7 @@ export class Network {
   /** Gateways beside those of the configuration, by the word of one of them. */
   #learned: readonly URL[] = [];
   #requests: MeshOptions['requests'];
+  #onWeights: MeshOptions['onWeights'];
 
   constructor(options: NetworkOptions) {
     const { config, env, log } = options;
@@ -62,6 +63,11 @@ export class Network {
   /** Streams of requests on every mesh from now on. */
   serve(requests: MeshOptions['requests']): void {
     this.#requests = requests;
+  }
+
+  /** Connections of other nodes for weights, on every mesh from now on. */
+  serveWeights(onWeights: MeshOptions['onWeights']): void {
+    this.#onWeights = onWeights;
   }
 
   /** Whose tickets are good from now on. */
@@ -144,6 +150,7 @@ export class Network {
       proxy: this.proxy,
       askRelay: probe,
       ...(this.#requests === undefined ? {} : { requests: this.#requests }),
+      ...(this.#onWeights === undefined ? {} : { onWeights: this.#onWeights }),
       onConnect: (socket) => void this.#relay.take(socket),
       offerRelay: config.mesh.offerRelay,
       onEnded,

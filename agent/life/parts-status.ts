@@ -8,6 +8,7 @@ export function partsStatus({
   engine,
   sessions,
   requests,
+  weights,
 }: Parts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
   const { current, facts } = sessions ?? {};
   const ingress = requests?.status();
@@ -20,6 +21,7 @@ export function partsStatus({
     gateways: current?.gatewayStatus() ?? [],
     ...(current?.mesh ? { mesh: meshStatus(current.mesh) } : {}),
     ...(ingress ? { ingress } : {}),
+    ...(weights === undefined ? {} : { weights: weights.status() }),
     models: current?.record.models ?? [],
     ...(facts ? { hardware: facts.hardware } : {}),
     ...(engine?.target ? { engine: engineStatus(engine, engine.target) } : {}),

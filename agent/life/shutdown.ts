@@ -9,6 +9,7 @@ import type { JobFate } from '../host/jobs/batch-job.ts';
 import type { RequestService } from '../ingress/service.ts';
 import type { BatchWork } from './batches.ts';
 import type { DrainPlan } from './drain-plan.ts';
+import type { NodeWeights } from './node-weights.ts';
 import type { Sessions } from './sessions.ts';
 import { Once, within } from './wait.ts';
 
@@ -22,6 +23,8 @@ export interface Parts {
   deployments?: Deployments;
   /** What other agents ask of this one, and its own ingress. */
   requests?: RequestService;
+  /** Weights that this node keeps. */
+  weights?: NodeWeights;
   /** Lines of batches. */
   batches?: BatchWork;
 }

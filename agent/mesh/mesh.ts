@@ -14,6 +14,7 @@ import { hostAddresses, withPort } from './addresses.ts';
 import { Bans } from './bans.ts';
 import type { Proven } from './channel/accept.ts';
 import type { Channel } from './channel/channel.ts';
+import { type DialOptions, dialChannel } from './channel/dial.ts';
 import { ChannelError } from './channel/error.ts';
 import { Listener, type ListenerLimits } from './channel/listener.ts';
 import type { PeerReleases } from './channel/peer-release.ts';
@@ -64,6 +65,8 @@ export interface MeshOptions {
   onConnect?(socket: Socket): void;
   /** Agents that cannot reach each other may meet here (`--offer-relay`). */
   offerRelay?: boolean;
+  /** Connections of other agents that carry weights. Owns them from then on. */
+  onWeights?(proven: Proven): void;
   /** This session is over: see shared/gossip. */
   onEnded(reason: 'evicted' | 'cloned'): void;
   onNotice?(notice: Notice): void;
@@ -80,6 +83,7 @@ export class Mesh {
   readonly #dials: Dials;
   readonly circuits: Circuits;
   readonly #ways: Ways;
+  readonly #credentials: Pick<DialOptions, 'own' | 'openTicket'>;
   readonly #seeds: Seeds;
   readonly #delegates: Delegates;
   readonly #bans = new Bans();
@@ -104,6 +108,7 @@ export class Mesh {
     const openTicket = (bytes: Uint8Array) => tickets.open(bytes);
     const own = { context: sessionContext(key), ticket: ticket.bytes, releases: options.releases };
     this.channels = this.#makeChannels(session);
+    this.#credentials = { own, openTicket };
     this.#dials = new Dials({
       own,
       openTicket,
@@ -116,6 +121,7 @@ export class Mesh {
       onProven: (proven) => void this.channels.add(proven, false),
       ...(options.offerRelay === true ? { onCircuit: (proven) => void this.circuits.relay?.take(proven) } : {}),
       ...(options.onConnect === undefined ? {} : { onConnect: options.onConnect }),
+      ...(options.onWeights === undefined ? {} : { onWeights: options.onWeights }),
       ...(options.limits === undefined ? {} : { limits: options.limits }),
     });
     const random = options.random ?? Math.random;
@@ -251,6 +257,16 @@ export class Mesh {
   stalled(session: string): boolean {
     const channel = this.channels.get(session);
     return channel !== undefined && this.#ways.stalled(channel);
+  }
+
+  /** A connection for weights, which the caller owns. @throws ChannelError */
+  async connectForWeights(session: string, signal: AbortSignal): Promise<Proven> {
+    const { ticket, payload } = this.replica.get(session) ?? {};
+    const addresses = payload?.addresses ?? [];
+    if (ticket === undefined || addresses.length === 0)
+      throw new ChannelError('unreachable', `${session} has published no address`);
+    const to = { addresses, session, ticket: ticket.bytes, purpose: 'weights', signal } as const;
+    return dialChannel({ ...this.#credentials, ...to });
   }
 
   #take(proven: Proven): Channel | undefined {

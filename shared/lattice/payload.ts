@@ -21,6 +21,16 @@ const sealSchema = z.object({
   evidence: z.array(text(16)).max(4).optional(),
 });
 
+/** Models named here; a node may keep more. */
+export const KEPT_WEIGHTS_MAX = 8;
+
+const keptWeightsSchema = z.object({
+  /** `org/name` of the hub; the last part of a path otherwise. */
+  name: text(96),
+  /** 0 to 100. */
+  percent: z.number().int().min(0).max(100),
+});
+
 export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: true, hardware: true }).extend({
   hardware: z.object({
     gpus: z.array(gpuGroupSchema).max(64),
@@ -37,6 +47,8 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   encryption_key: text(64).optional(),
   /** Of that key; one that this version cannot read leaves the node as it is, without sealed requests. */
   seal: sealSchema.optional().catch(undefined),
+  /** It keeps weights for its neighbours, and these models so far; absent: it does not. What this version cannot read counts as absent. */
+  weights: z.array(keptWeightsSchema).max(KEPT_WEIGHTS_MAX).optional().catch(undefined),
   /** Providers whose requests over the mesh it serves; absent: its own only. */
   serve_to: z.array(idSchema).max(64).optional(),
 });

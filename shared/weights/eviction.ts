@@ -9,9 +9,14 @@ export interface Kept {
   pinned: boolean;
 }
 
-/** Ids to delete so that `needed` more bytes fit; undefined where they do not fit even then, and nothing should be deleted. */
-export function evictionFor(kept: readonly Kept[], limitBytes: number, needed: number): string[] | undefined {
-  let used = kept.reduce((sum, { bytes }) => sum + bytes, 0);
+/** Ids to delete so that `needed` more bytes fit beside the `usedBytes`; undefined where they do not fit even then, and nothing should be deleted. */
+export function evictionFor(
+  kept: readonly Kept[],
+  usedBytes: number,
+  limitBytes: number,
+  needed: number,
+): string[] | undefined {
+  let used = usedBytes;
   const gone: string[] = [];
   const oldest = kept.filter(({ pinned }) => !pinned).sort((a, b) => a.usedAt - b.usedAt || (a.id < b.id ? -1 : 1));
   for (const { id, bytes } of oldest) {

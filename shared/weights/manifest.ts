@@ -1,14 +1,12 @@
-/** What a source holds at one revision: names, sizes and digests. The bytes themselves are blobs. */
+/** What a source holds at one revision: names, sizes and keys. The bytes themselves are blobs. */
 import * as z from 'zod';
-import { ID_PATTERN } from '../lattice/node.ts';
-import { PIECE_BYTES } from './pieces.ts';
 
 /** Kimi K2 has 62 files of weights, the largest repositories some 300. */
 export const FILES_MAX = 4096;
 export const MANIFEST_MAX_BYTES = 2 * 1024 * 1024;
-const BLOB_MAX_BYTES = 2 ** 44;
+export const BLOB_MAX_BYTES = 2 ** 44;
 
-export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'no SHA-256 in hex');
+export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'not a SHA-256 in hex');
 
 /**
  * A file's name below the snapshot. Refuses what could write elsewhere: absolute paths, `..`, empty parts, backslashes and control
@@ -23,8 +21,11 @@ export function isSafePath(path: string): boolean {
 const fileSchema = z.strictObject({
   path: z.string().refine(isSafePath, 'a path that leaves the snapshot'),
   size: z.number().int().nonnegative().max(BLOB_MAX_BYTES),
-  sha256: digestSchema,
-  /** Its name among the blobs of a Hugging Face cache, where that is not the SHA-256: the hub names small files by git's SHA-1. */
+  /** What nodes ask each other by. Equal keys are equal bytes. */
+  key: digestSchema,
+  /** The key is the content's SHA-256. Else the source did not say one, and the key is a digest of the file's name, size and time of change. */
+  exact: z.boolean(),
+  /** Its name among the blobs of a Hugging Face cache, where that is not the key: the hub names small files by git's SHA-1. */
   etag: z
     .string()
     .regex(/^[0-9a-f]{40}$/)
@@ -35,19 +36,13 @@ export type ManifestFile = z.infer<typeof fileSchema>;
 export const manifestSchema = z
   .strictObject({
     v: z.literal(1),
+    /** As `sourceText` writes it. */
     source: z.string().max(1024),
     /** The hub's commit; elsewhere a digest of the list of files. */
     revision: z.string().regex(/^[A-Za-z0-9][\w.-]{0,127}$/),
-    /** Read with credentials: passed on only to nodes that may serve it. */
-    private: z.boolean(),
-    pieceBytes: z
-      .number()
-      .int()
-      .min(1024)
-      .max(4 * PIECE_BYTES),
+    /** Everybody may read the source: its blobs go to nodes of other providers of the cluster, too. */
+    public: z.boolean(),
     files: z.array(fileSchema).min(1).max(FILES_MAX),
-    /** Whose node made it; of lists that are private. */
-    provider: z.string().regex(ID_PATTERN).optional(),
   })
   .refine(({ files }) => !clash(files.map(({ path }) => path)), 'a path that stands twice, or below a file');
 export type Manifest = z.infer<typeof manifestSchema>;
@@ -63,6 +58,11 @@ function clash(paths: readonly string[]): boolean {
 }
 
 /** Each blob once, however many files are the same. */
-export function blobsOf(manifest: Manifest): ManifestFile[] {
-  return [...new Map(manifest.files.map((file) => [file.sha256, file])).values()];
+export function blobsOf(manifest: Pick<Manifest, 'files'>): ManifestFile[] {
+  return [...new Map(manifest.files.map((file) => [file.key, file])).values()];
+}
+
+/** Bytes of all blobs. */
+export function sizeOf(manifest: Pick<Manifest, 'files'>): number {
+  return blobsOf(manifest).reduce((sum, { size }) => sum + size, 0);
 }

@@ -18,7 +18,8 @@ export function parseSource(text: string): Source | undefined {
     const good = REPOSITORY.test(repository) && REVISION.test(revision) && !dotted(repository) && !dotted(revision);
     return good && more.length === 0 ? { kind: 'hub', repository, revision } : undefined;
   }
-  if (text.startsWith('dir:/')) return text.includes('\0') ? undefined : { kind: 'dir', path: text.slice('dir:'.length) };
+  if (text.startsWith('dir:/'))
+    return text.includes('\0') ? undefined : { kind: 'dir', path: text.slice('dir:'.length) };
   const [, bucket = '', prefix = ''] = /^s3:\/\/([^/]*)\/?(.*)$/.exec(text) ?? [];
   return BUCKET.test(bucket) && !prefix.includes('\0') ? { kind: 's3', bucket, prefix: trimmed(prefix) } : undefined;
 }

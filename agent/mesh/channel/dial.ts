@@ -6,7 +6,7 @@ import { asChannelError, ChannelError } from './error.ts';
 import { ADDRESSES_MAX, HANDSHAKE_MS, TICKET_MAX_BYTES } from './limits.ts';
 import { framed, LENGTH_BYTES } from './messages.ts';
 import { checkProof, encodeProof, PROOF_MAX_BYTES } from './peer-release.ts';
-import { preface } from './preface.ts';
+import { type Purpose, preface } from './preface.ts';
 import { type Address, firstConnection } from './race.ts';
 import { provenKey, secureClient } from './secure.ts';
 import { eventOf, readExactly, readMessage, within } from './wait.ts';
@@ -21,6 +21,8 @@ export interface DialOptions {
   ticket?: Uint8Array;
   /** Verifies a ticket. Throws where it is not good here. */
   openTicket(ticket: Uint8Array): Peer;
+  /** Default: mesh. */
+  purpose?: Purpose;
   signal?: AbortSignal;
   /** For words with a relay: what comes is no channel. */
   circuit?: boolean;
@@ -66,10 +68,11 @@ export async function secureDialled(socket: Duplex, options: Handshake): Promise
 }
 
 async function handshake(socket: Duplex, options: Handshake): Promise<Proven> {
-  const { own } = options;
+  const { own, purpose = 'mesh' } = options;
   const { required } = own.releases;
   const { ticket: known, circuit = false } = options;
-  socket.write(preface({ ticket: own.ticket, known: known !== undefined, asks: required !== undefined, circuit }));
+  const asks = required !== undefined;
+  socket.write(preface({ purpose, ticket: own.ticket, known: known !== undefined, asks, circuit }));
   const tls = secureClient(socket, own.context);
   try {
     await eventOf(tls, 'secureConnect');

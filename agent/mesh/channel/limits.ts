@@ -3,6 +3,9 @@
 /** First bytes of a connection; grows its number when an older agent could misread us. */
 export const PREFACE = 'otela-mesh-1\n';
 
+/** The same for a connection that carries weights: bulk on a socket of its own does not stand before a token. Equally long. */
+export const WEIGHTS_PREFACE = 'otela-blob-1\n';
+
 /** A ticket carries its certificate and is some 400 bytes. */
 export const TICKET_MAX_BYTES = 2 * 1024;
 

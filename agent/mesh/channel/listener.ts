@@ -35,6 +35,8 @@ interface ListenerOptions {
   /** Verifies a ticket. Throws where it is not good here; what it throws is not answered with a byte. */
   openTicket(ticket: Uint8Array): Peer;
   onProven(proven: Proven): void;
+  /** A connection that carries weights. Without it, such are strangers. */
+  onWeights?(proven: Proven): void;
   /** A connection that begins with an HTTP CONNECT, still unread. Without it, such are strangers. */
   onConnect?(socket: Socket): void;
   /** A connection that asks for a relay. Owns it. Without it, such are strangers. */
@@ -114,9 +116,11 @@ export class Listener {
   }
 
   async #handshake(socket: Duplex, first: Introduction, through?: string): Promise<void> {
-    const { onProven, onCircuit } = this.#options;
+    const { onProven, onCircuit, onWeights } = this.#options;
     const circuit = first.circuit === true;
     if (circuit && onCircuit === undefined) throw new ChannelError('stranger', 'no relay here');
+    const weights = first.purpose === 'weights';
+    if (weights && onWeights === undefined) throw new ChannelError('stranger', 'no weights here');
     const peer = this.#known(first.ticket);
     const handshake = { socket, session: peer.session };
     this.#admit(handshake);
@@ -124,6 +128,7 @@ export class Listener {
       const proven = await acceptSecure(socket, peer, this.#options.own, first);
       if (this.#closed) throw new ChannelError('broken', 'closing');
       if (circuit) onCircuit?.(proven);
+      else if (weights) onWeights?.(proven);
       else onProven(through === undefined ? proven : { ...proven, through });
     } finally {
       this.#handshakes.delete(handshake);

@@ -5,7 +5,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { ChannelError } from './error.ts';
-import { PREFACE, TICKET_MAX_BYTES } from './limits.ts';
+import { PREFACE, TICKET_MAX_BYTES, WEIGHTS_PREFACE } from './limits.ts';
 import { readExactly } from './wait.ts';
 
 /** Enough to tell our preface from an HTTP CONNECT. */
@@ -17,7 +17,13 @@ const KNOWN = 0x8000;
 const ASKS = 0x4000;
 const CIRCUIT = 0x2000;
 
+/** What a connection is for: gossip and requests, or weights. */
+export type Purpose = 'mesh' | 'weights';
+
+const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WEIGHTS_PREFACE };
+
 export interface Introduction {
+  purpose: Purpose;
   ticket: Uint8Array;
   /** The dialler has our ticket. */
   known: boolean;
@@ -27,11 +33,11 @@ export interface Introduction {
   circuit?: boolean;
 }
 
-export function preface({ ticket, known, asks, circuit = false }: Introduction): Buffer {
+export function preface({ purpose, ticket, known, asks, circuit = false }: Introduction): Buffer {
   if (ticket.length > TICKET_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
   const length = Buffer.alloc(2);
   length.writeUInt16BE(ticket.length | (known ? KNOWN : 0) | (asks ? ASKS : 0) | (circuit ? CIRCUIT : 0));
-  return Buffer.concat([Buffer.from(PREFACE, 'latin1'), length, ticket]);
+  return Buffer.concat([Buffer.from(PREFACES[purpose], 'latin1'), length, ticket]);
 }
 
 /** Who dials, or 'connect' where an HTTP CONNECT begins (nothing of it is taken). Throws ChannelError `stranger`. */
@@ -43,16 +49,21 @@ export async function readPreface(socket: Duplex): Promise<Introduction | 'conne
   }
   if (start.toString('latin1') !== PREFACE.slice(0, SNIFF_BYTES)) throw new ChannelError('stranger', 'no preface');
   const rest = await readExactly(socket, REST_BYTES + 2);
-  if (rest.toString('latin1', 0, REST_BYTES) !== PREFACE.slice(SNIFF_BYTES))
-    throw new ChannelError('stranger', 'another version of the preface');
+  const purpose = purposeOf(start.toString('latin1') + rest.toString('latin1', 0, REST_BYTES));
+  if (purpose === undefined) throw new ChannelError('stranger', 'another version of the preface');
   const number = rest.readUInt16BE(REST_BYTES);
   const length = number & ~(KNOWN | ASKS | CIRCUIT);
   if (length === 0 || length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
   const ticket = await readExactly(socket, length);
   return {
+    purpose,
     ticket,
     known: (number & KNOWN) !== 0,
     asks: (number & ASKS) !== 0,
     circuit: (number & CIRCUIT) !== 0,
   };
+}
+
+function purposeOf(text: string): Purpose | undefined {
+  return text === PREFACE ? 'mesh' : text === WEIGHTS_PREFACE ? 'weights' : undefined;
 }

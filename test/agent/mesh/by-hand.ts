@@ -5,7 +5,7 @@ import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure
 import { identity, type Node } from './node.ts';
 
 /** The first bytes of a connection, which show this ticket. */
-export const introduce = (ticket: Uint8Array) => preface({ ticket, known: false, asks: false });
+export const introduce = (ticket: Uint8Array) => preface({ purpose: 'mesh', ticket, known: false, asks: false });
 
 /** Sends and tells how many bytes came back until the connection ended. */
 export function answerTo(port: number, bytes: Uint8Array): Promise<number> {

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
+import { tag } from '../../../../shared/text/xml.ts';
 import { FileStoreError } from '../../../files/file-store.ts';
 import type { S3Config } from './s3-config.ts';
 
@@ -155,22 +156,6 @@ export async function* stalling(answer: Response, stallMs: number): AsyncGenerat
 
 function codeOf(response: Response, text: string): string {
   return tag(text, 'Code') ?? response.statusText;
-}
-
-/** The text of the first element of that name. Names and ids of S3 hold no other markup than these entities. */
-export function tag(xml: string, name: string): string | undefined {
-  return tags(xml, name)[0];
-}
-
-export function tags(xml: string, name: string): string[] {
-  const found = xml.matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
-  return [...found].map(([, text = '']) => unescaped(text));
-}
-
-const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#34': '"' };
-
-function unescaped(text: string): string {
-  return text.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all);
 }
 
 export function unavailable(message: string, cause?: unknown): FileStoreError {

@@ -1,7 +1,9 @@
 /** Files as objects of a bucket. */
+
+import { tag, tags } from '../../../../shared/text/xml.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';
 import { partsOf } from '../../../files/parts.ts';
-import { type S3Client, stalling, tag, tags, unavailable } from './s3-client.ts';
+import { type S3Client, stalling, unavailable } from './s3-client.ts';
 
 /** At least 5 MiB, and 10,000 of them at most: files up to 80 GiB. One part of each upload is in memory. */
 const PART_BYTES = 8 * 1024 * 1024;

@@ -1,0 +1,159 @@
+/** `otela-agent weights`: what this machine's agents keep of weights, and pull from their neighbours. */
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+} from '../../shared/command-line/index.ts';
+import { parseSource, sourceText } from '../../shared/weights/source.ts';
+import { EXIT_ENGINE } from '../config/exit.ts';
+import { ask, type LocalAgent } from '../host/control-client.ts';
+import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
+import { chosenAgents, SESSION_FLAG } from './choose.ts';
+import type { Context } from './context.ts';
+import { bar, bytesText } from './progress.ts';
+
+const VERBS = ['pull', 'ls', 'gc'] as const;
+const KINDS = ['hub', 'dir', 's3'] as const;
+const FLAGS = {
+  from: {
+    value: 'hub|dir|s3',
+    takes: KINDS,
+    help: 'what the name is of: a repository of the hub, a directory, BUCKET/PREFIX',
+  },
+  ...SESSION_FLAG,
+  ...JSON_FLAG,
+} as const satisfies Flags;
+
+export const WEIGHTS: Command<Context> = {
+  summary: 'weights on local disk: pull, list, remove',
+  examples: `pull NAME [--from hub|dir|s3] | ls | gc [NAME] [--session PREFIX] [--json]
+
+Asks the agent of yours on this machine that keeps weights (otela-agent start --weights-dir DIR).
+  otela-agent weights pull Qwen/Qwen3-8B                    # hub:Qwen/Qwen3-8B@main
+  otela-agent weights pull /capstor/models/apertus --from dir
+  otela-agent weights ls                                    # which models are here, and on the other nodes
+  otela-agent weights gc                                    # what no model has any more
+  otela-agent weights gc Qwen/Qwen3-8B                      # a model that no engine here runs from`,
+  verbs: VERBS,
+  flags: FLAGS,
+  run: weightsCommand,
+};
+
+async function weightsCommand(argv: readonly string[], context: Context): Promise<number> {
+  const { values, words } = parseLine(argv, FLAGS, { words: 2 });
+  const [verb, name] = words;
+  const source = name === undefined ? undefined : sourceOf(name, values.from);
+  const json = values.json === true;
+  const agent = () => keeper(values.session, context);
+  switch (verb) {
+    case 'pull':
+      if (source === undefined) throw new UsageError('of what? as in: otela-agent weights pull Qwen/Qwen3-8B');
+      return pull(await agent(), source, json, context);
+    case 'ls':
+      return list(await agent(), json, context);
+    case 'gc':
+      return collect(await agent(), source, json, context);
+    default:
+      throw new UsageError(`otela-agent weights ${VERBS.join('|')}`);
+  }
+}
+
+/** As `parseSource` writes it. @throws UsageError */
+function sourceOf(name: string, kind: string | undefined): string {
+  if (kind !== undefined && !KINDS.some((one) => one === kind))
+    throw new UsageError(`--from: "${kind}" is none of ${KINDS.join(', ')}`);
+  const written = parseSource(name);
+  const guessed = kind ?? (name.startsWith('/') ? 'dir' : 'hub');
+  const source = written ?? parseSource(guessed === 's3' ? `s3://${name}` : `${guessed}:${name}`);
+  if (source === undefined)
+    throw new UsageError(`"${name}" is none of ORG/NAME[@REVISION] (hub), /PATH (dir), BUCKET/PREFIX (s3)`);
+  return sourceText(source);
+}
+
+/** @throws UsageError */
+async function keeper(prefix: string | undefined, { env }: Context): Promise<LocalAgent> {
+  const agents = await chosenAgents(prefix, env);
+  const [first, second] = agents.filter(({ status }) => status.weights !== undefined);
+  if (first === undefined)
+    throw new UsageError('no agent of yours on this machine keeps weights: otela-agent start … --weights-dir DIR');
+  if (
+    second !== undefined &&
+    prefix === undefined &&
+    first.status.weights?.directory !== second.status.weights?.directory
+  )
+    throw new UsageError('several agents here keep weights, say --session PREFIX');
+  return first;
+}
+
+/** A pull says how far it is every second. */
+const SILENCE_MS = 60_000;
+
+async function pull({ directory }: LocalAgent, source: string, json: boolean, { io }: Context): Promise<number> {
+  let last: PullStatus | undefined;
+  const isTerminal = 'isTTY' in io.stderr && io.stderr.isTTY === true;
+  try {
+    for await (const answer of ask(directory, { op: 'pull', source }, SILENCE_MS)) {
+      if (!('ok' in answer && answer.ok) || answer.pull === undefined) continue;
+      last = answer.pull;
+      if (isTerminal && !json) io.stderr.write(`\r${bar(last)}\u001b[K`);
+    }
+  } finally {
+    if (isTerminal && !json) io.stderr.write('\n');
+  }
+  if (last === undefined || last.state !== 'done') {
+    io.stderr.write(`${source}: ${last?.trouble ?? 'the agent has gone'}\n`);
+    return EXIT_ENGINE;
+  }
+  io.out(json ? JSON.stringify(last, null, 2) : `${last.path}`);
+  if (!json && !isTerminal)
+    io.stderr.write(`${bytesText(last.from_source)} from the source, ${bytesText(last.from_peers)} from other nodes\n`);
+  return EXIT_DONE;
+}
+
+const ANSWER_MS = 15_000;
+
+async function list({ session, directory }: LocalAgent, json: boolean, { io }: Context): Promise<number> {
+  let report: WeightsReport | undefined;
+  for await (const answer of ask(directory, { op: 'weights' }, ANSWER_MS))
+    if ('ok' in answer && answer.ok) report = answer.weights;
+  if (report === undefined) throw new Error('the agent does not say');
+  if (json) io.out(JSON.stringify(report, null, 2));
+  else io.out(table(report, session).join('\n'));
+  return EXIT_DONE;
+}
+
+function table({ directory, used, limit, held, elsewhere }: WeightsReport, session: string): string[] {
+  const lines = [`${directory}  ${bytesText(used)} of ${bytesText(limit)}`];
+  const rows = [{ session, held }, ...elsewhere];
+  const sources = [...new Set(rows.flatMap((row) => (row.held ?? []).map(({ source }) => source)))].sort();
+  for (const source of sources) {
+    lines.push('', source);
+    for (const row of rows) {
+      const one = row.held?.find((model) => model.source === source);
+      if (one === undefined) continue;
+      const percent = one.bytes === 0 ? 100 : Math.floor((one.here / one.bytes) * 100);
+      const notes = [row.session === session ? 'here' : '', one.pinned ? 'in use' : '', one.public ? 'public' : ''];
+      lines.push(
+        `  ${row.session}  ${percent} % of ${bytesText(one.bytes)}  ${notes.filter(Boolean).join(', ')}`.trimEnd(),
+      );
+    }
+  }
+  const silent = rows.filter((row) => row.held === undefined).map((row) => row.session);
+  if (silent.length > 0) lines.push('', `did not answer: ${silent.join(', ')}`);
+  return lines;
+}
+
+async function collect(
+  { directory }: LocalAgent,
+  source: string | undefined,
+  json: boolean,
+  { io }: Context,
+): Promise<number> {
+  for await (const answer of ask(directory, { op: 'collect', ...(source === undefined ? {} : { source }) }, SILENCE_MS))
+    if ('ok' in answer && answer.ok && answer.freed !== undefined)
+      io.out(json ? JSON.stringify({ freed: answer.freed }) : `${bytesText(answer.freed)} freed`);
+  return EXIT_DONE;
+}

@@ -1,0 +1,202 @@
+/** Weights as a part of an agent's life: who its neighbours are, what its record says of them, and what its engine is given. */
+
+import { KEPT_WEIGHTS_MAX, type NodePayload } from '../../shared/lattice/payload.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { parseSource } from '../../shared/weights/source.ts';
+import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
+import type { WeightsHandlers } from '../host/control-server.ts';
+import type { Proven } from '../mesh/channel/accept.ts';
+import type { Mesh } from '../mesh/mesh.ts';
+import type { NodeWeightsConfig } from '../weights/config.ts';
+import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
+import { Weights } from '../weights/weights.ts';
+import { within } from './wait.ts';
+
+/** A node that no gateway admits, or that has no neighbours, reads the source itself. */
+const MESH_WITHIN_MS = 20_000;
+/** How often a pull is looked at, for people and for the record: a record travels to all nodes. */
+const LOOK_MS = 1_000;
+const RECORD_EVERY_MS = 10_000;
+const NAME_MAX = 96;
+const PLACEHOLDER = '{{weights}}';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+interface NodeWeightsOptions {
+  config: NodeWeightsConfig;
+  env: Env;
+  issuerName(issuer: string): string | undefined;
+  /** The node's record changes. */
+  onRecord(weights: NonNullable<NodePayload['weights']>): void;
+  log(line: string): void;
+}
+
+/** What an engine is started with. */
+export interface Prepared {
+  command: string[] | undefined;
+  env: Env;
+}
+
+export class NodeWeights implements WeightsHandlers {
+  readonly #options: NodeWeightsOptions;
+  readonly #peers: MeshPeers;
+  readonly #weights: Weights;
+  #look: NodeJS.Timeout | undefined;
+  #record: NonNullable<NodePayload['weights']> = [];
+  #recordedAt = 0;
+
+  constructor(options: NodeWeightsOptions) {
+    const { config, env, issuerName, log } = options;
+    this.#options = options;
+    this.#peers = new MeshPeers(issuerName);
+    this.#weights = new Weights({ config, peers: this.#peers, env, log });
+  }
+
+  /** @throws Error: the directory cannot be made */
+  async open(): Promise<void> {
+    await this.#weights.open();
+    this.#record = await this.#kept();
+    this.#look = setInterval(() => void this.#tell(), LOOK_MS).unref();
+  }
+
+  /** For the record's first word. */
+  get record(): NonNullable<NodePayload['weights']> {
+    return this.#record;
+  }
+
+  /** Another node's connection for weights. */
+  accept(proven: Proven): void {
+    this.#weights.serve(proven.socket, peerNameOf(proven));
+  }
+
+  /** The agent's session is this one from now on. */
+  join(mesh: Mesh, ticket: Ticket): void {
+    this.#peers.join(mesh, ticket);
+  }
+
+  status(): { directory: string; uploads: number; pulls: PullStatus[] } {
+    const { store, uploads } = this.#weights;
+    return { directory: store.directory, uploads: uploads.active, pulls: this.#weights.status() };
+  }
+
+  async report(): Promise<WeightsReport> {
+    const { store } = this.#weights;
+    const [used, held, elsewhere] = await Promise.all([
+      store.used(),
+      this.#weights.held(),
+      this.#weights.heldElsewhere(),
+    ]);
+    const { limitBytes: limit, directory } = store.options;
+    return {
+      directory,
+      used,
+      limit,
+      held,
+      elsewhere: elsewhere.map((one) => ({
+        session: one.session,
+        ...(one.held === undefined ? {} : { held: one.held }),
+      })),
+    };
+  }
+
+  async pull(source: string, onStatus: (status: PullStatus) => void): Promise<void> {
+    await this.#ready();
+    const pulling = this.#weights.pull(source);
+    const tell = () => {
+      const status = this.#weights.status().findLast((one) => one.source === source);
+      if (status !== undefined) onStatus(status);
+    };
+    const timer = setInterval(tell, LOOK_MS);
+    try {
+      tell();
+      const { status } = await pulling;
+      onStatus(status);
+    } finally {
+      clearInterval(timer);
+    }
+  }
+
+  async collect(source: string | undefined): Promise<number> {
+    const freed = await this.#weights.remove(source);
+    this.#recordedAt = 0;
+    return freed;
+  }
+
+  async #ready(): Promise<void> {
+    await within(MESH_WITHIN_MS, this.#peers.joined);
+  }
+
+  /** All that the engine needs is on local disk, as far as it could be had; what could not, it reads from where it is. */
+  async prepare(command: readonly string[] | undefined, env: Env): Promise<Prepared> {
+    const { config, log } = this.#options;
+    await this.#ready();
+    const paths: string[] = [];
+    let hub = false;
+    for (const text of config.sources) {
+      const source = parseSource(text);
+      const path = await this.#pulled(text);
+      if (path !== undefined && source?.kind === 'hub') hub = true;
+      else if (path === undefined && source?.kind === 'dir') log(`weights: the engine reads ${source.path} itself`);
+      paths.push(path ?? (source?.kind === 'dir' ? source.path : ''));
+    }
+    const [first = ''] = paths;
+    return {
+      command: command?.map((word) => word.replaceAll(PLACEHOLDER, first)),
+      env: hub ? { ...env, HF_HUB_CACHE: config.directory, HF_HUB_OFFLINE: '1' } : env,
+    };
+  }
+
+  async #pulled(source: string): Promise<string | undefined> {
+    const { log } = this.#options;
+    const begun = performance.now();
+    log(`weights: pulling ${source}`);
+    try {
+      const { path, status } = await this.#weights.pull(source, true);
+      const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+      log(
+        `weights: ${source} is here after ${seconds} s: ${status.from_source} bytes from the source, ${status.from_peers} from other nodes`,
+      );
+      return path;
+    } catch (error) {
+      log(`warning: weights: ${source}: ${error instanceof Error ? error.message : String(error)}`);
+      return undefined;
+    }
+  }
+
+  async #tell(): Promise<void> {
+    const now = performance.now();
+    if (now - this.#recordedAt < RECORD_EVERY_MS) return;
+    this.#recordedAt = now;
+    const record = await this.#kept();
+    if (JSON.stringify(record) === JSON.stringify(this.#record)) return;
+    this.#record = record;
+    this.#options.onRecord(record);
+  }
+
+  /** Newest first, as far as a record names them. */
+  async #kept(): Promise<NonNullable<NodePayload['weights']>> {
+    const held = await this.#weights.held();
+    return held
+      .sort((a, b) => (a.used_at < b.used_at ? 1 : -1))
+      .slice(0, KEPT_WEIGHTS_MAX)
+      .map(({ source, here, bytes }) => ({ name: nameOf(source), percent: percentOf(here, bytes) }));
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#look);
+    this.#peers.close();
+    await this.#weights.close();
+  }
+}
+
+/** Paths of a site are no business of the other nodes of the network. */
+function nameOf(text: string): string {
+  const source = parseSource(text);
+  if (source?.kind === 'hub') return source.repository.slice(0, NAME_MAX);
+  const path = source?.kind === 'dir' ? source.path : (source?.prefix ?? '');
+  return (path.split('/').findLast((part) => part !== '') ?? 'weights').slice(-NAME_MAX);
+}
+
+function percentOf(here: number, bytes: number): number {
+  return bytes === 0 ? 100 : Math.floor((here / bytes) * 100);
+}

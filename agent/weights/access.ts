@@ -1,0 +1,41 @@
+/** Which node may have what. */
+
+import type { PeerName } from './peers.ts';
+import type { KeptManifest } from './store.ts';
+
+export class Access {
+  readonly #own: () => PeerName | undefined;
+  /** Beside the own one. */
+  readonly #clusters: ReadonlySet<string>;
+  /** Blobs of public models: at most as many as the store has files. */
+  #public: ReadonlySet<string> = new Set();
+
+  constructor(own: () => PeerName | undefined, clusters: readonly string[]) {
+    this.#own = own;
+    this.#clusters = new Set(clusters);
+  }
+
+  /** What the store holds now. */
+  setManifests(kept: readonly Pick<KeptManifest, 'manifest'>[]): void {
+    const open = kept.filter(({ manifest }) => manifest.public).flatMap(({ manifest }) => manifest.files);
+    this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));
+  }
+
+  /** Whether this node deals with it at all: its own cluster, and those that the operator names. */
+  isNear({ cluster, provider }: PeerName): boolean {
+    const own = this.#own();
+    if (own === undefined) return false;
+    // Names of clusters are an issuer's own: another issuer's node is in another cluster, whatever it is called.
+    if (provider.includes('@')) return this.#clusters.has(`${cluster}@${provider.split('@')[1]}`);
+    return cluster === own.cluster || this.#clusters.has(cluster);
+  }
+
+  /** Lists of files, and which models there are: the provider's own nodes. */
+  isOwn(peer: PeerName): boolean {
+    return this.isNear(peer) && peer.provider === this.#own()?.provider;
+  }
+
+  mayHave(peer: PeerName, key: string): boolean {
+    return this.isOwn(peer) || (this.isNear(peer) && this.#public.has(key));
+  }
+}

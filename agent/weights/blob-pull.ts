@@ -1,0 +1,254 @@
+/** One blob comes to this node: from another, as its coordinator says, or from the source. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Answer, LEASE_MS, type Question } from '../../shared/weights/coordinator.ts';
+import type { ManifestFile } from '../../shared/weights/manifest.ts';
+import { pieceSpan } from '../../shared/weights/pieces.ts';
+import type { Standing } from '../../shared/weights/standing.ts';
+import type { Blob } from './blob.ts';
+import type { WeightsClient } from './client.ts';
+import { asWeightsError, WeightsError } from './error.ts';
+import type { Hasher } from './hasher.ts';
+import { PieceReader, WAITING_EVERY_MS } from './piece-stream.ts';
+import { PieceWriter } from './piece-writer.ts';
+import type { BlobSource } from './sources/source.ts';
+import type { Store } from './store.ts';
+
+export interface PullLimits {
+  /** A node that sends less, over `slowAfterMs`, is left for another. */
+  slowBytesPerS: number;
+  slowAfterMs: number;
+  /** Without a new byte for so long, whatever others say: the source. */
+  sourceAfterMs: number;
+  /** And then the pull fails. */
+  giveUpMs: number;
+  /** Told to wait, it asks again after this. */
+  waitMs: number;
+}
+
+export const PULL_LIMITS: PullLimits = {
+  // A fiftieth of a gigabit: what is slower holds up the nodes below it, too.
+  slowBytesPerS: 64 * 1024,
+  slowAfterMs: 10_000,
+  sourceAfterMs: 30_000,
+  giveUpMs: 120_000,
+  waitMs: 250,
+};
+
+const RENEW_MS = LEASE_MS / 3;
+/** A node that waits itself says so every second. */
+const SILENT_MS = 3 * WAITING_EVERY_MS;
+
+export interface BlobPullOptions {
+  file: ManifestFile;
+  source: BlobSource;
+  store: Store;
+  hasher: Hasher;
+  client: WeightsClient;
+  standing: Standing;
+  limits: PullLimits;
+  /** Of the blob's coordinator. Never rejects. */
+  ask(question: Omit<Question, 'blob'>): Promise<Answer>;
+  /** No other node is there to ask. */
+  alone(): boolean;
+  /** It is being filled: for whom it may interest how far it is. */
+  onBlob(blob: Blob): void;
+  onBytes(bytes: number, from: 'source' | 'peer'): void;
+  log(line: string): void;
+}
+
+export class BlobPull {
+  readonly #options: BlobPullOptions;
+  #whole = 0;
+  #progressAt = performance.now();
+  #cannotRead = false;
+  #trouble: WeightsError | undefined;
+  #parent: string | undefined;
+  #reading = false;
+
+  constructor(options: BlobPullOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when the blob is here and verified. @throws WeightsError */
+  async run(signal: AbortSignal): Promise<void> {
+    const { file, store, hasher, onBlob } = this.#options;
+    if (file.exact) this.#whole = hasher.begin();
+    const filling = await store.fill(file, this.#whole, signal);
+    if (filling === undefined) return;
+    const { blob, done } = filling;
+    onBlob(blob);
+    const renew = setInterval(() => void this.#renew(), RENEW_MS);
+    try {
+      for (;;) {
+        while (blob.have < blob.pieces) await this.#step(blob, signal);
+        if (await this.#isWhole(blob)) break;
+      }
+      await blob.finish();
+    } catch (error) {
+      throw asWeightsError(error);
+    } finally {
+      clearInterval(renew);
+      await done();
+    }
+  }
+
+  async #isWhole(blob: Blob): Promise<boolean> {
+    const { file, hasher, standing, log } = this.#options;
+    if (!file.exact) return true;
+    const digest = await hasher.end(this.#whole);
+    if (digest === file.key) return true;
+    log(`weights: ${file.path} came with the wrong SHA-256 from ${this.#parent ?? 'its source'}; from the beginning`);
+    if (this.#parent === undefined) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
+    standing.bad(this.#parent, performance.now());
+    this.#parent = undefined;
+    this.#whole = hasher.begin();
+    await blob.restart();
+    return false;
+  }
+
+  async #step(blob: Blob, signal: AbortSignal): Promise<void> {
+    const { file, limits, standing } = this.#options;
+    if (signal.aborted) throw new WeightsError('stopped', 'the pull was given up');
+    const silent = performance.now() - this.#progressAt;
+    if (silent > limits.giveUpMs) throw this.#trouble ?? new WeightsError('unavailable', `${file.path} is nowhere`);
+    try {
+      const answer = await this.#answer(silent);
+      if (answer.kind === 'read') return await this.#fromSource(blob, signal);
+      if (answer.kind === 'peer') return await this.#fromPeer(blob, answer.session, signal);
+      await delay(limits.waitMs, undefined, { signal });
+    } catch (error) {
+      const trouble = asWeightsError(error);
+      if (trouble.code === 'full' || signal.aborted) throw trouble;
+      this.#trouble = trouble;
+      if (this.#parent === undefined) {
+        if (this.#reading && this.#cannotRead && this.#options.alone()) throw trouble;
+        this.#cannotRead = this.#cannotRead || this.#reading;
+        await delay(limits.waitMs, undefined, { signal });
+      } else standing.bad(this.#parent, performance.now());
+      this.#options.log(`weights: ${file.path}: ${trouble.message}`);
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  async #answer(silentMs: number): Promise<Answer> {
+    const { limits, ask, alone } = this.#options;
+    // Whatever the tree is busy with: this node goes its own way.
+    if (silentMs > limits.sourceAfterMs && !this.#cannotRead) {
+      void ask({ role: 'reads' });
+      return { kind: 'read' };
+    }
+    if (alone() && this.#cannotRead) return { kind: 'read' };
+    if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
+    return ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
+  }
+
+  #avoid(): string[] {
+    return this.#options.standing.avoided(performance.now()).slice(0, 64);
+  }
+
+  async #renew(): Promise<void> {
+    const { ask } = this.#options;
+    if (this.#reading) await ask({ role: 'reads' });
+    else if (this.#parent !== undefined) await ask({ role: 'wants', parent: this.#parent, avoid: this.#avoid() });
+  }
+
+  async #fromSource(blob: Blob, signal: AbortSignal): Promise<void> {
+    const { file, source, hasher } = this.#options;
+    this.#parent = undefined;
+    this.#reading = true;
+    const writer = new PieceWriter(blob, hasher, this.#whole);
+    try {
+      let memory: SharedArrayBuffer | undefined;
+      let has = 0;
+      for await (const chunk of source.read(file, blob.bytes, signal)) {
+        for (let at = 0; at < chunk.length; ) {
+          if (writer.next >= blob.pieces)
+            throw new WeightsError('wrong', `${file.path} is longer than its source says`);
+          const { length } = pieceSpan(blob, writer.next);
+          memory ??= await writer.memory();
+          const take = Math.min(length - has, chunk.length - at);
+          new Uint8Array(memory).set(chunk.subarray(at, at + take), has);
+          has += take;
+          at += take;
+          this.#progress(take, 'source');
+          if (has < length) continue;
+          writer.write(memory, length, undefined);
+          memory = undefined;
+          has = 0;
+        }
+      }
+      await writer.flush();
+      if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${file.path} ended early at its source`);
+    } finally {
+      await writer.settled();
+    }
+  }
+
+  async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
+    const { client, file, hasher, standing } = this.#options;
+    this.#parent = session;
+    const stop = new AbortController();
+    const writer = new PieceWriter(blob, hasher, this.#whole);
+    const reader: PieceReader = new PieceReader(
+      () => (writer.next < blob.pieces ? pieceSpan(blob, writer.next).length : -1),
+      {
+        onProgress: (bytes) => {
+          watch.came(bytes);
+          if (bytes > 0) this.#progress(bytes, 'peer');
+        },
+        memory: () => writer.memory(),
+        onPiece: async (memory, length, digest) => writer.write(memory, length, digest),
+      },
+    );
+    const watch = this.#watch(stop, () => !reader.between);
+    try {
+      const wanted = { key: file.key, size: file.size, piece: blob.pieceBytes, from: blob.have };
+      const pieces = await client.blob(session, wanted, AbortSignal.any([signal, stop.signal]));
+      watch.begin();
+      for await (const chunk of pieces) await reader.push(chunk);
+      await writer.flush();
+      if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${session} ended early`);
+      standing.good(session);
+    } catch (error) {
+      throw stop.signal.aborted ? new WeightsError('unavailable', `${session} is too slow`) : error;
+    } finally {
+      watch.end();
+      await writer.settled();
+    }
+  }
+
+  #progress(bytes: number, from: 'source' | 'peer'): void {
+    this.#progressAt = performance.now();
+    this.#options.onBytes(bytes, from);
+  }
+
+  /** Stops a transfer that is slow in the middle of a piece, or silent. That the other end waits itself is not its fault: `sourceAfterMs` bounds it. */
+  #watch(stop: AbortController, midPiece: () => boolean) {
+    const { slowAfterMs, slowBytesPerS, sourceAfterMs } = this.#options.limits;
+    let bytes = 0;
+    let pieces = 0;
+    let heardAt = performance.now();
+    let bytesAt = heardAt;
+    let timer: NodeJS.Timeout | undefined;
+    return {
+      begin: () => {
+        timer = setInterval(() => {
+          const now = performance.now();
+          const slow = midPiece() && pieces === 0 && bytes < (slowBytesPerS * slowAfterMs) / 1000;
+          const silent = now - heardAt > SILENT_MS + slowAfterMs;
+          if (slow || silent || now - bytesAt > sourceAfterMs) stop.abort();
+          bytes = 0;
+          pieces = 0;
+        }, slowAfterMs);
+      },
+      came: (more: number) => {
+        bytes += more;
+        heardAt = performance.now();
+        if (more > 0) bytesAt = heardAt;
+        if (!midPiece()) pieces++;
+      },
+      end: () => clearInterval(timer),
+    };
+  }
+}

@@ -1,0 +1,222 @@
+/** One blob on this node's disk, whole or growing: its verified pieces, in order, and those who wait for the next. */
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
+import { asWeightsError, WeightsError } from './error.ts';
+import type { Hasher } from './hasher.ts';
+
+const DIGEST_BYTES = 32;
+
+export interface BlobPlace {
+  /** Complete. */
+  path: string;
+  /** While it grows. */
+  partPath: string;
+  /** SHA-256 of each verified piece, 32 bytes each. */
+  digestsPath: string;
+}
+
+export class Blob {
+  readonly key: string;
+  readonly size: number;
+  readonly pieceBytes: number;
+  readonly #place: BlobPlace;
+  /** Of the verified pieces. */
+  #digests: Buffer[] = [];
+  #file: FileHandle;
+  #digestFile: FileHandle;
+  #complete: boolean;
+  #closed = false;
+  #users = 1;
+  /** Called at each new piece, at the end, at the close; one for each upload and so bounded as they are. */
+  readonly #watchers = new Set<() => void>();
+
+  private constructor(
+    key: string,
+    cut: { size: number; pieceBytes: number },
+    place: BlobPlace,
+    files: { file: FileHandle; digestFile: FileHandle; complete: boolean },
+  ) {
+    this.key = key;
+    this.size = cut.size;
+    this.pieceBytes = cut.pieceBytes;
+    this.#place = place;
+    this.#file = files.file;
+    this.#digestFile = files.digestFile;
+    this.#complete = files.complete;
+  }
+
+  /** The complete blob. @throws Error ENOENT */
+  static async whole(key: string, cut: { size: number; pieceBytes: number }, place: BlobPlace): Promise<Blob> {
+    const file = await open(place.path, 'r');
+    const digestFile = await open(place.digestsPath, 'r').catch(async (error: unknown) => {
+      await file.close();
+      throw error;
+    });
+    const blob = new Blob(key, cut, place, { file, digestFile, complete: true });
+    const digests = await digestFile.readFile();
+    blob.#digests = split(digests).slice(0, pieceCount(cut));
+    if (blob.#digests.length < pieceCount(cut)) {
+      await blob.#closeFiles();
+      throw new WeightsError('wrong', `${place.digestsPath} is too short`);
+    }
+    return blob;
+  }
+
+  /**
+   * A blob to fill. What an earlier process left is read again and kept as far as it is good; `whole`, where not 0, is the hasher's number
+   * for the blob's digest.
+   */
+  static async partial(
+    key: string,
+    cut: { size: number; pieceBytes: number },
+    place: BlobPlace,
+    hashing: { hasher: Hasher; whole: number },
+  ): Promise<Blob> {
+    const file = await open(place.partPath, 'a+', 0o600).then(async (made) => {
+      await made.close();
+      return open(place.partPath, 'r+');
+    });
+    const digestFile = await open(place.digestsPath, 'a+', 0o600).then(async (made) => {
+      await made.close();
+      return open(place.digestsPath, 'r+');
+    });
+    const blob = new Blob(key, cut, place, { file, digestFile, complete: false });
+    await blob.#recover(hashing);
+    return blob;
+  }
+
+  async #recover({ hasher, whole }: { hasher: Hasher; whole: number }): Promise<void> {
+    const claimed = split(await this.#digestFile.readFile());
+    const memory = new SharedArrayBuffer(Math.min(this.pieceBytes, Math.max(this.size, 1)));
+    for (let index = 0; index < Math.min(claimed.length, this.pieces); index++) {
+      const { offset, length } = pieceSpan(this, index);
+      const { bytesRead } = await this.#file.read(new Uint8Array(memory, 0, length), 0, length, offset);
+      const digest = claimed[index];
+      if (bytesRead < length || digest === undefined) break;
+      const wanted = digest.toString('hex');
+      if ((await hasher.piece(memory, length, whole, wanted)) !== wanted) break;
+      this.#digests.push(digest);
+    }
+    await this.#file.truncate(Math.min(this.size, this.have * this.pieceBytes));
+    await this.#digestFile.truncate(this.have * DIGEST_BYTES);
+  }
+
+  get pieces(): number {
+    return pieceCount(this);
+  }
+
+  /** Verified pieces: 0 up to here. */
+  get have(): number {
+    return this.#digests.length;
+  }
+
+  get bytes(): number {
+    return Math.min(this.size, this.have * this.pieceBytes);
+  }
+
+  get complete(): boolean {
+    return this.#complete;
+  }
+
+  digest(index: number): Buffer | undefined {
+    return this.#digests[index];
+  }
+
+  /** Up to `length` bytes of a verified piece. */
+  async read(target: Uint8Array, offset: number): Promise<number> {
+    const { bytesRead } = await this.#file.read(target, 0, target.length, offset);
+    return bytesRead;
+  }
+
+  /** The next piece, verified. @throws WeightsError full */
+  async append(bytes: Uint8Array, digest: Buffer): Promise<void> {
+    try {
+      await writeAll(this.#file, bytes, this.have * this.pieceBytes);
+      await writeAll(this.#digestFile, digest, this.have * DIGEST_BYTES);
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+    this.#digests.push(digest);
+    this.#tell();
+  }
+
+  /** All pieces are there and the whole is verified. */
+  async finish(): Promise<void> {
+    await this.#file.sync();
+    await rename(this.#place.partPath, this.#place.path);
+    this.#complete = true;
+    this.#tell();
+  }
+
+  /** The whole is not what it should be: from the first piece again. */
+  async restart(): Promise<void> {
+    this.#digests = [];
+    await this.#file.truncate(0);
+    await this.#digestFile.truncate(0);
+    this.#tell();
+  }
+
+  /** Resolves when there is such a piece, or after `ms`. True where there is. @throws WeightsError unavailable: it will not come */
+  async piece(index: number, ms: number): Promise<boolean> {
+    const late = performance.now() + ms;
+    while (this.have <= index) {
+      if (this.#closed) throw new WeightsError('unavailable', 'this node gave the blob up');
+      const left = late - performance.now();
+      if (left <= 0) return false;
+      await new Promise<void>((resolve) => {
+        const done = () => {
+          clearTimeout(timer);
+          this.#watchers.delete(done);
+          resolve();
+        };
+        const timer = setTimeout(done, left);
+        this.#watchers.add(done);
+      });
+    }
+    return true;
+  }
+
+  #tell(): void {
+    for (const watcher of [...this.#watchers]) watcher();
+  }
+
+  /** One more that reads from it, until `close`. */
+  use(): this {
+    this.#users++;
+    return this;
+  }
+
+  async close(): Promise<void> {
+    if (--this.#users > 0) return;
+    await this.#closeFiles();
+  }
+
+  /** No piece will come any more; what there is stays for the next process. */
+  giveUp(): void {
+    this.#closed = true;
+    this.#tell();
+  }
+
+  async #closeFiles(): Promise<void> {
+    this.giveUp();
+    await this.#file.close();
+    await this.#digestFile.close();
+  }
+
+  async discard(): Promise<void> {
+    this.giveUp();
+    await Promise.all([rm(this.#place.partPath, { force: true }), rm(this.#place.digestsPath, { force: true })]);
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesWritten } = await file.write(bytes, done, bytes.length - done, position + done);
+    done += bytesWritten;
+  }
+}
+
+function split(digests: Buffer): Buffer[] {
+  const count = Math.floor(digests.length / DIGEST_BYTES);
+  return Array.from({ length: count }, (_, i) => digests.subarray(i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES));
+}

@@ -1,0 +1,168 @@
+/** Requests to other nodes: see server.ts. */
+import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import * as z from 'zod';
+import { type Answer, answerSchema, type Question } from '../../shared/weights/coordinator.ts';
+import { MANIFEST_MAX_BYTES, type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
+import { type Held, heldSchema } from '../host/control-protocol.ts';
+import { asWeightsError, WeightsError } from './error.ts';
+import type { Peers } from './peers.ts';
+import { ROWS_MAX } from './server.ts';
+
+/** 1,000 small models. */
+const HELD_MAX = 1000;
+
+/** A question is answered at once, or that node is left out. */
+const ASK_MS = 5_000;
+/** Connections are kept to so many nodes: coordinators and parents of one pull. */
+const NODES_MAX = 32;
+const SOCKETS_PER_NODE = 4;
+/** From the request for a blob to the answer's head: the other end waits for a place and for its own beginning. */
+const HEAD_MS = 20_000;
+
+const manifestAnswerSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
+
+export class WeightsClient {
+  readonly #peers: Peers;
+  /** Least lately used first; at most NODES_MAX. */
+  readonly #agents = new Map<string, Agent>();
+
+  constructor(peers: Peers) {
+    this.#peers = peers;
+  }
+
+  /** @throws WeightsError */
+  async coordinate(session: string, questions: readonly Question[], signal: AbortSignal): Promise<Answer[]> {
+    const text = await this.#text(session, 'POST', '/v1/coordinate', signal, JSON.stringify(questions));
+    return parse(z.array(answerSchema).max(ROWS_MAX), text);
+  }
+
+  /** @throws WeightsError */
+  async manifest(session: string, id: string, signal: AbortSignal): Promise<{ manifest: Manifest; readAt: number }> {
+    return parse(manifestAnswerSchema, await this.#text(session, 'GET', `/v1/manifests/${id}`, signal));
+  }
+
+  /** @throws WeightsError */
+  async held(session: string, signal: AbortSignal): Promise<Held[]> {
+    return parse(z.array(heldSchema).max(HELD_MAX), await this.#text(session, 'GET', '/v1/held', signal));
+  }
+
+  /** A blob's pieces, as piece-stream.ts has them. @throws WeightsError */
+  async blob(
+    session: string,
+    { key, size, piece, from }: { key: string; size: number; piece: number; from: number },
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<Buffer>> {
+    const late = AbortSignal.timeout(HEAD_MS);
+    const answer = await this.#request(
+      session,
+      'GET',
+      `/v1/blobs/${key}?size=${size}&piece=${piece}&from=${from}`,
+      AbortSignal.any([signal, late]),
+      signal,
+    );
+    return answer;
+  }
+
+  async #text(session: string, method: string, path: string, signal: AbortSignal, body?: string): Promise<string> {
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(ASK_MS)]);
+    const answer = await this.#request(session, method, path, limited, limited, body);
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    try {
+      for await (const part of answer) {
+        bytes += part.length;
+        if (bytes > 2 * MANIFEST_MAX_BYTES) throw new WeightsError('wrong', `${session} answers without end`);
+        parts.push(part);
+      }
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+    return Buffer.concat(parts).toString('utf8');
+  }
+
+  /** `head` ends the wait for the answer's head, `signal` the whole. */
+  #request(
+    session: string,
+    method: string,
+    path: string,
+    head: AbortSignal,
+    signal: AbortSignal,
+    body?: string,
+  ): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: unknown) => reject(asWeightsError(error));
+      if (head.aborted) return fail(new WeightsError('stopped', 'given up'));
+      const headers =
+        body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+      const made: ClientRequest = httpRequest({ agent: this.#agent(session), method, path, host: 'peer', headers });
+      const stop = () => made.destroy(new WeightsError('unavailable', `${session} does not answer`));
+      const end = () => made.destroy(new WeightsError('stopped', 'given up'));
+      head.addEventListener('abort', stop, { once: true });
+      signal.addEventListener('abort', end, { once: true });
+      made.once('error', fail);
+      made.once('close', () => {
+        head.removeEventListener('abort', stop);
+        signal.removeEventListener('abort', end);
+      });
+      made.once('response', (answer) => {
+        head.removeEventListener('abort', stop);
+        made.off('error', fail);
+        made.on('error', (error) => answer.destroy(error));
+        if (answer.statusCode === 200) return resolve(answer);
+        answer.resume();
+        const code = answer.statusCode === 403 ? 'refused' : 'unavailable';
+        reject(new WeightsError(code, `${session} answers ${answer.statusCode} to ${path.split('?')[0]}`));
+      });
+      made.end(body);
+    });
+  }
+
+  #agent(session: string): Agent {
+    const known = this.#agents.get(session);
+    const agent = known ?? new PeerAgent(this.#peers, session);
+    this.#agents.delete(session);
+    this.#agents.set(session, agent);
+    const [oldest] = this.#agents.keys();
+    // Its sockets in use live on until their answers end.
+    if (this.#agents.size > NODES_MAX && oldest !== undefined) this.#agents.delete(oldest);
+    return agent;
+  }
+
+  close(): void {
+    for (const agent of this.#agents.values()) agent.destroy();
+    this.#agents.clear();
+  }
+}
+
+class PeerAgent extends Agent {
+  readonly #peers: Peers;
+  readonly #session: string;
+
+  constructor(peers: Peers, session: string) {
+    // Less than the server waits, so that none is closed there while a request is on its way.
+    super({ keepAlive: true, maxSockets: SOCKETS_PER_NODE, maxFreeSockets: 1, timeout: 30_000 });
+    this.#peers = peers;
+    this.#session = session;
+  }
+
+  override createConnection(_options: unknown, done?: (error: Error | null, stream: Duplex) => void): undefined {
+    const late = AbortSignal.timeout(ASK_MS);
+    this.#peers.connect(this.#session, late).then(
+      (socket) => done?.(null, socket),
+      (error: unknown) => {
+        // The types know no failure, Node does: `createConnection` in https://nodejs.org/api/http.html
+        const failed: ((error: Error) => void) | undefined = done as ((error: Error) => void) | undefined;
+        failed?.(asWeightsError(error));
+      },
+    );
+  }
+}
+
+function parse<T>(schema: z.ZodType<T>, text: string): T {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new WeightsError('wrong', 'another node answers something else than asked for', { cause });
+  }
+}

@@ -1,0 +1,151 @@
+/** Questions about blobs to the nodes that coordinate them, this one among them; and what this node holds, told to them. */
+import { type Answer, Coordinator, FANOUT, type Question } from '../../shared/weights/coordinator.ts';
+import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
+import { Standing } from '../../shared/weights/standing.ts';
+import type { Access } from './access.ts';
+import type { WeightsClient } from './client.ts';
+import { asWeightsError } from './error.ts';
+import type { Peers } from './peers.ts';
+import { ROWS_MAX } from './server.ts';
+
+/** Nodes that start together meet within this: a node that is told to read the source before would not be the only one. */
+const SETTLE_MS = 2_000;
+/** In a cluster where nodes come all the time, one must read at last. */
+const SETTLE_MAX_MS = 10_000;
+/** Holders say so again within their lease. */
+const ANNOUNCE_MS = 40_000;
+/** Nodes come by the dozen. */
+const SOON_MS = 250;
+/** Coordinators that there are at most: each is a connection from each node. One for each first digit of a blob's key. */
+const SHARD_DIGITS = 1;
+
+export interface CoordinationOptions {
+  peers: Peers;
+  access: Access;
+  client: WeightsClient;
+  fanout?: number;
+  settleMs?: number;
+  /** Keys of all that this node holds. */
+  held(): Promise<readonly string[]>;
+}
+
+export class Coordination {
+  /** Of nodes that send blobs. */
+  readonly standing = new Standing();
+  /** Of nodes as coordinators: one that is too busy to send is asked all the same, or there would be two trees. */
+  readonly #coordinators = new Standing();
+  readonly #options: CoordinationOptions;
+  readonly #coordinator: Coordinator;
+  readonly #stop = new AbortController();
+  readonly #bornAt = performance.now();
+  /** When a shard was asked for first: bounded by the number of shards. */
+  readonly #asked = new Map<string, number>();
+  #nearby: ReadonlySet<string> = new Set();
+  #nearAt = Number.NaN;
+  #announced = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: CoordinationOptions) {
+    this.#options = options;
+    this.#coordinator = new Coordinator({
+      fanout: options.fanout ?? FANOUT,
+      lives: (session) => session === options.peers.own()?.session || this.#near().has(session),
+    });
+  }
+
+  open(): void {
+    this.#timer = setInterval(() => void this.#announceWhenDue(), SOON_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#stop.abort();
+  }
+
+  /** Sessions of the nodes that this one deals with. */
+  #near(): ReadonlySet<string> {
+    const { peers, access } = this.#options;
+    const at = peers.changedAt();
+    if (this.#nearAt !== at) {
+      this.#nearby = new Set(peers.others().flatMap((peer) => (access.isNear(peer) ? [peer.session] : [])));
+      this.#nearAt = at;
+    }
+    return this.#nearby;
+  }
+
+  /** Nobody else to ask. */
+  get alone(): boolean {
+    return this.#near().size === 0;
+  }
+
+  /** Answers others. */
+  answer(session: string, questions: readonly Question[]): Answer[] {
+    const now = performance.now();
+    return questions.map((question) =>
+      this.#coordinator.answer(session, question, now, this.#settled(question.blob, now)),
+    );
+  }
+
+  #settled(blob: string, now: number): boolean {
+    const { peers, settleMs = SETTLE_MS } = this.#options;
+    const shard = blob.slice(0, SHARD_DIGITS);
+    const first = this.#asked.get(shard) ?? now;
+    this.#asked.set(shard, first);
+    const quiet = now - Math.max(peers.changedAt(), this.#bornAt) >= settleMs;
+    return quiet || now - first >= SETTLE_MAX_MS;
+  }
+
+  /** Never rejects: of coordinators that cannot be reached the next is asked, and at the last this node itself. */
+  async ask(question: Question): Promise<Answer> {
+    const own = this.#options.peers.own()?.session;
+    if (own === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
+    for (;;) {
+      const avoided = new Set(this.#coordinators.avoided(performance.now()));
+      const coordinator = this.#coordinatorOf(question.blob, own, avoided);
+      if (coordinator === own) return this.answer(own, [question])[0] ?? { kind: 'wait' };
+      try {
+        const [answer] = await this.#options.client.coordinate(coordinator, [question], this.#stop.signal);
+        return answer ?? { kind: 'wait' };
+      } catch (error) {
+        if (asWeightsError(error).code === 'stopped') return { kind: 'wait' };
+        this.#coordinators.bad(coordinator, performance.now());
+      }
+    }
+  }
+
+  #coordinatorOf(blob: string, own: string, avoided: ReadonlySet<string>): string {
+    const sessions = [...this.#near()].filter((session) => !avoided.has(session));
+    return coordinatorOf(blob.slice(0, SHARD_DIGITS), [own, ...sessions]) ?? own;
+  }
+
+  async #announceWhenDue(): Promise<void> {
+    const now = performance.now();
+    const changedAt = this.#options.peers.changedAt();
+    if (this.#announced > changedAt && now - this.#announced < ANNOUNCE_MS) return;
+    this.#announced = now;
+    await this.announce('holds', await this.#options.held());
+  }
+
+  /** Tells the coordinators. Never rejects: who was not reached is told with the next. */
+  async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
+    const own = this.#options.peers.own()?.session;
+    if (own === undefined) return;
+    const avoided = new Set(this.#coordinators.avoided(performance.now()));
+    const rows = new Map<string, Question[]>();
+    for (const blob of blobs) {
+      const coordinator = this.#coordinatorOf(blob, own, avoided);
+      rows.set(coordinator, [...(rows.get(coordinator) ?? []), { blob, role }]);
+    }
+    await Promise.all(
+      [...rows].map(async ([coordinator, questions]) => {
+        if (coordinator === own) return void this.answer(own, questions);
+        try {
+          for (let at = 0; at < questions.length; at += ROWS_MAX)
+            await this.#options.client.coordinate(coordinator, questions.slice(at, at + ROWS_MAX), this.#stop.signal);
+        } catch {
+          this.#coordinators.bad(coordinator, performance.now());
+        }
+      }),
+    );
+  }
+}

@@ -1,0 +1,21 @@
+/**
+ * `unavailable`: this way failed, another may not. `refused`: the other end will not serve this node. `wrong`: bytes or a list that are not
+ * what they should be. `full`: the disk. `stopped`: the caller gave up.
+ */
+export type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'full' | 'stopped';
+
+export class WeightsError extends Error {
+  override readonly name = 'WeightsError';
+  readonly code: WeightsErrorCode;
+  constructor(code: WeightsErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export function asWeightsError(error: unknown): WeightsError {
+  if (error instanceof WeightsError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return new WeightsError(code === 'ENOSPC' || code === 'EDQUOT' ? 'full' : 'unavailable', message, { cause: error });
+}

@@ -1,0 +1,45 @@
+/** The layout of a Hugging Face cache. https://huggingface.co/docs/huggingface_hub/guides/manage-cache */
+import { link, mkdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import type { Manifest } from '../../shared/weights/manifest.ts';
+import { asWeightsError } from './error.ts';
+
+interface SnapshotOptions {
+  /** `models--org--name` in the cache. */
+  folder: string;
+  /** `main`, a tag or a commit: the name under which engines ask. */
+  revision: string;
+  manifest: Manifest;
+  blobPath(key: string): string;
+}
+
+/** `snapshots/<revision>/<path>` → `blobs/<etag>`, and the ref. Symlinks come last: a name that is there is whole. Returns the snapshot. */
+export async function linkSnapshot({ folder, revision, manifest, blobPath }: SnapshotOptions): Promise<string> {
+  const snapshot = join(folder, 'snapshots', manifest.revision);
+  try {
+    await mkdir(join(folder, 'blobs'), { recursive: true, mode: 0o700 });
+    for (const { path, key, etag } of manifest.files) {
+      const blob = join(folder, 'blobs', etag ?? key);
+      await link(blobPath(key), blob).catch(ignoring('EEXIST'));
+      const name = join(snapshot, path);
+      await mkdir(dirname(name), { recursive: true, mode: 0o700 });
+      const target = relative(dirname(name), blob);
+      if ((await readlink(name).catch(() => undefined)) === target) continue;
+      await rm(name, { force: true });
+      await symlink(target, name);
+    }
+    const ref = join(folder, 'refs', revision);
+    await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
+    await writeFile(`${ref}.${process.pid}`, manifest.revision);
+    await rename(`${ref}.${process.pid}`, ref);
+  } catch (error) {
+    throw asWeightsError(error);
+  }
+  return snapshot;
+}
+
+function ignoring(code: string) {
+  return (error: unknown) => {
+    if (!(error instanceof Error && 'code' in error && error.code === code)) throw error;
+  };
+}

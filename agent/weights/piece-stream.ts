@@ -1,0 +1,89 @@
+/**
+ * A blob on its way between agents: pieces one after the other, each as it becomes available at the sender. Before each stands a head of
+ * 36 bytes: its length (u32, big-endian) and its SHA-256. A head of length 0 says that the sender waits for the piece itself.
+ */
+import { WeightsError } from './error.ts';
+
+export const HEAD_BYTES = 36;
+
+/** A sender that has no next piece says so this often. */
+export const WAITING_EVERY_MS = 1_000;
+
+export function pieceHead(length: number, digest: Uint8Array): Buffer {
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt32BE(length);
+  head.set(digest, 4);
+  return head;
+}
+
+export interface PieceEvents {
+  /** Bytes came, or the word that the sender waits. */
+  onProgress(bytes: number): void;
+  /** Memory for the next piece; resolves when one is free. */
+  memory(): Promise<SharedArrayBuffer>;
+  /** A whole piece, not yet verified. */
+  onPiece(memory: SharedArrayBuffer, length: number, digest: Buffer): Promise<void>;
+}
+
+/** Cuts what comes into pieces. @throws WeightsError wrong: a length that cannot be */
+export class PieceReader {
+  readonly #events: PieceEvents;
+  /** Length of the next piece; 0 where there is none to come. */
+  readonly #expected: () => number;
+  readonly #head = Buffer.alloc(HEAD_BYTES);
+  #headHas = 0;
+  #memory: SharedArrayBuffer | undefined;
+  #target: Uint8Array = new Uint8Array(0);
+  #has = 0;
+
+  constructor(expected: () => number, events: PieceEvents) {
+    this.#expected = expected;
+    this.#events = events;
+  }
+
+  /** Nothing is half read: an end here is a good one. */
+  get between(): boolean {
+    return this.#headHas === 0;
+  }
+
+  async push(chunk: Uint8Array): Promise<void> {
+    let rest = chunk;
+    while (rest.length > 0) {
+      if (this.#headHas < HEAD_BYTES) {
+        const take = Math.min(HEAD_BYTES - this.#headHas, rest.length);
+        this.#head.set(rest.subarray(0, take), this.#headHas);
+        this.#headHas += take;
+        rest = rest.subarray(take);
+        if (this.#headHas === HEAD_BYTES) await this.#begin();
+      } else {
+        const take = Math.min(this.#target.length - this.#has, rest.length);
+        this.#target.set(rest.subarray(0, take), this.#has);
+        this.#has += take;
+        rest = rest.subarray(take);
+        this.#events.onProgress(take);
+        if (this.#has === this.#target.length) await this.#complete();
+      }
+    }
+  }
+
+  async #begin(): Promise<void> {
+    const length = this.#head.readUInt32BE();
+    if (length === 0) {
+      this.#headHas = 0;
+      return this.#events.onProgress(0);
+    }
+    const expected = this.#expected();
+    if (length !== expected) throw new WeightsError('wrong', `a piece of ${length} bytes where ${expected} were due`);
+    this.#memory = await this.#events.memory();
+    this.#target = new Uint8Array(this.#memory, 0, length);
+    this.#has = 0;
+  }
+
+  async #complete(): Promise<void> {
+    const memory = this.#memory;
+    if (memory === undefined) return;
+    this.#headHas = 0;
+    this.#memory = undefined;
+    await this.#events.onPiece(memory, this.#has, Buffer.from(this.#head.subarray(4)));
+  }
+}

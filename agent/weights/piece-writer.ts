@@ -1,0 +1,80 @@
+import type { Blob } from './blob.ts';
+import { asWeightsError, WeightsError } from './error.ts';
+import type { Hasher } from './hasher.ts';
+
+/** One piece is verified and written while the next arrives. */
+const BUFFERS = 2;
+
+/** Verifies pieces in a thread, in order, and appends them to a blob. */
+export class PieceWriter {
+  readonly #blob: Blob;
+  readonly #hasher: Hasher;
+  readonly #whole: number;
+  readonly #free: SharedArrayBuffer[] = [];
+  #made = 0;
+  #waiting: (() => void) | undefined;
+  #last: Promise<void> = Promise.resolve();
+  #error: WeightsError | undefined;
+  /** Pieces that were handed over: the next one's number. */
+  next: number;
+
+  constructor(blob: Blob, hasher: Hasher, whole: number) {
+    this.#blob = blob;
+    this.#hasher = hasher;
+    this.#whole = whole;
+    this.next = blob.have;
+  }
+
+  async memory(): Promise<SharedArrayBuffer> {
+    const free = this.#free.pop();
+    if (free !== undefined) return free;
+    if (this.#made < BUFFERS) {
+      this.#made++;
+      return new SharedArrayBuffer(Math.min(this.#blob.pieceBytes, Math.max(1, this.#blob.size)));
+    }
+    await new Promise<void>((resolve) => {
+      this.#waiting = resolve;
+    });
+    this.#throw();
+    return this.memory();
+  }
+
+  /** `expected`: what another node says that its digest is; undefined for bytes of the source. @throws WeightsError of a piece before */
+  write(memory: SharedArrayBuffer, length: number, expected: Buffer | undefined): void {
+    this.#throw();
+    this.next++;
+    this.#last = this.#last.then(async () => {
+      try {
+        if (this.#error === undefined) await this.#append(memory, length, expected);
+      } catch (error) {
+        this.#error ??= asWeightsError(error);
+      }
+      this.#free.push(memory);
+      this.#waiting?.();
+      this.#waiting = undefined;
+    });
+  }
+
+  async #append(memory: SharedArrayBuffer, length: number, expected: Buffer | undefined): Promise<void> {
+    const wanted = expected?.toString('hex') ?? '';
+    const digest = await this.#hasher.piece(memory, length, this.#whole, wanted);
+    if (wanted !== '' && digest !== wanted)
+      throw new WeightsError('wrong', `piece ${this.#blob.have} of ${this.#blob.key} is not what it should be`);
+    await this.#blob.append(new Uint8Array(memory, 0, length), Buffer.from(digest, 'hex'));
+  }
+
+  #throw(): void {
+    if (this.#error !== undefined) throw this.#error;
+  }
+
+  /** All that was handed over is on the disk. Never rejects. */
+  async settled(): Promise<void> {
+    await this.#last;
+  }
+
+  /** @throws WeightsError where a piece was not good, or could not be written */
+  async flush(): Promise<void> {
+    await this.#last;
+    this.#throw();
+  }
+}

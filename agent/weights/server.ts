@@ -1,0 +1,199 @@
+/**
+ * What a node answers to others, over connections that the mesh has authenticated:
+ *
+ *     POST /v1/coordinate                 questions to the coordinator of some blobs
+ *     GET  /v1/manifests/{id}             a list of files, for nodes of the same provider
+ *     GET  /v1/blobs/{key}?size&piece&from   pieces from `from` on, as they become available: see piece-stream.ts
+ *     GET  /v1/held                       which models are here, for nodes of the same provider
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import * as z from 'zod';
+import { type Answer, type Question, questionSchema } from '../../shared/weights/coordinator.ts';
+import { BLOB_MAX_BYTES, digestSchema } from '../../shared/weights/manifest.ts';
+import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
+import type { Held } from '../host/control-protocol.ts';
+import type { Access } from './access.ts';
+import type { Blob } from './blob.ts';
+import { asWeightsError } from './error.ts';
+import type { PeerName } from './peers.ts';
+import { pieceHead, WAITING_EVERY_MS } from './piece-stream.ts';
+import type { Store } from './store.ts';
+import type { Uploads } from './uploads.ts';
+
+/** One read of the disk and one write to the socket: the agent's thread encrypts it in 0.2 ms. */
+export const CHUNK_BYTES = 256 * 1024;
+export const ROWS_MAX = 512;
+const BODY_MAX_BYTES = 1024 * 1024;
+/** All nodes of the largest cluster, twice. */
+const CONNECTIONS_MAX = 2048;
+/** A node that was told to come here, and comes before this node has begun. */
+const BEGIN_WITHIN_MS = 10_000;
+/** Longer than the next blob of a pull takes to be asked for. */
+const IDLE_MS = 60_000;
+
+export const rowsSchema = z.array(questionSchema).max(ROWS_MAX);
+const blobQuerySchema = z.object({
+  key: digestSchema,
+  size: z.coerce.number().int().nonnegative().max(BLOB_MAX_BYTES),
+  piece: z.coerce.number().int().positive(),
+  from: z.coerce.number().int().nonnegative(),
+});
+
+export interface ServerOptions {
+  store: Store;
+  access: Access;
+  uploads: Uploads;
+  coordinate(session: string, questions: readonly Question[]): Answer[];
+  held(): Promise<Held[]>;
+  log(line: string): void;
+}
+
+export class WeightsServer {
+  readonly #options: ServerOptions;
+  readonly #server: Server;
+  readonly #peers = new WeakMap<Duplex, PeerName>();
+  /** At most CONNECTIONS_MAX. */
+  readonly #sockets = new Set<Duplex>();
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    this.#server = createServer({ keepAliveTimeout: IDLE_MS, requestTimeout: 0 }, (request, response) => {
+      this.#answer(request, response).catch((error: unknown) => {
+        if (!response.headersSent) refuse(response, 500, asWeightsError(error).message);
+        else response.destroy();
+      });
+    });
+  }
+
+  /** A connection of `peer`, proven. Owns it from now on. */
+  take(socket: Duplex, peer: PeerName): void {
+    if (!this.#options.access.isNear(peer) || this.#sockets.size >= CONNECTIONS_MAX) return void socket.destroy();
+    this.#peers.set(socket, peer);
+    this.#sockets.add(socket);
+    socket.on('error', () => {});
+    socket.once('close', () => this.#sockets.delete(socket));
+    this.#server.emit('connection', socket);
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const peer = this.#peers.get(request.socket);
+    const url = new URL(request.url ?? '/', 'http://peer');
+    const [, version, what = '', id = ''] = url.pathname.split('/');
+    if (peer === undefined || version !== 'v1') return refuse(response, 404, 'no such path');
+    if (request.method === 'POST' && what === 'coordinate') return this.#coordinate(peer, request, response);
+    if (request.method !== 'GET') return refuse(response, 405, 'GET');
+    if (what === 'manifests') return this.#manifest(peer, id, response);
+    if (what === 'held') return this.#held(peer, response);
+    if (what === 'blobs') return this.#blob(peer, { ...Object.fromEntries(url.searchParams), key: id }, response);
+    refuse(response, 404, 'no such path');
+  }
+
+  async #coordinate(peer: PeerName, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    for await (const part of request) {
+      bytes += part.length;
+      if (bytes > BODY_MAX_BYTES) return refuse(response, 413, `more than ${BODY_MAX_BYTES} bytes`);
+      parts.push(part);
+    }
+    const rows = rowsSchema.safeParse(parsed(Buffer.concat(parts).toString('utf8')));
+    if (!rows.success) return refuse(response, 400, z.prettifyError(rows.error));
+    json(response, this.#options.coordinate(peer.session, rows.data));
+  }
+
+  async #manifest(peer: PeerName, id: string, response: ServerResponse): Promise<void> {
+    const { access, store } = this.#options;
+    if (!access.isOwn(peer)) return refuse(response, 403, 'lists of files are for nodes of the same provider');
+    const kept = digestSchema.safeParse(id).success ? await store.manifest(id) : undefined;
+    if (kept === undefined) return refuse(response, 404, 'no such manifest');
+    json(response, { manifest: kept.manifest, readAt: kept.readAt });
+  }
+
+  async #held(peer: PeerName, response: ServerResponse): Promise<void> {
+    if (!this.#options.access.isOwn(peer)) return refuse(response, 403, 'for nodes of the same provider');
+    json(response, await this.#options.held());
+  }
+
+  async #blob(peer: PeerName, query: Record<string, string>, response: ServerResponse): Promise<void> {
+    const { access, store, uploads } = this.#options;
+    const read = blobQuerySchema.safeParse(query);
+    if (!read.success) return refuse(response, 400, z.prettifyError(read.error));
+    const { key, size, piece, from } = read.data;
+    const { pieceBytes } = store.options;
+    if (piece !== pieceBytes) return refuse(response, 409, `pieces here have ${pieceBytes} bytes`);
+    if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'no such piece');
+    if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
+    if (!(await uploads.take())) return refuse(response, 503, `${uploads.max} transfers run already`);
+    let blob: Blob | undefined;
+    try {
+      if (response.destroyed) return;
+      blob = await store.readSoon({ key, size }, BEGIN_WITHIN_MS);
+      if (blob === undefined) return refuse(response, 404, 'nothing of that blob is here');
+      await this.#send(blob, from, response);
+    } finally {
+      uploads.release();
+      await blob?.close();
+    }
+  }
+
+  async #send(blob: Blob, from: number, response: ServerResponse): Promise<void> {
+    const { uploads } = this.#options;
+    response.writeHead(200, { 'content-type': 'application/octet-stream' });
+    response.flushHeaders();
+    for (let index = from; index < blob.pieces; index++) {
+      while (!(await blob.piece(index, WAITING_EVERY_MS))) {
+        await written(response, pieceHead(0, Buffer.alloc(32)));
+      }
+      const { offset, length } = pieceSpan(blob, index);
+      await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)));
+      for (let done = 0; done < length; ) {
+        const buffer = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, length - done));
+        const bytes = await blob.read(buffer, offset + done);
+        if (bytes === 0) throw new Error(`${blob.key} is shorter than it was`);
+        await uploads.pace(bytes);
+        await written(response, buffer.subarray(0, bytes));
+        done += bytes;
+      }
+    }
+    response.end();
+  }
+
+  close(): void {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+  }
+}
+
+/** Resolves when more may be written. @throws Error: the reader is gone */
+async function written(response: ServerResponse, bytes: Buffer): Promise<void> {
+  if (response.destroyed) throw new Error('the reader is gone');
+  if (response.write(bytes)) return;
+  const gone = new AbortController();
+  const onClose = () => gone.abort();
+  response.once('close', onClose);
+  try {
+    await once(response, 'drain', { signal: gone.signal });
+  } finally {
+    response.off('close', onClose);
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function json(response: ServerResponse, value: unknown): void {
+  response.writeHead(200, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(value));
+}
+
+function refuse(response: ServerResponse, status: number, message: string): void {
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(JSON.stringify({ error: { message } }));
+}

@@ -1,0 +1,71 @@
+import { type Dispatcher, ProxyAgent, request } from 'undici';
+import { proxyFor } from '../../host/proxy.ts';
+import { WeightsError } from '../error.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** A hub answers at once; its storage may wake a disk. */
+const HEAD_WITHIN_MS = 30_000;
+/** Between two pieces of a body. */
+const SILENCE_MS = 60_000;
+const REDIRECTS_MAX = 5;
+
+interface Get {
+  url: URL;
+  /** Go to this origin alone: a redirect leads to a storage that must not see a token. */
+  secret: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>>;
+  env: Env;
+  signal: AbortSignal;
+}
+
+/** GET with redirects followed. The body is the caller's to read. @throws WeightsError for anything but 2xx */
+export async function get({ url, secret, headers = {}, env, signal }: Get): Promise<Dispatcher.ResponseData> {
+  let at = url;
+  for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
+    const proxy = proxyFor(at, env);
+    const dispatcher = proxy === undefined ? undefined : new ProxyAgent(proxy.href);
+    const answer = await request(at, {
+      headers: { ...headers, ...(at.origin === url.origin ? secret : {}) },
+      headersTimeout: HEAD_WITHIN_MS,
+      bodyTimeout: SILENCE_MS,
+      signal,
+      ...(dispatcher === undefined ? {} : { dispatcher }),
+    });
+    const { statusCode, headers: got } = answer;
+    if (statusCode >= 200 && statusCode < 300) return answer;
+    await answer.body.dump();
+    const to = typeof got.location === 'string' ? URL.parse(got.location, at.href) : null;
+    if (![301, 302, 303, 307, 308].includes(statusCode) || to === null || !/^https?:$/.test(to.protocol))
+      throw new WeightsError(
+        statusCode === 401 || statusCode === 403 ? 'refused' : 'unavailable',
+        `${at.origin}${at.pathname} answers ${statusCode}`,
+      );
+    if (at.protocol === 'https:' && to.protocol === 'http:')
+      throw new WeightsError('refused', `${at.origin} leads to a connection in clear`);
+    at = to;
+  }
+  throw new WeightsError('unavailable', `${url.origin} redirects without end`);
+}
+
+/** @throws WeightsError above `max` bytes */
+export async function textOf(answer: Dispatcher.ResponseData, max: number): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of answer.body) {
+    const piece = Buffer.from(part);
+    bytes += piece.length;
+    if (bytes > max) throw new WeightsError('wrong', `an answer of more than ${max} bytes`);
+    parts.push(piece);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+/** Bytes of an answer to a request for a range that begins at `offset`. @throws WeightsError where it begins elsewhere */
+export async function* rangeOf(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
+  if (offset > 0 && answer.statusCode !== 206) {
+    await answer.body.dump();
+    throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
+  }
+  for await (const part of answer.body) yield Buffer.from(part);
+}

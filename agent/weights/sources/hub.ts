@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { FILES_MAX, type Manifest, type ManifestFile, manifestSchema } from '../../../shared/weights/manifest.ts';
+import { type Source, sourceText } from '../../../shared/weights/source.ts';
+import { asWeightsError } from '../error.ts';
+import { get, rangeOf, textOf } from './http.ts';
+import { manifestFile, sortedFiles } from './keys.ts';
+import type { BlobSource } from './source.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** The largest repositories list some MiB of files. */
+const LIST_MAX_BYTES = 32 * 1024 * 1024;
+
+/** https://huggingface.co/docs/hub/api: GET /api/models/{repo}/revision/{revision}?blobs=true */
+const modelSchema = z.object({
+  sha: z.string().regex(/^[0-9a-f]{40}$/),
+  private: z.boolean().optional(),
+  gated: z.union([z.boolean(), z.string()]).optional(),
+  siblings: z
+    .array(
+      z.object({
+        rfilename: z.string(),
+        size: z.number().int().nonnegative(),
+        blobId: z.string(),
+        lfs: z.object({ sha256: z.string(), size: z.number() }).nullish(),
+      }),
+    )
+    .max(FILES_MAX),
+});
+
+/** A Hugging Face hub: HF_ENDPOINT, HF_TOKEN and HF_TOKEN_PATH as its own library reads them. */
+export class HubSource implements BlobSource {
+  readonly #source: Source & { kind: 'hub' };
+  readonly #env: Env;
+  readonly #endpoint: string;
+  #commit: string | undefined;
+
+  constructor(source: Source & { kind: 'hub' }, env: Env) {
+    this.#source = source;
+    this.#env = env;
+    this.#endpoint = (env.HF_ENDPOINT ?? 'https://huggingface.co').replace(/\/+$/, '');
+  }
+
+  async list(signal: AbortSignal): Promise<Manifest> {
+    const { repository, revision } = this.#source;
+    const source = sourceText(this.#source);
+    try {
+      const path = `/api/models/${repository}/revision/${encodeURIComponent(revision)}?blobs=true`;
+      const answer = await this.#get(path, signal);
+      const model = modelSchema.parse(JSON.parse(await textOf(answer, LIST_MAX_BYTES)));
+      this.#commit = model.sha;
+      const files = model.siblings.map(({ rfilename, size, blobId, lfs }) =>
+        lfs
+          ? manifestFile(source, { path: rfilename, size: lfs.size, sha256: lfs.sha256, stamp: blobId })
+          : manifestFile(`hub:${repository}`, { path: rfilename, size, stamp: blobId, etag: blobId }),
+      );
+      const open = model.private === false && (model.gated ?? false) === false;
+      return manifestSchema.parse({ v: 1, source, revision: model.sha, public: open, files: sortedFiles(files) });
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+  }
+
+  async *read({ path }: ManifestFile, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    try {
+      if (this.#commit === undefined) await this.list(signal);
+      const name = path.split('/').map(encodeURIComponent).join('/');
+      const range = offset > 0 ? { range: `bytes=${offset}-` } : {};
+      const { repository } = this.#source;
+      yield* rangeOf(await this.#get(`/${repository}/resolve/${this.#commit}/${name}`, signal, range), offset);
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+  }
+
+  #get(path: string, signal: AbortSignal, headers: Record<string, string> = {}) {
+    const token = tokenOf(this.#env);
+    const secret = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    return get({ url: new URL(`${this.#endpoint}${path}`), secret, headers, env: this.#env, signal });
+  }
+}
+
+function tokenOf(env: Env): string | undefined {
+  const home = env.HF_HOME ?? join(env.HOME ?? homedir(), '.cache', 'huggingface');
+  const text = env.HF_TOKEN ?? readToken(env.HF_TOKEN_PATH ?? join(home, 'token'));
+  const token = text?.trim();
+  return token !== undefined && /^[\x21-\x7e]{1,1024}$/.test(token) ? token : undefined;
+}
+
+function readToken(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

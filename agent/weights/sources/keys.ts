@@ -1,0 +1,34 @@
+import { createHash } from 'node:crypto';
+import type { Manifest, ManifestFile } from '../../../shared/weights/manifest.ts';
+
+const SHA256 = /^[0-9a-f]{64}$/;
+
+/** What a source says of a file. */
+export interface Listed {
+  path: string;
+  size: number;
+  /** Where the source knows it. */
+  sha256?: string | undefined;
+  /** Changes with the content: an entity tag, a time of change. Taken where there is no SHA-256. */
+  stamp: string;
+  etag?: string | undefined;
+}
+
+export function manifestFile(source: string, { path, size, sha256, stamp, etag }: Listed): ManifestFile {
+  const exact = sha256 !== undefined && SHA256.test(sha256);
+  const key = exact ? sha256 : digestOf(JSON.stringify([source, path, size, stamp]));
+  return { path, size, key, exact, ...(etag === undefined ? {} : { etag }) };
+}
+
+/** A revision for a source that has none: equal for equal lists. */
+export function revisionOf(files: readonly ManifestFile[]): string {
+  return digestOf(JSON.stringify(files.map(({ path, key }) => [path, key]).sort())).slice(0, 40);
+}
+
+export function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+export function sortedFiles(files: readonly ManifestFile[]): Manifest['files'] {
+  return [...files].sort((a, b) => (a.path < b.path ? -1 : 1));
+}

@@ -1,0 +1,35 @@
+/** Where blobs are read for the first time in a cluster. */
+import type { Manifest, ManifestFile } from '../../../shared/weights/manifest.ts';
+import { parseSource, type Source } from '../../../shared/weights/source.ts';
+import { WeightsError } from '../error.ts';
+import { DirectorySource } from './directory.ts';
+import { HubSource } from './hub.ts';
+import { S3Source } from './s3.ts';
+
+export interface BlobSource {
+  /** What it holds now. @throws WeightsError */
+  list(signal: AbortSignal): Promise<Manifest>;
+  /** A file's bytes from `offset`. @throws WeightsError */
+  read(file: ManifestFile, offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** @throws WeightsError wrong: what the environment lacks for it */
+export function openSource(source: Source, env: Env): BlobSource {
+  switch (source.kind) {
+    case 'hub':
+      return new HubSource(source, env);
+    case 'dir':
+      return new DirectorySource(source);
+    case 's3':
+      return new S3Source(source, env);
+  }
+}
+
+/** @throws WeightsError wrong */
+export function readSource(text: string): Source {
+  const source = parseSource(text);
+  if (source !== undefined) return source;
+  throw new WeightsError('wrong', `"${text}" is none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX`);
+}

@@ -1,0 +1,282 @@
+/** Weights of one agent: what it keeps, gives to its neighbours, and pulls from them. Outlives the agent's sessions. */
+import type { Duplex } from 'node:stream';
+import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
+import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
+import { sourceText } from '../../shared/weights/source.ts';
+import type { Held, PullStatus } from '../host/control-protocol.ts';
+import { Access } from './access.ts';
+import type { Blob } from './blob.ts';
+import { BlobPull, PULL_LIMITS, type PullLimits } from './blob-pull.ts';
+import { WeightsClient } from './client.ts';
+import type { WeightsConfig } from './config.ts';
+import { Coordination } from './coordination.ts';
+import { WeightsError } from './error.ts';
+import { Hasher } from './hasher.ts';
+import { pullManifest } from './manifest-pull.ts';
+import type { PeerName, Peers } from './peers.ts';
+import { CHUNK_BYTES, WeightsServer } from './server.ts';
+import { digestOf } from './sources/keys.ts';
+import { type BlobSource, openSource, readSource } from './sources/source.ts';
+import { type KeptManifest, Store } from './store.ts';
+import { Uploads } from './uploads.ts';
+
+export interface WeightsOptions {
+  config: WeightsConfig;
+  peers: Peers;
+  env: Readonly<Record<string, string | undefined>>;
+  log(line: string): void;
+  pieceBytes?: number;
+  limits?: PullLimits;
+  settleMs?: number;
+  /** Replaced in tests. */
+  openSource?: typeof openSource;
+  now?: () => number;
+}
+
+export interface Pulled {
+  /** The snapshot's directory. */
+  path: string;
+  manifest: Manifest;
+  status: PullStatus;
+}
+
+/** Pulls that are remembered, for `status`. */
+const PULLS_MAX = 16;
+
+export class Weights {
+  readonly store: Store;
+  readonly uploads: Uploads;
+  readonly #options: WeightsOptions;
+  readonly #hasher = new Hasher();
+  readonly #access: Access;
+  readonly #client: WeightsClient;
+  readonly #server: WeightsServer;
+  readonly #coordination: Coordination;
+  /** By source, oldest first; at most PULLS_MAX. */
+  readonly #pulls = new Map<string, { status: PullStatus; promise: Promise<Pulled> }>();
+  /** Sources that an engine runs from: as many as it was started with. */
+  readonly #keep = new Set<string>();
+  readonly #stop = new AbortController();
+
+  constructor(options: WeightsOptions) {
+    const { config, peers, log, pieceBytes = PIECE_BYTES, settleMs } = options;
+    const { directory, limitBytes, uploads, rate, clusters } = config;
+    this.#options = options;
+    this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
+    this.uploads = new Uploads(uploads, rate, CHUNK_BYTES);
+    this.#access = new Access(() => peers.own(), clusters);
+    this.#client = new WeightsClient(peers);
+    this.#coordination = new Coordination({
+      peers,
+      access: this.#access,
+      client: this.#client,
+      fanout: uploads,
+      held: () => this.#heldKeys(),
+      ...(settleMs === undefined ? {} : { settleMs }),
+    });
+    this.#server = new WeightsServer({
+      store: this.store,
+      access: this.#access,
+      uploads: this.uploads,
+      coordinate: (session, questions) => this.#coordination.answer(session, questions),
+      held: () => this.held(),
+      log,
+    });
+  }
+
+  /** @throws Error: the directory cannot be made */
+  async open(): Promise<void> {
+    await this.store.open();
+    await this.#refresh();
+    this.#coordination.open();
+  }
+
+  /** A connection of another node, proven. Owns it. */
+  serve(socket: Duplex, peer: PeerName): void {
+    this.#server.take(socket, peer);
+  }
+
+  /** Pulls in order of their beginning, those that have ended among them. */
+  status(): PullStatus[] {
+    return [...this.#pulls.values()].map(({ status }) => ({ ...status }));
+  }
+
+  /** The models of a source, whole on this node's disk. `keep`: not to be evicted while this process lives. @throws WeightsError */
+  pull(text: string, keep = false): Promise<Pulled> {
+    const source = sourceText(readSource(text));
+    if (keep) this.#keep.add(source);
+    const running = this.#pulls.get(source);
+    if (running !== undefined && running.status.state !== 'failed' && running.status.state !== 'done')
+      return running.promise;
+    const status: PullStatus = {
+      source,
+      bytes: 0,
+      total: 0,
+      from_source: 0,
+      from_peers: 0,
+      state: 'listing',
+      started_at: new Date().toISOString(),
+    };
+    const promise = this.#pull(source, status).catch((error: unknown) => {
+      status.state = 'failed';
+      status.trouble = error instanceof Error ? error.message : String(error);
+      throw error;
+    });
+    promise.catch(() => {}); // who asked hears of it; one that went away is no fault of the process
+    this.#pulls.delete(source);
+    this.#pulls.set(source, { status, promise });
+    for (const [name, { status: one }] of this.#pulls)
+      if (this.#pulls.size > PULLS_MAX && (one.state === 'done' || one.state === 'failed')) this.#pulls.delete(name);
+    return promise;
+  }
+
+  async #pull(text: string, status: PullStatus): Promise<Pulled> {
+    const { env, log } = this.#options;
+    const source = readSource(text);
+    const reader = (this.#options.openSource ?? openSource)(source, env);
+    const id = digestOf(text);
+    const { signal } = this.#stop;
+    const manifest = await pullManifest(
+      {
+        id,
+        key: this.#manifestKey(text),
+        source,
+        reader,
+        store: this.store,
+        client: this.#client,
+        coordination: this.#coordination,
+        now: this.#options.now ?? Date.now,
+        log,
+      },
+      signal,
+    );
+    await this.store.pin(id);
+    await this.#refresh();
+    void this.#coordination.announce('holds', [this.#manifestKey(text)]);
+    status.total = sizeOf(manifest);
+    status.state = 'pulling';
+    await this.store.makeRoom(id, manifest);
+    for (const file of blobsOf(manifest)) await this.#pullBlob(manifest, file, reader, status, signal);
+    const path = await this.store.link(id, manifest);
+    if (!this.#keep.has(text)) await this.store.unpin(id);
+    status.path = path;
+    status.state = 'done';
+    return { path, manifest, status: { ...status } };
+  }
+
+  async #pullBlob(
+    manifest: Manifest,
+    file: ManifestFile,
+    source: BlobSource,
+    status: PullStatus,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const before = status.bytes;
+    const key = this.#blobKey(manifest, file);
+    if (!(await this.store.has(file))) {
+      let growing: Blob | undefined;
+      await new BlobPull({
+        file,
+        source,
+        store: this.store,
+        hasher: this.#hasher,
+        client: this.#client,
+        standing: this.#coordination.standing,
+        limits: this.#options.limits ?? PULL_LIMITS,
+        ask: (question) => this.#coordination.ask({ ...question, blob: key }),
+        alone: () => this.#coordination.alone,
+        onBlob: (blob) => {
+          growing = blob;
+          status.bytes = before + blob.bytes;
+        },
+        onBytes: (bytes, from) => {
+          if (from === 'source') status.from_source += bytes;
+          else status.from_peers += bytes;
+          status.bytes = before + (growing?.bytes ?? 0);
+        },
+        log: this.#options.log,
+      }).run(signal);
+      await this.#coordination.announce('holds', [key]);
+    }
+    status.bytes = before + file.size;
+  }
+
+  /** A list is worth as much as the node that gives it: it is asked of nodes of the same provider. */
+  #manifestKey(source: string): string {
+    return digestOf(`manifest ${this.#options.peers.own()?.provider ?? ''} ${source}`);
+  }
+
+  /** A public blob is the same for all; others are asked for among the provider's own nodes. */
+  #blobKey(manifest: Pick<Manifest, 'public'>, { key, exact }: ManifestFile): string {
+    return manifest.public && exact ? key : digestOf(`blob ${this.#options.peers.own()?.provider ?? ''} ${key}`);
+  }
+
+  async #heldKeys(): Promise<string[]> {
+    const keys: string[] = [];
+    for (const { manifest } of await this.store.manifests()) {
+      keys.push(this.#manifestKey(manifest.source));
+      for (const file of blobsOf(manifest)) if (await this.store.has(file)) keys.push(this.#blobKey(manifest, file));
+    }
+    return keys;
+  }
+
+  async #refresh(): Promise<void> {
+    this.#access.setManifests(await this.store.manifests());
+  }
+
+  /** Models here. */
+  async held(): Promise<Held[]> {
+    return Promise.all((await this.store.manifests()).map((kept) => this.#heldOf(kept)));
+  }
+
+  async #heldOf({ manifest, usedAt, pinned }: KeptManifest): Promise<Held> {
+    let here = 0;
+    for (const file of blobsOf(manifest)) here += await this.store.bytesHere(file);
+    return {
+      source: manifest.source,
+      revision: manifest.revision,
+      bytes: sizeOf(manifest),
+      here,
+      used_at: new Date(usedAt).toISOString(),
+      public: manifest.public,
+      pinned,
+    };
+  }
+
+  /** Models on other nodes of the provider, by session; undefined of one that did not say. */
+  async heldElsewhere(): Promise<{ session: string; held: Held[] | undefined }[]> {
+    const { peers } = this.#options;
+    const own = peers.others().filter((peer) => this.#access.isOwn(peer));
+    return Promise.all(
+      own.map(async ({ session }) => ({
+        session,
+        held: await this.#client.held(session, this.#stop.signal).catch(() => undefined),
+      })),
+    );
+  }
+
+  /** Deletes what no engine of this machine runs from: the model of a source, or blobs of none. @throws WeightsError it is in use */
+  async remove(text: string | undefined): Promise<number> {
+    const before = await this.store.used();
+    if (text !== undefined) {
+      const kept = await this.store.manifest(digestOf(sourceText(readSource(text))));
+      if (kept === undefined) throw new WeightsError('wrong', `${text} is not here`);
+      if (kept.pinned) throw new WeightsError('refused', `${text} is in use`);
+      await this.store.remove(kept);
+      const keys = blobsOf(kept.manifest).map((file) => this.#blobKey(kept.manifest, file));
+      void this.#coordination.announce('drops', [this.#manifestKey(kept.manifest.source), ...keys]);
+    }
+    await this.store.collect();
+    await this.#refresh();
+    return before - (await this.store.used());
+  }
+
+  /** Idempotent. */
+  async close(): Promise<void> {
+    this.#stop.abort();
+    this.#coordination.close();
+    this.#client.close();
+    this.#server.close();
+    await this.#hasher.close();
+  }
+}

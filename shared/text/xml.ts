@@ -1,0 +1,15 @@
+/** The text of the first element of that name. For the answers of S3: no attributes, no nesting, no other markup than these entities. */
+export function tag(xml: string, name: string): string | undefined {
+  return tags(xml, name)[0];
+}
+
+export function tags(xml: string, name: string): string[] {
+  const found = xml.matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
+  return [...found].map(([, text = '']) => unescaped(text));
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#34': '"' };
+
+function unescaped(text: string): string {
+  return text.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all);
+}

@@ -1,0 +1,184 @@
+/** Nodes of one cluster that keep weights: the real code, over sockets of this process in the place of the mesh. */
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { dirname, join } from 'node:path';
+import type { PullLimits } from '../../../agent/weights/blob-pull.ts';
+import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
+import { openSource } from '../../../agent/weights/sources/source.ts';
+import { Weights, type WeightsOptions } from '../../../agent/weights/weights.ts';
+import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
+import { atEnd, temporaryDirectory } from '../../support/processes.ts';
+
+export const PIECE = 64 * 1024;
+
+/** As in the agent, with a hundredth of its patience. */
+export const QUICK: PullLimits = {
+  slowBytesPerS: 64 * 1024,
+  slowAfterMs: 300,
+  sourceAfterMs: 2_000,
+  giveUpMs: 10_000,
+  waitMs: 20,
+};
+
+interface NodeOptions {
+  cluster?: string;
+  provider?: string;
+  weights?: Partial<WeightsOptions>;
+  config?: Partial<WeightsOptions['config']>;
+  directory?: string;
+}
+
+/** How a node comes to another, which listens on `port`: a test puts its faults in between. Throws where it cannot be reached. */
+export type Line = (from: Node, to: Node, port: number) => number | Promise<number>;
+
+const SESSION_BYTES = 26;
+
+export class Node {
+  readonly name: PeerName;
+  readonly weights: Weights;
+  readonly directory: string;
+  /** Bytes that this node read of the source. */
+  read = 0;
+  lists = 0;
+  readonly log: string[] = [];
+  readonly #server: Server;
+
+  constructor(cluster: Cluster, name: PeerName, directory: string, { weights = {}, config = {} }: NodeOptions) {
+    this.name = name;
+    this.directory = directory;
+    this.#server = createServer((socket) => void cluster.accept(this, socket));
+    this.weights = new Weights({
+      config: { directory, limitBytes: 2 ** 40, uploads: 2, rate: undefined, clusters: [], ...config },
+      peers: cluster.peersOf(this),
+      env: {},
+      log: (line) => this.log.push(line),
+      pieceBytes: PIECE,
+      limits: QUICK,
+      settleMs: 0,
+      openSource: (source, env) => this.#counted(openSource(source, env)),
+      ...weights,
+    });
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  async open(): Promise<void> {
+    await this.weights.open();
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  /** As a process that is killed. */
+  async close(): Promise<void> {
+    this.#server.close();
+    await this.weights.close();
+  }
+
+  #counted(source: ReturnType<typeof openSource>): ReturnType<typeof openSource> {
+    const count = (bytes: number) => {
+      this.read += bytes;
+    };
+    return {
+      list: (signal) => {
+        this.lists++;
+        return source.list(signal);
+      },
+      async *read(...args) {
+        for await (const chunk of source.read(...args)) {
+          count(chunk.length);
+          yield chunk;
+        }
+      },
+    };
+  }
+}
+
+export class Cluster {
+  readonly nodes: Node[] = [];
+  line: Line = (_from, _to, port) => port;
+  #changedAt = 0;
+
+  peersOf(node: Node): Peers {
+    return {
+      own: () => node.name,
+      others: () => this.nodes.filter((one) => one !== node).map(({ name }) => name),
+      changedAt: () => this.#changedAt,
+      connect: async (session) => {
+        const to = this.nodes.find(({ name }) => name.session === session);
+        if (to === undefined) throw new Error(`${session} is gone`);
+        const socket = connect(await this.line(node, to, to.port), '127.0.0.1');
+        await once(socket, 'connect');
+        socket.setNoDelay(true);
+        // In the place of the mesh's handshake.
+        socket.write(node.name.session);
+        return socket;
+      },
+    };
+  }
+
+  async accept(node: Node, socket: Socket): Promise<void> {
+    socket.on('error', () => {});
+    await once(socket, 'readable');
+    const session = String(socket.read(SESSION_BYTES));
+    const from = this.nodes.find(({ name }) => name.session === session);
+    if (from === undefined) return void socket.destroy();
+    node.weights.serve(socket, from.name);
+  }
+
+  async add(options: NodeOptions = {}): Promise<Node> {
+    const session = sessionIdFromDigest(randomBytes(32));
+    const { cluster = 'alps', provider = 'lab' } = options;
+    const directory = options.directory ?? (await temporaryDirectory('otela-weights'));
+    const node = new Node(this, { session, cluster, provider }, directory, options);
+    atEnd(() => node.close());
+    await node.open();
+    this.nodes.push(node);
+    this.#changedAt = performance.now();
+    return node;
+  }
+
+  async of(count: number, options: NodeOptions = {}): Promise<Node[]> {
+    for (let i = 0; i < count; i++) await this.add(options);
+    return this.nodes.slice(-count);
+  }
+
+  remove(node: Node): void {
+    this.nodes.splice(this.nodes.indexOf(node), 1);
+    this.#changedAt = performance.now();
+  }
+}
+
+export function sha256(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}
+
+/** A folder of a Hugging Face cache with one snapshot, as `huggingface-cli download` leaves it. */
+export async function hubFolder(files: Record<string, Uint8Array>): Promise<string> {
+  const root = await temporaryDirectory('otela-source');
+  const commit = 'c'.repeat(40);
+  for (const [path, bytes] of Object.entries(files)) {
+    const blob = join(root, 'blobs', sha256(bytes));
+    const name = join(root, 'snapshots', commit, path);
+    await mkdir(dirname(blob), { recursive: true });
+    await mkdir(dirname(name), { recursive: true });
+    await writeFile(blob, bytes);
+    await symlink(blob, name);
+  }
+  await mkdir(join(root, 'refs'), { recursive: true });
+  await writeFile(join(root, 'refs', 'main'), commit);
+  return root;
+}
+
+/** A plain directory, of which no digest is known. */
+export async function plainFolder(files: Record<string, Uint8Array>): Promise<string> {
+  const root = await temporaryDirectory('otela-source');
+  for (const [path, bytes] of Object.entries(files)) {
+    await mkdir(dirname(join(root, path)), { recursive: true });
+    await writeFile(join(root, path), bytes);
+  }
+  return root;
+}
