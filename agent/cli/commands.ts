@@ -1,7 +1,7 @@
 /** Every command of `otela-agent`, in the order of its help. */
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
-import { AGENT_VERSION } from '../life/agent-version.ts';
+import { AGENT_VERSION } from '../host/agent-version.ts';
 import { CONFIG } from './config.ts';
 import type { Context } from './context.ts';
 import { DOCTOR } from './doctor/doctor.ts';

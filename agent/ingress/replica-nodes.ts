@@ -3,9 +3,6 @@ import type { Replica } from '../../shared/lattice/replica.ts';
 import { NodeIndex } from '../../shared/routing/nodes.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
 
-/** A session that LEFT is shown, and the models it served are known, this long. */
-const RETENTION_MS = 24 * 60 * 60_000;
-
 /** LEFT sessions kept beside the live ones; the first that left make room. */
 const LEFT_MAX = 20_000;
 
@@ -19,6 +16,8 @@ interface ReplicaNodesOptions {
   issuerName(issuer: string): string | undefined;
   /** Local name of our own issuer. */
   own: string;
+  /** A session that LEFT is shown, and the models it served are known, this long. */
+  retentionMs(): number;
   /** Milliseconds since the epoch. */
   now(): number;
 }
@@ -84,7 +83,7 @@ export class ReplicaNodes {
   }
 
   #sweep(): void {
-    const expired = this.#options.now() - RETENTION_MS;
+    const expired = this.#options.now() - this.#options.retentionMs();
     for (const [session, at] of this.#left) {
       if (at > expired && this.#left.size <= LEFT_MAX) return;
       this.delete(session);

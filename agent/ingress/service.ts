@@ -42,6 +42,8 @@ interface RequestServiceOptions {
   replica: Replica;
   /** How lists here call an issuer; undefined for the own one. */
   issuerName(issuer: string): string | undefined;
+  /** Nodes that LEFT are shown this long. */
+  retentionMs(): number;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load?: LoadCounter | undefined;
@@ -87,6 +89,7 @@ export class RequestService {
       liveness: (session) => this.#self?.mesh.liveness(session) ?? 'alive',
       issuerName: (issuer) => options.issuerName(issuer) ?? LOCAL_ISSUER,
       own: LOCAL_ISSUER,
+      retentionMs: options.retentionMs,
       now: () => Date.now(),
     });
     this.requests = new Requests({

@@ -61,10 +61,10 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         key,
         configured: config.gateways,
         gateways: network.gateways,
-        otherGateways: async (gateway) => {
-          const others = await askForGateways({ gateway, ticket, proxy, env });
-          if (others !== undefined) network.learnGateways(others);
-          return others;
+        askGateway: async (gateway) => {
+          const word = await askForGateways({ gateway, ticket, proxy, env });
+          if (word !== undefined) network.hear(word);
+          return word;
         },
         first,
         openTunnel,

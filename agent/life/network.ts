@@ -2,6 +2,7 @@
  * What this agent has of the network through all its sessions: the replica, the list of issuers, the ways to gateways. Each
  * session has a mesh of its own, for its key is its name there.
  */
+import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedBy } from '../../shared/gossip/index.ts';
 import { issuerId } from '../../shared/lattice/certificate.ts';
 import { Replica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -15,6 +16,7 @@ import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
 import { relayProxy } from '../mesh/relay/pass.ts';
 import { Relay } from '../mesh/relay/relay.ts';
 import { type Admission, GATEWAYS_MAX } from '../tunnel/admission.ts';
+import type { GatewayWord } from '../tunnel/other-gateways.ts';
 import { authority } from '../tunnel/websocket.ts';
 import { lessRepeated } from './less-repeated.ts';
 
@@ -44,6 +46,7 @@ export class Network {
   #own: string | undefined;
   /** Gateways beside those of the configuration, by the word of one of them. */
   #learned: readonly URL[] = [];
+  #membership: AgentMembership = MEMBERSHIP_DEFAULTS;
   #requests: MeshOptions['requests'];
   #onWeights: MeshOptions['onWeights'];
 
@@ -71,16 +74,23 @@ export class Network {
   }
 
   /** Whose tickets are good from now on. */
-  learn({ ticket, issuers, gateways }: Admission): void {
-    this.learnGateways(gateways);
+  learn({ ticket, issuers, ...word }: Admission): void {
+    this.hear(word);
     const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
     this.#issuers = new Map([...named, [ticket.issuer, LOCAL_ISSUER]]);
     this.#own = ticket.issuer;
     this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
   }
 
-  learnGateways(gateways: readonly URL[]): void {
+  /** By a gateway's word. */
+  hear({ gateways, membership }: GatewayWord): void {
     this.#learned = gateways;
+    this.#membership = membership;
+  }
+
+  /** Nodes that LEFT are shown this long. */
+  get retentionMs(): number {
+    return this.#membership.retention_ms;
   }
 
   /** Those of the configuration, then those that were learned of: any of them may let this agent in. */
@@ -145,6 +155,7 @@ export class Network {
       issuerName: (issuer) => this.issuerName(issuer),
       listen,
       peers: config.mesh.peers,
+      tuned: tunedBy(this.#membership),
       releases,
       env,
       proxy: this.proxy,

@@ -1,6 +1,6 @@
+import { AGENT_VERSION } from '../host/agent-version.ts';
 import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import { AGENT_VERSION } from './agent-version.ts';
 import type { Parts } from './shutdown.ts';
 
 /** What `otela-agent status` tells about the parts that exist by now. */

@@ -35,6 +35,7 @@ export async function openRequests({
     config: config.ingress,
     replica: network.replica,
     issuerName: (issuer) => network.issuerName(issuer),
+    retentionMs: () => network.retentionMs,
     engine,
     load,
     seals,

@@ -1,4 +1,5 @@
 /** One session of this agent: its ticket, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
+import { tunedBy } from '../../shared/gossip/index.ts';
 import { encodePayload } from '../../shared/lattice/payload.ts';
 import { signRecord } from '../../shared/lattice/record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -10,6 +11,7 @@ import type { Mesh } from '../mesh/mesh.ts';
 import type { NodeSeals } from '../seal/node-seals.ts';
 import { identityOf } from '../tunnel/identity.ts';
 import type { LogTailOptions } from '../tunnel/log-tail.ts';
+import type { GatewayWord } from '../tunnel/other-gateways.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
 import type { Member } from './network.ts';
@@ -22,8 +24,8 @@ interface SessionOptions {
   gateways: readonly URL[];
   /** Those among them that the operator named. */
   configured: readonly URL[];
-  /** Asks a gateway which others there are; undefined: it does not say. */
-  otherGateways?: ((gateway: URL) => Promise<URL[] | undefined>) | undefined;
+  /** Asks a gateway which others there are, and how often to probe; undefined: it does not say. */
+  askGateway?: ((gateway: URL) => Promise<GatewayWord | undefined>) | undefined;
   /** As it joins. */
   first: NodeWord;
   openTunnel(options: TunnelOptions): Tunnel;
@@ -144,18 +146,27 @@ export class Session {
   }
 
   #lookForGateways(): void {
-    const { otherGateways } = this.#options;
-    if (otherGateways === undefined) return;
+    const { askGateway } = this.#options;
+    if (askGateway === undefined) return;
     const soon = LOOK_FOR_GATEWAYS_MS * (0.75 + Math.random() / 2);
     this.#looking = setTimeout(async () => {
-      const [first] = this.connected;
-      const others = first === undefined ? undefined : await otherGateways(first);
-      if (this.#left !== undefined) return;
-      // The gateway that was asked does not name itself.
-      if (others !== undefined && first !== undefined) this.#gateways.learn([first, ...others]);
-      this.#lookForGateways();
+      await this.#hear(askGateway);
+      if (this.#left === undefined) this.#lookForGateways();
     }, soon);
     this.#looking.unref();
+  }
+
+  /** Of those connected, the first that has a say: a peer's gateway has none. */
+  async #hear(askGateway: (gateway: URL) => Promise<GatewayWord | undefined>): Promise<void> {
+    for (const gateway of this.connected) {
+      const word = await askGateway(gateway);
+      if (this.#left !== undefined) return;
+      if (word === undefined) continue;
+      // The gateway that was asked does not name itself.
+      this.#gateways.learn([gateway, ...word.gateways]);
+      this.#mesh?.tune(tunedBy(word.membership));
+      return;
+    }
   }
 
   /** Among the other agents; a node that cannot listen is still served by its gateways. */

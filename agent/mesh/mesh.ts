@@ -3,7 +3,7 @@
  * core's actions into sends and dials. Nothing of it is stored: a restart is a new session, which learns from its peers.
  */
 import type { Socket } from 'node:net';
-import { createGossip } from '../../shared/gossip/index.ts';
+import { createGossip, type TunableOptions } from '../../shared/gossip/index.ts';
 import type { Action, Liveness, Notice, Verdict } from '../../shared/gossip/types.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
@@ -51,6 +51,8 @@ export interface MeshOptions {
   /** Where to listen. `host` undefined: on all addresses, and all but loopback are published. Undefined: nowhere. */
   listen: { host?: string; port: number } | undefined;
   peers: readonly string[];
+  /** Times that the operator set; default: as shipped. */
+  tuned?: TunableOptions;
   /** This agent's release, and the releases that its peers have to be of. */
   releases: PeerReleases;
   env: NodeJS.ProcessEnv;
@@ -163,7 +165,7 @@ export class Mesh {
     });
     const self = { kind: 'agent', session, cluster: ticket.cluster, host: options.host } as const;
     this.#driver = new Driver({
-      state: createGossip({ self, replica, crypto, signer: key }),
+      state: createGossip({ self, replica, crypto, signer: key, options: options.tuned ?? {} }),
       act: (action) => this.#act(action),
       random,
     });
@@ -218,6 +220,11 @@ export class Mesh {
   /** A request found this session silent: have a look. */
   doubt(session: string): void {
     this.#driver.give({ type: 'doubt', session });
+  }
+
+  /** The operator set other times. */
+  tune(options: TunableOptions): void {
+    this.#driver.give({ type: 'tuned', options });
   }
 
   /** Another list of issuers: nodes of those that are not on it any more go. */

@@ -4,12 +4,14 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
+import { type AgentMembership, agentMembershipSchema } from '../../shared/gossip/index.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { sessionSchema } from '../../shared/lattice/node.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { attestationMessage } from '../../shared/release/release.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { OwnRelease } from '../host/release.ts';
 import { messageOf, postToGateway } from './gateway-request.ts';
@@ -20,6 +22,8 @@ export interface Admission {
   issuers: { name: string; root: Uint8Array }[];
   /** Other gateways of the same issuer. */
   gateways: URL[];
+  /** Times of the mesh, as the operator set them. */
+  membership: AgentMembership;
 }
 
 export interface AdmissionOptions {
@@ -74,6 +78,11 @@ const RETRY_AFTER_MAX_MS = 60_000;
 /** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
 export const GATEWAYS_MAX = 16;
 
+/** A gateway of another version may say something else: then the defaults hold. */
+export const membershipWordSchema = agentMembershipSchema
+  .catch(() => agentMembershipSchema.parse({}))
+  .default(() => agentMembershipSchema.parse({}));
+
 const answerSchema = z.object({
   ticket: z.string(),
   session: sessionSchema,
@@ -82,6 +91,7 @@ const answerSchema = z.object({
     .array(z.object({ url: z.url({ protocol: /^https?$/ }) }))
     .max(64)
     .default([]),
+  membership: membershipWordSchema,
 });
 
 /** One try at one gateway. */
@@ -191,6 +201,7 @@ function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, 
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     body: JSON.stringify({
       protocol: PROTOCOL_VERSION,
+      version: AGENT_VERSION,
       public_key: toBase64url(key.publicKey),
       ...(cluster === undefined ? {} : { cluster }),
       ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
@@ -219,7 +230,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
 function readAdmission(text: string, key: Signer, gateway: URL): Admission {
   const parsed = answerSchema.safeParse(parseJson(text));
   if (!parsed.success) throw new Error('its answer is no admission');
-  const { ticket: encoded, session, issuers, gateways } = parsed.data;
+  const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;
   const bytes = fromBase64url(encoded, TICKET_MAX_BYTES);
   if (bytes === undefined) throw new Error('its ticket is not base64url');
   const ticket = openTicket(bytes, nodeCrypto);
@@ -229,7 +240,7 @@ function readAdmission(text: string, key: Signer, gateway: URL): Admission {
     const raw = fromBase64url(root, KEY_BYTES);
     return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];
   });
-  return { ticket, issuers: listed, gateways: otherGateways(gateways, gateway) };
+  return { ticket, issuers: listed, gateways: otherGateways(gateways, gateway), membership };
 }
 
 /** Not in clear what the gateway that names them is not asked in clear. */

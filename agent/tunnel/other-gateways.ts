@@ -3,11 +3,19 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
-import { otherGateways } from './admission.ts';
+import { type Admission, membershipWordSchema, otherGateways } from './admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
 const ANSWER_WITHIN_MS = 10_000;
-const answerSchema = z.object({ data: z.array(z.object({ url: z.url({ protocol: /^https?$/ }) })).max(64) });
+const answerSchema = z.object({
+  /** The gateway is of another institution than the ticket: it says nothing. */
+  peer: z.boolean().default(false),
+  data: z.array(z.object({ url: z.url({ protocol: /^https?$/ }) })).max(64),
+  membership: membershipWordSchema,
+});
+
+/** What a gateway says beside its tunnel. */
+export type GatewayWord = Pick<Admission, 'gateways' | 'membership'>;
 
 export interface OtherGatewaysOptions {
   gateway: URL;
@@ -16,8 +24,8 @@ export interface OtherGatewaysOptions {
   env: NodeJS.ProcessEnv;
 }
 
-/** Undefined where it does not say: that is no word about any gateway. Never rejects. */
-export async function askForGateways(options: OtherGatewaysOptions): Promise<URL[] | undefined> {
+/** Undefined where it does not say, or has no say: that is no word about any gateway. Never rejects. */
+export async function askForGateways(options: OtherGatewaysOptions): Promise<GatewayWord | undefined> {
   const { gateway, ticket, proxy, env } = options;
   const headers = {
     'content-type': 'application/json',
@@ -35,7 +43,8 @@ export async function askForGateways(options: OtherGatewaysOptions): Promise<URL
       signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
     });
     if (answer.status !== 200) return undefined;
-    return otherGateways(answerSchema.parse(JSON.parse(answer.text)).data, gateway);
+    const { peer, data, membership } = answerSchema.parse(JSON.parse(answer.text));
+    return peer ? undefined : { gateways: otherGateways(data, gateway), membership };
   } catch {
     return undefined;
   }

@@ -7619,6 +7619,17 @@ export interface operations {
                         };
                         max_retries: number;
                         retry_share: number;
+                        membership: {
+                            /** @default 1000 */
+                            probe_ms: number;
+                            /** @default 86400000 */
+                            retention_ms: number;
+                            /** @default 10000 */
+                            reconnect_ms: number;
+                            /** @default 20000 */
+                            grace_ms: number;
+                        };
+                        minimum_agent_version: string | null;
                     };
                 };
             };
@@ -7696,6 +7707,17 @@ export interface operations {
                     } | null;
                     max_retries?: number | null;
                     retry_share?: number | null;
+                    membership?: {
+                        /** @default 1000 */
+                        probe_ms?: number;
+                        /** @default 86400000 */
+                        retention_ms?: number;
+                        /** @default 10000 */
+                        reconnect_ms?: number;
+                        /** @default 20000 */
+                        grace_ms?: number;
+                    } | null;
+                    minimum_agent_version?: string | null;
                 };
             };
         };
@@ -7770,6 +7792,17 @@ export interface operations {
                         };
                         max_retries: number;
                         retry_share: number;
+                        membership: {
+                            /** @default 1000 */
+                            probe_ms: number;
+                            /** @default 86400000 */
+                            retention_ms: number;
+                            /** @default 10000 */
+                            reconnect_ms: number;
+                            /** @default 20000 */
+                            grace_ms: number;
+                        };
+                        minimum_agent_version: string | null;
                     };
                 };
             };

@@ -1,6 +1,8 @@
 /** What the registry carries to every isolate in its snapshot. */
 import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
+import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
+import { isVersion } from '../../shared/release/release.ts';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
@@ -29,6 +31,10 @@ export interface Settings {
   queue: QueueSettings;
   /** How often another node is tried; a model may have its own number. */
   retries: RetrySettings;
+  /** How fast silent nodes are found, and how long those that LEFT are shown. */
+  membership: MembershipSettings;
+  /** Agents below it are not admitted. */
+  minimumAgentVersion: string | undefined;
   oidc: OidcIssuer[];
   /** Where browsers reach this gateway, if not where its requests seem to come to. */
   publicUrl: string | undefined;
@@ -46,6 +52,8 @@ export const NO_SETTINGS: Settings = {
   defaultTrust: 'admitted',
   queue: QUEUE_DEFAULTS,
   retries: RETRY_DEFAULTS,
+  membership: MEMBERSHIP_DEFAULTS,
+  minimumAgentVersion: undefined,
   oidc: [],
   publicUrl: undefined,
   changed: {},
@@ -59,6 +67,9 @@ const CHANGES_MAX = 2_000;
 /** Bounds the snapshot; the admin face refuses more. */
 export const MODEL_SETTINGS_MAX = 1_000;
 export const PROVIDERS_MAX = 2_000;
+
+/** Such as 0.2.0 or 0.2.0-rc.1. */
+export const versionSchema = z.string().refine(isVersion, 'is no version such as 0.2.0');
 
 /** Actions that change what an isolate may have cached. */
 const OF_ACCOUNTS = /^(key|user|project)\./;
@@ -97,6 +108,8 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
     queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
     retries: retrySettings(byName),
+    membership: membershipSchema.safeParse(byName.get('membership') ?? {}).data ?? MEMBERSHIP_DEFAULTS,
+    minimumAgentVersion: versionSchema.safeParse(byName.get('minimum_agent_version')).data,
     oidc: issuersSchema.safeParse(byName.get('oidc')).data ?? [],
     publicUrl: z.url().safeParse(byName.get('public_url')).data,
     changed: Object.fromEntries(changed),

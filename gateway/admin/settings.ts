@@ -2,13 +2,14 @@
 import { eq } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
+import { membershipSchema } from '../../shared/gossip/index.ts';
 import { database } from '../accounts/database.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { queueSchema } from '../accounts/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.ts';
 import { routingSchema } from '../accounts/routing-settings.ts';
 import { settings } from '../accounts/schema.ts';
-import { readSettings } from '../accounts/settings.ts';
+import { readSettings, versionSchema } from '../accounts/settings.ts';
 import { httpUrlSchema } from '../described.ts';
 import type { Env } from '../env.ts';
 import { change } from './change.ts';
@@ -30,6 +31,10 @@ const patchSchema = z.strictObject({
   max_retries: maxRetriesSchema.nullable().optional(),
   /** Retries as a share of all requests; beyond it a failure is told at once. */
   retry_share: retryShareSchema.nullable().optional(),
+  /** How fast silent nodes are found and how long those that LEFT are shown; what is left out of it is the default. */
+  membership: membershipSchema.nullable().optional(),
+  /** Agents of an older version, and those that do not say theirs, are not admitted; null: all are. */
+  minimum_agent_version: versionSchema.nullable().optional(),
 });
 const settingsSchema = z.object({
   object: z.literal('settings'),
@@ -40,6 +45,8 @@ const settingsSchema = z.object({
   routing: routingSchema,
   max_retries: z.number(),
   retry_share: z.number(),
+  membership: membershipSchema,
+  minimum_agent_version: z.string().nullable(),
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -63,7 +70,8 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc, queue, routing, retries } = await readSettings(env);
+  const { defaultTrust, publicUrl, oidc, queue, routing, retries, membership, minimumAgentVersion } =
+    await readSettings(env);
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
   const read = {
     default_trust: defaultTrust,
@@ -73,6 +81,8 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     routing,
     max_retries,
     retry_share,
+    membership,
+    minimum_agent_version: minimumAgentVersion ?? null,
   };
   return { object: 'settings', ...read };
 }

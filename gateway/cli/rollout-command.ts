@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import manifest from '../../package.json' with { type: 'json' };
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { isVersion } from '../../shared/release/release.ts';
+import { isOlder, isVersion } from '../../shared/release/release.ts';
 import { durationMs } from '../../shared/routing/facts.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { ask, ClientError, CONNECTION, type Door, doorTo } from './client.ts';
@@ -17,6 +17,8 @@ const nodeSchema = z.looseObject({
   agent_version: z.string().default('unknown'),
   models: z.array(z.object({ id: z.string(), state: z.string() })),
 });
+/** A gateway of an older version has none. */
+const settingsSchema = z.object({ minimum_agent_version: z.string().nullable().default(null) });
 const restartedSchema = z.object({ from: z.string(), running: z.number() });
 
 const OPTIONS = {
@@ -41,7 +43,7 @@ export const ROLLOUT: Command = {
   otela-gateway rollout start --to 0.1.0                       back again
 
 An agent begins anew as the program that is installed where it was started from: install the version there first. Run again, a rollout goes on
-where it stopped. It stops at the first cohort that does not come back. Below what version no agent is admitted: OLDEST_AGENT, docs/deploy.md.`,
+where it stopped. It stops at the first cohort that does not come back. Below which version agents are not admitted: otela-gateway settings set minimum_agent_version 0.2.0`,
   verbs: ['status', 'start'],
   flags: OPTIONS,
   run: rolloutCommand,
@@ -49,6 +51,7 @@ where it stopped. It stops at the first cohort that does not come back. Below wh
 
 interface Rollout {
   door: Door;
+  settings: Door;
   to: string;
   cohort: string;
   cluster: string | undefined;
@@ -63,7 +66,8 @@ async function rolloutCommand(args: readonly string[]): Promise<number> {
   if (!isVersion(values.to)) throw new UsageError(`--to ${values.to} is no version such as 0.2.0`);
   if (!/^[1-9]\d{0,4}%?$/.test(values.cohort)) throw new UsageError(`--cohort ${values.cohort}: write 5 or 25%`);
   const { to, cohort, cluster, alone } = values;
-  const rollout = { door: doorTo('/admin/nodes', values), to, cohort, cluster, withinMs, alone };
+  const doors = { door: doorTo('/admin/nodes', values), settings: doorTo('/admin/settings', values) };
+  const rollout = { ...doors, to, cohort, cluster, withinMs, alone };
   if (words[0] === 'status') return status(rollout);
   if (words[0] === 'start') return start(rollout);
   throw new UsageError('usage: otela-gateway rollout status | start');
@@ -72,13 +76,19 @@ async function rolloutCommand(args: readonly string[]): Promise<number> {
 async function status(rollout: Rollout): Promise<number> {
   const nodes = await living(rollout);
   const { to, door } = rollout;
+  const { minimum_agent_version: minimum } = settingsSchema.parse(await ask(rollout.settings, 'GET', ''));
+  const tooOld = (version: string) => minimum !== null && isOlder(version, minimum);
   const versions = Map.groupBy(nodes, ({ version }) => version);
   if (door.json) {
-    for (const node of nodes) console.log(JSON.stringify({ ...node, behind: node.version !== to }));
+    for (const node of nodes)
+      console.log(JSON.stringify({ ...node, behind: node.version !== to, below_minimum: tooOld(node.version) }));
     return EXIT_DONE;
   }
-  for (const [version, of] of [...versions].sort(([a], [b]) => a.localeCompare(b)))
-    console.log(printable(`${version}  ${of.length} nodes${version === to ? '' : '  not yet'}`));
+  for (const [version, of] of [...versions].sort(([a], [b]) => a.localeCompare(b))) {
+    const behind = version === to ? '' : '  not yet';
+    const old = tooOld(version) ? `  below ${minimum}: not admitted again` : '';
+    console.log(printable(`${version}  ${of.length} nodes${behind}${old}`));
+  }
   for (const { session, provider, cluster, version } of nodes.filter((node) => node.version !== to))
     console.log(printable(`  ${session}  ${provider}  ${cluster}  ${version}`));
   return EXIT_DONE;

@@ -10,13 +10,16 @@ import { presentedKey } from '../accounts/authenticate.ts';
 import { requireWritable } from '../accounts/database.ts';
 import { countJoin, readJoinGrant, revokedToken, unknownToken } from '../accounts/join-grant.ts';
 import { isSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
+import type { Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { readBody } from '../json-body.ts';
+import type { Background } from '../object-context.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import type { QuotaRefusal } from './admission-quota.ts';
 import { otherGateways } from './agent-gateways.ts';
-import { requireRelease } from './attest.ts';
+import { requireRelease, requireVersion } from './attest.ts';
 import type { AdmittedNode } from './membership.ts';
+import { snapshots } from './snapshot.ts';
 import { versionMismatch } from './tickets.ts';
 
 /** Of an agent that names no cluster, with a token that names none. */
@@ -28,6 +31,8 @@ const admitSchema = z.object({
   public_key: z.string().max(64),
   cluster: idSchema.optional(),
   job_ends_at: z.iso.datetime({ offset: true }).optional(),
+  /** As `otela-agent version` prints it; older agents do not say it. */
+  version: z.string().max(64).optional(),
   /** Which program it is, where it was installed from a release. */
   release: releaseSchema.optional(),
   /** The answer to a 428. */
@@ -59,7 +64,10 @@ admitRoutes.post('/admit', async (c) => {
   if (!isSecret(token, TOKEN_PREFIX)) throw unknownToken();
   const { release, attestation } = body;
   const now = Date.now();
-  const challenge = await requireRelease(c.env, sessionKey, body.public_key, { release, attestation }, now);
+  const { membership, minimumAgentVersion: minimum } = await knownSettings(c.env, c.executionCtx, now);
+  requireVersion(body.version, minimum);
+  const claim = { release, attestation };
+  const challenge = await requireRelease(c.env, sessionKey, body.public_key, claim, { minimum, now });
   if (challenge !== undefined) return challenged(challenge);
   requireWritable();
   const grant = await readJoinGrant(c.env, token, body.cluster, now);
@@ -86,11 +94,19 @@ admitRoutes.post('/admit', async (c) => {
       issuers: admitted.issuers.map(({ name, id, root }) => ({ name, id, root })),
       gateway: admitted.gateway,
       gateways: otherGateways(c.env, admitted.issuers),
+      membership,
     },
     200,
     { 'cache-control': 'no-store' },
   );
 });
+
+/** @throws ApiError 503 while D1 could not be asked: an agent that is too old must not be let in meanwhile */
+async function knownSettings(env: Env, ctx: Background, now: number): Promise<Settings> {
+  const { settings } = await snapshots.get(env, ctx, now, (view) => view.settings.known);
+  if (settings.known) return settings;
+  throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
+}
 
 /** RFC 6585 §3. Asked again with the answer, the agent is let in. */
 function challenged(challenge: string): Response {

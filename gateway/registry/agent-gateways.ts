@@ -1,4 +1,5 @@
 import { Hono } from 'hono';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { Env } from '../env.ts';
 import type { ListedIssuer } from './issuers.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
@@ -6,6 +7,8 @@ import { issuersView } from './views/issuers-view.ts';
 
 /** An agent serves no more than some tens of gateways at once. */
 const GATEWAYS_MAX = 32;
+
+const NOT_STORED = { 'cache-control': 'no-store' };
 
 /** Where else this agent may serve: the institution's other gateways, then those of peers, which decide for themselves. */
 export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): { url: string }[] {
@@ -22,6 +25,9 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
   const { issuer, view } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
-  const others = otherGateways(c.env, view.issuers.values()).filter(({ url }) => url !== issuer.url);
-  return c.json({ object: 'list', data: others }, 200, { 'cache-control': 'no-store' });
+  // Which gateways an agent serves, and how often it probes, is its own institution's to say.
+  if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
+  const { membership } = view.settings;
+  const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership };
+  return c.json(answer, 200, NOT_STORED);
 });

@@ -6,6 +6,7 @@ import {
   type Attestation,
   attestationMessage,
   checkRelease,
+  isOlder,
   isOn,
   isVersion,
   OLDEST_VERSION,
@@ -24,9 +25,10 @@ const CHALLENGE_MS = 60_000;
 
 type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AGENT'>;
 
-/** What agents must show here. A list of keys with one that is none is no list: who wrote it meant something else. */
-export function releaseRules(env: ReleaseEnv): ReleaseRules & { required: boolean } {
-  const oldest = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
+/** What agents must show here; `minimum`: the setting's, beside the environment's. A list of keys with one that is none is no list: who wrote it meant something else. */
+export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
+  const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
+  const oldest = minimum !== undefined && isOlder(set, minimum) && isVersion(set) ? minimum : set;
   return { required: isOn(env.REQUIRE_SIGNED_AGENT), keys: readReleaseKeys(env.RELEASE_KEYS) ?? [], oldest };
 }
 
@@ -45,9 +47,9 @@ export async function requireRelease(
   sessionKey: Uint8Array,
   publicKey: string,
   { release, attestation }: Claim,
-  now: number,
+  { minimum, now }: { minimum: string | undefined; now: number },
 ): Promise<string | undefined> {
-  const rules = releaseRules(env);
+  const rules = releaseRules(env, minimum);
   if (!rules.required) return undefined;
   if (rules.keys.length === 0) throw refused('it has no key to know releases by: its operator must set RELEASE_KEYS');
   if (!isVersion(rules.oldest))
@@ -76,6 +78,19 @@ async function requireChallenge(secret: string, challenge: string, publicKey: st
   const [givenTo, until] = JSON.parse(text);
   if (givenTo !== publicKey) throw refused('it answers a challenge that was given to another agent');
   if (!(now < until)) throw refused('it answered too late');
+}
+
+/**
+ * What the setting `minimum_agent_version` asks of the version that an agent says it is. Without a signed release that is its own word.
+ * @throws ApiError 403 that says what to do
+ */
+export function requireVersion(version: string | undefined, minimum: string | undefined): void {
+  if (minimum === undefined || (version !== undefined && !isOlder(version, minimum))) return;
+  const theirs = version === undefined ? 'does not say its version' : `is ${version}`;
+  throw new ApiError(
+    'permission_denied',
+    `This gateway admits agents from version ${minimum} on, and this one ${theirs}: install a newer agent.`,
+  );
 }
 
 function refused(why: string): ApiError {

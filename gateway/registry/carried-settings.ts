@@ -1,26 +1,31 @@
-import { readSettings } from '../accounts/settings.ts';
+import { readSettings, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Authority } from './authority.ts';
 import { readPeers } from './gossip/peers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
+
+interface CarriedChanges {
+  /** Other issuers are trusted than before. */
+  relisted(): void;
+  settled(settings: Settings): void;
+}
 
 /** Settings and peers, read from where they are stored into what travels with the snapshot. */
 export class CarriedSettings {
   readonly #env: Env;
   readonly #store: Pick<SnapshotStore, 'set'>;
   readonly #authority: Authority;
-  readonly #relisted: () => void;
+  readonly #changed: CarriedChanges;
   /** Readings are numbered. */
   #begun = 0;
   #done = 0;
   #first: Promise<void> | undefined;
 
-  /** `relisted` is called when other issuers are trusted than before. */
-  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: Authority, relisted: () => void) {
+  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: Authority, changed: CarriedChanges) {
     this.#env = env;
     this.#store = store;
     this.#authority = authority;
-    this.#relisted = relisted;
+    this.#changed = changed;
   }
 
   /** As they are stored now. */
@@ -29,7 +34,8 @@ export class CarriedSettings {
     const [settings, peers] = await Promise.all([readSettings(this.#env), readPeers(this.#env)]);
     if (number < this.#done) return; // a later reading was faster
     this.#done = number;
-    if (this.#authority.list(peers)) this.#relisted();
+    if (this.#authority.list(peers)) this.#changed.relisted();
+    this.#changed.settled(settings);
     const { listed, issuer } = this.#authority;
     this.#store.set({ settings, issuers: listed, gateway: issuer.id });
   }

@@ -1,4 +1,5 @@
 import type { Wish } from '../../shared/deployment/order.ts';
+import { type MembershipSettings, tunedBy } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
@@ -24,6 +25,7 @@ import { type OrderReply, orderFor } from './orders.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { Standing } from './standing.ts';
 import { TICKET_HEADER } from './tickets.ts';
+import { Tuning } from './tuning.ts';
 import { type Census, takeCensus } from './views/census.ts';
 import { History, type HistoryAsked, type HistoryEvent } from './views/history.ts';
 import { type LogTail, LogTails } from './views/log-tails.ts';
@@ -38,6 +40,7 @@ import { type Look, type LookedFor, look } from './views/node-page.ts';
  */
 export class RegistryObject extends GatewayObject {
   readonly #authority: Authority;
+  readonly #tuning: Tuning;
   readonly #logs: LogTails;
   readonly #history: History;
   readonly #clock: AlarmClock;
@@ -61,7 +64,9 @@ export class RegistryObject extends GatewayObject {
     this.#history = new History(storage);
     this.#clock = new AlarmClock(storage);
     this.#stored = new StoredGossip(storage, ctx.clock);
-    this.#authority = new Authority(env, new Meta(storage), nowS());
+    const meta = new Meta(storage);
+    this.#authority = new Authority(env, meta, nowS());
+    this.#tuning = new Tuning(meta);
     this.#members = new Membership(
       ctx,
       { authority: this.#authority, admissions: new Admissions(storage), history: this.#history },
@@ -73,9 +78,11 @@ export class RegistryObject extends GatewayObject {
     );
     const { id, issuer } = this.#authority.issuer;
     this.#members.sessions.store.set({ issuers: this.#authority.listed, gateway: id });
-    this.#settings = new CarriedSettings(env, this.#members.sessions.store, this.#authority, () =>
-      this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() }),
-    );
+    this.#members.sessions.retentionMs = this.#tuning.current.retention_ms;
+    this.#settings = new CarriedSettings(env, this.#members.sessions.store, this.#authority, {
+      relisted: () => this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() }),
+      settled: ({ membership }) => this.#tune(membership),
+    });
     this.#sockets = new GossipSockets(ctx.sockets, id, {
       opened: (session) => this.#gossip.handle({ type: 'opened', peer: session, inbound: true }),
       closed: (session) => this.#gossip.handle({ type: 'closed', peer: session }),
@@ -86,6 +93,7 @@ export class RegistryObject extends GatewayObject {
       id,
       issuer,
       replica: this.#members.replica,
+      options: tunedBy(this.#tuning.current),
       memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.sessions.open(), steadyNow()),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
@@ -107,6 +115,13 @@ export class RegistryObject extends GatewayObject {
     this.#gossip.handle({ type: 'start' });
     for (const peer of resumed) this.#gossip.handle({ type: 'opened', peer, inbound: true, resumed: true });
     if (resumed.length > 0) this.#standing.wake();
+  }
+
+  #tune(membership: MembershipSettings): void {
+    if (!this.#tuning.set(membership, writeIfPossible)) return;
+    this.#gossip.handle({ type: 'tuned', options: tunedBy(membership) });
+    this.#members.sessions.retentionMs = membership.retention_ms;
+    this.#members.sessions.sweep();
   }
 
   #remember(): void {

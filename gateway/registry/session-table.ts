@@ -1,12 +1,10 @@
+import { MEMBERSHIP_DEFAULTS } from '../../shared/gossip/index.ts';
 import type { Entry } from '../../shared/lattice/entry.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { NodeIndex } from '../../shared/routing/nodes.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { SnapshotStore } from './snapshot-store.ts';
-
-/** LEFT sessions are shown, and the models they served are known, this long. */
-const RETENTION_MS = 24 * 60 * 60_000;
 
 /** LEFT sessions shown at most; the oldest go first, those last that alone keep a model known. */
 const LEFT_MAX = 2_000;
@@ -38,6 +36,8 @@ interface SessionTableOptions {
  */
 export class SessionTable {
   readonly store: SnapshotStore;
+  /** LEFT sessions are shown, and the models they served are known, this long. */
+  retentionMs = MEMBERSHIP_DEFAULTS.retention_ms;
   readonly #index = new NodeIndex();
   readonly #options: SessionTableOptions;
   readonly #tunnels = new Map<string, Tunnel>();
@@ -177,7 +177,7 @@ export class SessionTable {
     const now = this.#options.now();
     for (const session of this.#left) {
       const shown = this.#index.get(session);
-      if (shown !== undefined && now - Date.parse(shown.updated_at) <= RETENTION_MS) continue;
+      if (shown !== undefined && now - Date.parse(shown.updated_at) <= this.retentionMs) continue;
       this.#forget(session);
     }
   }

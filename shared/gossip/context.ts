@@ -15,7 +15,8 @@ export interface Context {
   readonly replica: Replica;
   readonly crypto: Crypto;
   readonly signer: Signer | undefined;
-  readonly options: GossipOptions;
+  /** Replaced whole where some are tuned. */
+  options: GossipOptions;
   readonly timerQueue: TimerQueue;
   readonly out: Outbox;
   /** Members of a cluster that are neither LEFT nor suspected, this node included; an agent keeps its own cluster only. */

@@ -7,6 +7,7 @@ import { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
 import { EvictionDecider } from './eviction-decider.ts';
 import { LivenessTable } from './liveness-table.ts';
+import type { TunableOptions } from './membership-settings.ts';
 import { decodeMessage, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
 import type { Peer } from './peer.ts';
 import { Pinger } from './pinger.ts';
@@ -115,6 +116,8 @@ export class Core {
       case 'replaced':
         this.#antiEntropy.forgetRoot();
         return this.#updates.changed(event.sessions);
+      case 'tuned':
+        return this.#tuned(event.options);
     }
   }
 
@@ -144,6 +147,13 @@ export class Core {
     this.#evictionDecider?.start(this.#memory);
     this.channels.start();
     this.#pinger.start();
+  }
+
+  #tuned(options: TunableOptions): void {
+    const before = this.context.options;
+    this.context.options = { ...before, ...options };
+    if (this.context.options.probeMs !== before.probeMs) this.#pinger.start();
+    this.#evictionDecider?.tuned();
   }
 
   #opened(id: PeerId, inbound: boolean, resumed: boolean): void {

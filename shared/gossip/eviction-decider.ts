@@ -71,6 +71,13 @@ export class EvictionDecider {
     }
   }
 
+  /** Times are counted from the same moments, as they are set now. */
+  tuned(): void {
+    for (const session of this.#charges.keys()) this.#setGrace(session);
+    for (const [session, since] of this.#absent)
+      if (this.#context.timerQueue.has(`absent:${session}`)) this.#watch(session, since);
+  }
+
   #issuer(): string {
     return this.#context.self.kind === 'gateway' ? this.#context.self.issuer : '';
   }

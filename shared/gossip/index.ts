@@ -9,6 +9,15 @@ import { Outbox } from './outbox.ts';
 import { TimerQueue } from './timer-queue.ts';
 import type { Action, Event, GossipMemory, GossipSetup, Liveness } from './types.ts';
 
+export {
+  type AgentMembership,
+  agentMembershipSchema,
+  MEMBERSHIP_DEFAULTS,
+  type MembershipSettings,
+  membershipSchema,
+  type TunableOptions,
+  tunedBy,
+} from './membership-settings.ts';
 export type { GossipOptions } from './options.ts';
 export { DEFAULT_OPTIONS } from './options.ts';
 export type {

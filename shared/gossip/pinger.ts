@@ -37,11 +37,12 @@ export class Pinger {
     this.#antiEntropy = antiEntropy;
   }
 
+  /** Again where the interval is another one. */
   start(): void {
     if (this.#context.self.kind === 'gateway') return;
     const { timerQueue, options, now, rng } = this.#context;
     const turn = () => {
-      timerQueue.set('turn', this.#context.now + spread(this.#context, options.probeMs), turn);
+      timerQueue.set('turn', this.#context.now + spread(this.#context, this.#context.options.probeMs), turn);
       const peer = this.#next();
       if (peer !== undefined) this.onTurn(peer);
     };

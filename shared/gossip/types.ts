@@ -6,6 +6,7 @@
 import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { Replica } from '../lattice/replica.ts';
 import type { Update } from '../lattice/update.ts';
+import type { TunableOptions } from './membership-settings.ts';
 import type { Refutation, Suspicion } from './messages.ts';
 import type { GossipOptions } from './options.ts';
 
@@ -73,7 +74,9 @@ export type Event =
   /** A request to this session got no answer in time: judge it now, not at its turn. */
   | { type: 'doubt'; session: string }
   /** The driver changed the replica itself, e.g. another list of issuers. */
-  | { type: 'replaced'; sessions: readonly string[] };
+  | { type: 'replaced'; sessions: readonly string[] }
+  /** The operator set other times; they hold for what is under way, too. */
+  | { type: 'tuned'; options: TunableOptions };
 
 export type Action =
   | { type: 'send'; peer: PeerId; bytes: Uint8Array }

@@ -26,13 +26,15 @@ async function rootOf(gateway: Gateway): Promise<string> {
   return issuers.find(({ name }) => name === 'local')?.root ?? '';
 }
 
+/** The agent is told of A alone: it hears of B from A, whose peer B is. */
 async function twoInstitutions() {
   const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
   const engine = await startEngine({ models: [MODEL] });
   atEnd(() => engine.close());
   await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a), url: a.url });
+  await a.admin('POST', 'peers', { name: 'b', root: await rootOf(b), url: b.url });
   const token = await a.createJoinToken('lab', 'alps');
-  const agent = await startAgent({ gateways: [a.url, b.url], token, engineUrl: engine.url });
+  const agent = await startAgent({ gateways: [a.url], token, engineUrl: engine.url });
   await Promise.all([a.serving(1), b.serving(1)]);
   return { a, b, agent, engine };
 }

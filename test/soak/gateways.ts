@@ -9,7 +9,6 @@ const { status } = spawnSync(
   {
     cwd: ROOT,
     stdio: 'inherit',
-    // The engine of the kill test remembers 2,000 requests: four rounds of load stay below.
     env: { ...process.env, OTELA_KILL_ROUNDS: '4', OTELA_ROLLING_AGENTS: '12' },
   },
 );

@@ -30,6 +30,7 @@ export default function SettingsPage() {
             <General settings={now} save={save} />
             <RoutingSettings settings={now} save={save} />
             <Queue settings={now} save={save} />
+            <Membership settings={now} save={save} />
             <LoginSettings settings={now} save={save} />
           </>
         )}
@@ -169,11 +170,12 @@ interface SecondsProps {
   ms: number | undefined;
   placeholder?: string;
   min?: string;
+  hint?: string;
 }
 
-function Seconds({ name, label, ms, placeholder, min = '0.001' }: SecondsProps) {
+function Seconds({ name, label, ms, placeholder, min = '0.001', hint }: SecondsProps) {
   return (
-    <Field label={label}>
+    <Field label={label} {...(hint !== undefined && { hint })}>
       {(id) => (
         <Input
           id={id}
@@ -221,6 +223,50 @@ function Queue({ settings, save }: SettingsProps) {
               .map(([project, weight]) => `${project} = ${weight}`)
               .join('\n')}
           />
+        )}
+      </Field>
+    </Group>
+  );
+}
+
+const HOUR_MS = 3_600_000;
+
+function Membership({ settings, save }: SettingsProps) {
+  const { membership } = settings;
+  const submit = (filled: Filled) => {
+    const times = {
+      probe_ms: secondsFrom(filled.number('probe')),
+      reconnect_ms: secondsFrom(filled.number('reconnect')),
+      grace_ms: secondsFrom(filled.number('grace')),
+    };
+    const hours = filled.number('retention');
+    const set = Object.entries({ ...times, retention_ms: hours === null ? null : Math.round(hours * HOUR_MS) });
+    return save({
+      membership: Object.fromEntries(set.filter(([, ms]) => ms !== null)),
+      minimum_agent_version: filled.optional('minimum'),
+    });
+  };
+  return (
+    <Group title={texts.membership} about={texts.membershipAbout} submit={submit}>
+      <Seconds name="probe" label={texts.probe} hint={texts.probeHint} ms={membership.probe_ms} min="0.5" />
+      <Seconds name="reconnect" label={texts.reconnect} ms={membership.reconnect_ms} min="1" />
+      <Seconds name="grace" label={texts.grace} ms={membership.grace_ms} min="2" />
+      <Field label={texts.retention}>
+        {(id) => (
+          <Input
+            id={id}
+            name="retention"
+            type="number"
+            min="1"
+            max="720"
+            step="any"
+            defaultValue={membership.retention_ms / HOUR_MS}
+          />
+        )}
+      </Field>
+      <Field label={texts.minimum} hint={texts.minimumHint}>
+        {(id) => (
+          <Input id={id} name="minimum" placeholder="0.2.0" defaultValue={settings.minimum_agent_version ?? ''} />
         )}
       </Field>
     </Group>

@@ -7,6 +7,7 @@ import {
   livenessOf,
   remember,
   step,
+  type TunableOptions,
 } from '../../../shared/gossip/index.ts';
 import type { Replica } from '../../../shared/lattice/replica.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
@@ -23,6 +24,8 @@ interface GossipDriverOptions {
   id: string;
   issuer: string;
   replica: Replica;
+  /** As the operator set them. */
+  options: TunableOptions;
   memory: GossipMemory | undefined;
   clock: Clock;
   send(session: string, bytes: Uint8Array): void;
@@ -54,9 +57,15 @@ export class GossipDriver {
 
   constructor(options: GossipDriverOptions) {
     this.#options = options;
-    const { id, issuer, replica, memory } = options;
+    const { id, issuer, replica, memory, options: tuned } = options;
     const self = { kind: 'gateway', id, issuer } as const;
-    this.#state = createGossip({ self, replica, crypto: workerdCrypto, ...(memory === undefined ? {} : { memory }) });
+    this.#state = createGossip({
+      self,
+      replica,
+      crypto: workerdCrypto,
+      options: tuned,
+      ...(memory === undefined ? {} : { memory }),
+    });
   }
 
   get memory(): GossipMemory {

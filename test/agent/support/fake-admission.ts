@@ -2,6 +2,7 @@
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { Admission, AdmissionOptions } from '../../../agent/tunnel/admission.ts';
 import { signOrder, type Wish } from '../../../shared/deployment/order.ts';
+import { MEMBERSHIP_DEFAULTS } from '../../../shared/gossip/index.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 import { institution, NOW_S } from '../../shared/lattice/house.ts';
@@ -20,7 +21,12 @@ export function labTicket(sessionKey: Uint8Array, lifetimeS = 7 * 86_400, cluste
 /** `lifetimeS` of the ticket. */
 export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<Admission> {
   const ticket = labTicket(key.publicKey, lifetimeS, cluster);
-  return { ticket, issuers: [{ name: 'local', root: lab.root.publicKey }], gateways: [] };
+  return {
+    ticket,
+    issuers: [{ name: 'local', root: lab.root.publicKey }],
+    gateways: [],
+    membership: MEMBERSHIP_DEFAULTS,
+  };
 }
 
 /** The institution's word that a session has ended. */

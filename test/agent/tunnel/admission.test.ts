@@ -2,6 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { AGENT_VERSION } from '../../../agent/host/agent-version.ts';
 import { nodeSigner } from '../../../agent/host/crypto.ts';
 import { type AdmissionOptions, admit, RefusedError } from '../../../agent/tunnel/admission.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
@@ -91,6 +92,7 @@ describe('an agent that asks to be let in', () => {
         authorization: 'Bearer otela-join-secret',
         body: {
           protocol: 2,
+          version: AGENT_VERSION,
           public_key: toBase64url(question.key.publicKey),
           cluster: 'alps',
           job_ends_at: '2099-01-02T03:04:05.000Z',

@@ -71,6 +71,12 @@ test(`two gateways and ${AGENTS} agents are upgraded under load, agents go back,
     await installAgent(agentFile, version);
     await rollout('start', '--to', version, '--cohort', '50%', '--within', '2m');
     expect(await rollout('status', '--to', version)).toBe(`${version}  ${AGENTS} nodes\n`);
+    // Which nodes the minimum leaves behind; those that are there stay, and go on serving.
+    await first.admin('PATCH', 'settings', { minimum_agent_version: '0.8.0' });
+    const behind =
+      version === '0.7.0' ? `0.7.0  ${AGENTS} nodes  below 0.8.0: not admitted again\n` : `0.8.0  ${AGENTS} nodes\n`;
+    expect(await rollout('status', '--to', version)).toBe(behind);
+    await first.admin('PATCH', 'settings', { minimum_agent_version: null });
     await flows();
   }
   await client.stop();

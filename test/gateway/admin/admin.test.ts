@@ -218,6 +218,31 @@ test('how often another node is asked is a setting of the gateway, within bounds
   expect((await readSettings(env)).retries).toEqual({ maxRetries: 3, retryShare: 0.2 });
 });
 
+test('times of the membership and the oldest agent are settings, within bounds', async () => {
+  const defaults = { probe_ms: 1_000, reconnect_ms: 10_000, grace_ms: 20_000, retention_ms: 86_400_000 };
+  const read = async () => (await call('GET', '/settings')).json();
+  expect(await read()).toMatchObject({ membership: defaults, minimum_agent_version: null });
+  const changed = await call('PATCH', '/settings', { membership: { probe_ms: 5_000 }, minimum_agent_version: '0.2.0' });
+  const now = { membership: { ...defaults, probe_ms: 5_000 }, minimum_agent_version: '0.2.0' };
+  expect(await changed.json()).toMatchObject(now);
+  for (const [name, least, most] of [
+    ['probe_ms', 500, 60_000],
+    ['reconnect_ms', 1_000, 600_000],
+    ['grace_ms', 2_000, 600_000],
+    ['retention_ms', 3_600_000, 2_592_000_000],
+  ] as const) {
+    for (const wrong of [least - 1, most + 1, least + 0.5, String(least), null])
+      await expectError(await call('PATCH', '/settings', { membership: { [name]: wrong } }), 400, 'invalid_request');
+    for (const good of [least, most])
+      expect((await call('PATCH', '/settings', { membership: { [name]: good } })).status).toBe(200);
+  }
+  for (const wrong of ['new', '1', '0.2', '', 2, 'v0.2.0'])
+    await expectError(await call('PATCH', '/settings', { minimum_agent_version: wrong }), 400, 'invalid_request');
+  await expectError(await call('PATCH', '/settings', { membership: { probes: 1 } }), 400, 'invalid_request');
+  await call('PATCH', '/settings', { membership: null, minimum_agent_version: null });
+  expect(await read()).toMatchObject({ membership: defaults, minimum_agent_version: null });
+});
+
 test('time-outs are whole milliseconds above nothing and up to a day', async () => {
   for (const value of [0, -1, 1.5, 86_400_001, '900s', true]) {
     const error = await expectError(await call('PUT', '/models/m', { stall_ms: value }), 400, 'invalid_request');

@@ -157,7 +157,7 @@ test('a challenge ends after a minute of the gateway’s clock', async () => {
       signer.publicKey,
       publicKey,
       { release: given, attestation: undefined, ...claim },
-      now,
+      { minimum: undefined, now },
     );
   const challenge = (await ask({}, 1_000_000)) ?? '';
   const signature = toBase64url(signer.sign(attestationMessage(challenge, given.manifest, AGENT, workerdCrypto)));

@@ -235,3 +235,36 @@ describe('news at a gateway', () => {
     expect(fromPeer).toHaveLength(6);
   });
 });
+
+describe('times that the operator sets', () => {
+  const EXTRA_MS = 2_000;
+
+  it('hold for a suspect whose grace is under way: shorter, it ends sooner; longer, later', () => {
+    const shorter = office(10, 'silent');
+    shorter.answer(shorter.one.say(1, shorter.one.suspicion(5, 6)));
+    expect(shorter.evictedAfter(10_000)).toBeUndefined();
+    shorter.answer(shorter.one.give({ type: 'tuned', options: { graceMinMs: 5_000 } }));
+    expect(shorter.evictedAfter(GRACE_LONG_MS)).toBeLessThanOrEqual(3 * 5_000 - 10_000 + EXTRA_MS);
+    const longer = office(10, 'silent');
+    longer.answer(longer.one.say(1, longer.one.suspicion(5, 6)));
+    longer.answer(longer.one.give({ type: 'tuned', options: { graceMinMs: 40_000 } }));
+    expect(longer.evictedAfter(2 * GRACE_LONG_MS - EXTRA_MS)).toBeUndefined();
+  });
+
+  it('say how long a closed tunnel may stay away, also one that closed before', () => {
+    const suspectedAfter = (reconnectMs: number): number => {
+      const { one, pass } = office(10, 'silent');
+      one.give({ type: 'tunnel', session: one.id(5), open: false });
+      one.give({ type: 'tuned', options: { reconnectMs } });
+      for (let passed = 0; passed < 60_000; passed += 100) {
+        pass(100);
+        if (livenessOf(one.state, one.id(5)) === 'suspected') return passed;
+      }
+      return Number.POSITIVE_INFINITY;
+    };
+    for (const ms of [1_000, 10_000, 40_000]) {
+      expect(suspectedAfter(ms)).toBeGreaterThanOrEqual(ms - 100);
+      expect(suspectedAfter(ms)).toBeLessThanOrEqual(ms + EXTRA_MS);
+    }
+  });
+});

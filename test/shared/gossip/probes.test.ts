@@ -153,3 +153,16 @@ describe('a helper', () => {
     expect(verdicts(one.say(1, { type: 'probe', seq: 8, target: one.id(0) }))).toEqual(['alive']);
   });
 });
+
+describe('the interval between probes', () => {
+  it('is the one that is set, at once', () => {
+    const { one, live } = watched(8, -1);
+    const pings = (ms: number) => ofType(partsTo(live(ms, 'alive', 'alive')), 'ping').length;
+    const usual = pings(60_000);
+    one.give({ type: 'tuned', options: { probeMs: 10_000 } });
+    const seldom = pings(60_000);
+    one.give({ type: 'tuned', options: { probeMs: 500 } });
+    expect(usual).toBeGreaterThanOrEqual(5 * seldom);
+    expect(pings(60_000)).toBeGreaterThan(1.5 * usual);
+  });
+});

@@ -22,7 +22,7 @@ export interface EngineRequest {
 }
 
 /** Requests kept; older ones go first. */
-const KEPT = 2000;
+const KEPT = 10_000;
 
 interface Waiting {
   matches(request: EngineRequest): boolean;

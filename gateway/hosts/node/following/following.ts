@@ -1,4 +1,6 @@
 /** One gateway among those of its institution: the first, or one that follows it. What it gives to the gateway's rooms depends on that. */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import manifest from '../../../../package.json' with { type: 'json' };
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
@@ -14,11 +16,11 @@ import { HandOver } from './hand-over.ts';
 import { Leader } from './leader.ts';
 import { GatewayLink } from './link.ts';
 import { type Follower as KnownFollower, MemberTable } from './member-table.ts';
-import { limitAnswerSchema } from './messages.ts';
+import { type LimitCall, limitAnswerSchema } from './messages.ts';
 import { PastRecords } from './past-records.ts';
 import type { Role } from './role.ts';
 import { RoleKeeper } from './role-keeper.ts';
-import { type AskedMethod, limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
+import { limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
 import type { Part } from './shares.ts';
 import type { GatewayIdentity } from './signed.ts';
 
@@ -183,7 +185,9 @@ export class Following {
   limits(own: ObjectNamespace<LimitsObject>): ObjectNamespace<LimitsObject> {
     const first = limitsOfFirst(own, () => this.#partOfFirst());
     const follower = limitsOfFollower(own, {
-      ask: (subject, method, args) => this.#askFirst(subject, method, args),
+      ask: (subject, method, args, once) => this.#askFirst({ subject, method, args, once }),
+      nonce: () => randomUUID(),
+      pause: (ms) => delay(ms),
       alone: () => this.#follower?.alone() ?? Promise.resolve(true),
       part: () => ({ of: 'follower', followers: Math.max(1, this.#follower?.others.length ?? 1) }),
       handOver: (subject, source, items) => this.#handOver.add('settle', subject, { source, items }),
@@ -212,10 +216,9 @@ export class Following {
     return away === 0 ? undefined : { of: 'first', followersAway: away, followers: followers.length };
   }
 
-  async #askFirst(subject: string, method: AskedMethod, args: unknown[]): Promise<unknown> {
+  async #askFirst(call: LimitCall): Promise<unknown> {
     const { first } = this;
     if (first === undefined) throw new Error('this gateway is the first');
-    const call = { subject, method, args };
     const { answer } = await this.#link.ask(
       new URL(first),
       '/gateway/limits',

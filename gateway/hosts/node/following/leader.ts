@@ -8,6 +8,7 @@ import type { UsageRow } from '../../../usage/row.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { MemberTable } from './member-table.ts';
 import { epochSchema, type Followed, followSchema, limitCallSchema, recordsSchema } from './messages.ts';
+import { OnceEach } from './once.ts';
 import type { Role } from './role.ts';
 import { type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
 
@@ -40,6 +41,7 @@ class Refused extends Error {
 export class Leader {
   readonly #options: LeaderOptions;
   #reading = 0;
+  readonly #once = new OnceEach(() => performance.now());
   /** Positions are taken one message after the other, by follower. */
   readonly #taking = new Map<string, Promise<unknown>>();
 
@@ -104,9 +106,10 @@ export class Leader {
       case '/gateway/follow':
         return this.#follow(from, body);
       case '/gateway/limits': {
-        const { subject, method, args } = parse(limitCallSchema, body);
+        const { subject, method, args, once } = parse(limitCallSchema, body);
         const stub = limits.getByName(subject);
-        const result: unknown = await Reflect.apply(stub[method] as (...args: unknown[]) => unknown, stub, args);
+        const call = async () => Reflect.apply(stub[method] as (...args: unknown[]) => unknown, stub, args);
+        const result: unknown = await (once === undefined ? call() : this.#once.do(`${from} ${once}`, call));
         return { result: result ?? null };
       }
       case '/gateway/records':
@@ -122,7 +125,7 @@ export class Leader {
     if (!members.heard(from, url, version, waiting))
       throw new Refused(
         409,
-        'This gateway has as many followers as it can. Remove one: otela-gateway followers remove KEY',
+        'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',
       );
     const anew = cursor === null || cursor.feed !== feed.id || cursor.seq > feed.last;
     const page = feed.since(anew ? 0 : cursor.seq);

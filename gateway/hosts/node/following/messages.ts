@@ -39,8 +39,11 @@ export type Followed = z.infer<typeof followedSchema>;
 export const limitCallSchema = z.object({
   subject: z.string().min(1).max(256),
   method: z.enum(['reserve', 'release', 'correct', 'uses', 'used']),
+  /** Of a `reserve` that is asked again because its answer did not come: it counts once. */
+  once: z.string().max(64).optional(),
   args: z.array(z.unknown()).max(4),
 });
+export type LimitCall = z.infer<typeof limitCallSchema>;
 export const limitAnswerSchema = z.object({ result: z.unknown() });
 
 /** POST /gateway/records */

@@ -11,6 +11,9 @@ export const ASKED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] a
 export type AskedMethod = (typeof ASKED_METHODS)[number];
 
 const NO_PART_WAIT_MS = 60_000;
+/** A first that is heard and too slow to count: so often each question waits for its answer, then the request is refused (503). */
+const TRIES_MAX = 6;
+const PAUSE_MS = 100;
 
 /** The first's own requests: the whole, or what silent followers leave. */
 export function limitsOfFirst(own: Limits, part: () => Part | undefined): Limits {
@@ -23,11 +26,14 @@ export function limitsOfFirst(own: Limits, part: () => Part | undefined): Limits
 }
 
 interface FollowersLimits {
-  /** Asks the first's object. Rejects where the first is away. */
-  ask(subject: string, method: AskedMethod, args: unknown[]): Promise<unknown>;
+  /** Asks the first's object. Rejects where the first is away. Asked again with the same `once` it acts once. */
+  ask(subject: string, method: AskedMethod, args: unknown[], once?: string): Promise<unknown>;
   /** Resolves when the first has surely noticed that it is not heard, or at once where that is so. False: it is heard again. */
   alone(): Promise<boolean>;
   part(): Part;
+  /** A name that no other question has. */
+  nonce(): string;
+  pause(ms: number): Promise<void>;
   /** On disk, for the first. */
   handOver(subject: string, source: string, items: readonly { position: number; settlement: Settlement }[]): void;
 }
@@ -36,14 +42,17 @@ interface FollowersLimits {
 export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits {
   return overriding(own, (subject, stub) => ({
     reserve: async (asked): Promise<Verdict> => {
-      for (let tries = 0; tries < 3; tries++) {
+      const once = options.nonce();
+      for (let tries = 1; ; tries++) {
         try {
-          return (await options.ask(subject, 'reserve', [asked])) as Verdict;
-        } catch {
-          if (await options.alone()) break;
+          return (await options.ask(subject, 'reserve', [asked], once)) as Verdict;
+        } catch (error) {
+          if (await options.alone()) return withPart(stub, asked, options.part());
+          // The first counts for all as long as it hears this gateway: a part beside that would be more than the limit.
+          if (tries >= TRIES_MAX) throw error;
+          await options.pause(PAUSE_MS);
         }
       }
-      return withPart(stub, asked, options.part());
     },
     release: async (name, used) => {
       // One of the two granted it; the other does not know the name. Unheard, its settlement or its lease frees the place too.

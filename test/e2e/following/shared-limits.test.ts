@@ -1,0 +1,77 @@
+/** A follower asks a first that is slow, or does not answer at all: nothing is counted twice, and no more is allowed than the limit. */
+import { expect, test, vi } from 'vitest';
+import type { Reservation } from '../../../gateway/accounts/limits/limiter.ts';
+import type { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
+import { OnceEach } from '../../../gateway/hosts/node/following/once.ts';
+import { limitsOfFollower } from '../../../gateway/hosts/node/following/shared-limits.ts';
+import type { ObjectNamespace } from '../../../gateway/object-context.ts';
+
+const ASKED: Reservation = {
+  name: 'req-1',
+  keyId: 'key_1',
+  key: { requests_per_minute: 10 },
+  project: undefined,
+  counts: 'nothing',
+  bodyBytes: 0,
+  maxTokens: undefined,
+} as unknown as Reservation;
+const GRANTED = { granted: true, headers: {} };
+
+/** A follower whose own limits record what they are asked, and whose first answers as `answer` says. */
+function follower(answer: (n: number) => unknown, alone: () => boolean = () => false) {
+  const own = { reserve: vi.fn(async (_asked: Reservation) => GRANTED) };
+  const first = { reserve: vi.fn(async () => GRANTED) };
+  const leader = new OnceEach(() => performance.now());
+  let asked = 0;
+  const limits = limitsOfFollower({ getByName: () => own } as unknown as ObjectNamespace<LimitsObject>, {
+    ask: async (_subject, _method, _args, once) => {
+      const counted = await leader.do(String(once), () => first.reserve());
+      answer(asked++);
+      return counted;
+    },
+    alone: async () => alone(),
+    part: () => ({ of: 'follower', followers: 1 }),
+    nonce: () => String(Math.random()),
+    pause: async () => {},
+    handOver: () => {},
+  });
+  return { own, first, asked: () => asked, reserve: () => limits.getByName('key_1').reserve(ASKED) };
+}
+
+const lost = () => {
+  throw new Error('the answer did not come in time');
+};
+
+test('a question whose answer was lost counts once', async () => {
+  const { reserve, own, first, asked } = follower((n) => n < 2 && lost());
+  expect(await reserve()).toEqual(GRANTED);
+  expect(await reserve()).toEqual(GRANTED);
+  expect(asked()).toBe(4);
+  expect(first.reserve).toHaveBeenCalledTimes(2);
+  expect(own.reserve).not.toHaveBeenCalled();
+});
+
+test('a first that is heard and does not count in time is no reason to allow a part beside it', async () => {
+  const { reserve, own } = follower(lost);
+  await expect(reserve()).rejects.toThrow('did not come in time');
+  expect(own.reserve).not.toHaveBeenCalled();
+});
+
+test('a follower that is alone allows its part', async () => {
+  const { reserve, own } = follower(lost, () => true);
+  expect(await reserve()).toEqual(GRANTED);
+  expect(own.reserve.mock.calls[0]?.[0].key).toEqual({ requests_per_minute: 5 });
+});
+
+test('answers are remembered for a minute, ten thousand at most; what failed is done again', async () => {
+  let now = 0;
+  const once = new OnceEach(() => now);
+  const work = vi.fn(async () => work.mock.calls.length);
+  expect([await once.do('a', work), await once.do('a', work)]).toEqual([1, 1]);
+  now = 60_001;
+  expect(await once.do('a', work)).toBe(2);
+  for (let n = 0; n < 10_000; n++) await once.do(`b${n}`, async () => n);
+  expect(await once.do('a', work)).toBe(3);
+  await expect(once.do('c', () => Promise.reject(new Error('full')))).rejects.toThrow('full');
+  expect(await once.do('c', work)).toBe(4);
+});
