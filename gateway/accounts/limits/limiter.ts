@@ -37,7 +37,7 @@ export interface LimiterStore {
   ledger(id: string): MonthLedger;
 }
 
-const PROJECT = '';
+export const PROJECT = '';
 /** A request that is never released nor settled (its isolate and its node died) counts as running for so long. */
 const LEASE_MS = 60 * 60_000;
 const RUNNING_MAX = 100_000;
@@ -135,6 +135,11 @@ export class Limiter {
       if (held === undefined) meter.correct({ before: 0, after: tokens, estimated: false, countedAt: now.ms }, now);
       meter.book(tokens, now);
     }
+  }
+
+  /** What another gateway booked for a key's month, or with an empty id for the project's. */
+  bookElsewhere(id: string, tokens: number, now: Moment): void {
+    this.#subject(id, now).meter.bookElsewhere(tokens, now);
   }
 
   /** What of each limit is used now: of the key's, then of its project's. */

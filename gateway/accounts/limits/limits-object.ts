@@ -3,7 +3,7 @@ import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../gateway-object.ts';
 import type { ObjectContext, Sql } from '../../object-context.ts';
 import { storageHealth } from '../../storage/health.ts';
-import { Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
+import { Limiter, PROJECT, type Refusal, type Reservation, type Verdict } from './limiter.ts';
 import type { Moment } from './meter.ts';
 import type { Used } from './token-estimator.ts';
 
@@ -14,6 +14,13 @@ export interface Settlement extends Used {
   keyId: string;
   /** Only another count of what is in already. */
   repeated: boolean;
+}
+
+/** Tokens of one month that a gateway booked, by a key's id, or with an empty one the project. `origin`: which gateway; empty: this one. */
+export interface MonthCount {
+  origin: string;
+  id: string;
+  tokens: number;
 }
 
 /** A client that begins its next request at the last byte of the one before is faster than that one's release. */
@@ -47,6 +54,8 @@ export class LimitsObject extends GatewayObject {
     sql.exec(`CREATE TABLE IF NOT EXISTS minutes (id TEXT PRIMARY KEY, state TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS estimators (id TEXT PRIMARY KEY, state TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS months (id TEXT NOT NULL, month TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (id, month));
+      CREATE TABLE IF NOT EXISTS elsewhere (origin TEXT NOT NULL, id TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
+        PRIMARY KEY (origin, id, month));
       CREATE TABLE IF NOT EXISTS sources (id TEXT PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL)`);
     this.#limiter = new Limiter({
       minute: (id) => savedState(sql, 'minutes', id),
@@ -96,8 +105,11 @@ export class LimitsObject extends GatewayObject {
     this.#save();
   }
 
-  /** From a node's object, which says it again until it hears back: `position` counts its words. Durable when it returns. */
-  settle(source: string, items: readonly { position: number; settlement: Settlement }[]): void {
+  /**
+   * From a node's object, which says it again until it hears back: `position` counts its words. Durable when it returns.
+   * `origin`: the gateway whose node it is, if another one's.
+   */
+  settle(source: string, items: readonly { position: number; settlement: Settlement }[], origin?: string): void {
     const { sql } = this.ctx.storage;
     const now = this.#now();
     const known = sql.exec<{ position: number }>('SELECT position FROM sources WHERE id = ?', source).toArray()[0];
@@ -106,7 +118,10 @@ export class LimitsObject extends GatewayObject {
       if (position <= last) continue;
       last = position;
       const { name, keyId, prompt, completion, repeated } = settlement;
-      if (!repeated) this.#limiter.settle(name, keyId, { prompt, completion }, now);
+      if (repeated) continue;
+      this.#limiter.settle(name, keyId, { prompt, completion }, now);
+      if (origin === undefined) continue;
+      for (const id of [PROJECT, keyId]) this.#writeElsewhere(origin, id, now.month, prompt + completion);
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
     sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_KEPT_MS);
@@ -123,6 +138,49 @@ export class LimitsObject extends GatewayObject {
   used(month: string): { id: string; used: number }[] {
     const query = 'SELECT id, used FROM months WHERE month = ?';
     return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();
+  }
+
+  /** What each gateway booked in a month, as far as it is known here. */
+  counts(month: string): MonthCount[] {
+    const { sql } = this.ctx.storage;
+    const others = sql.exec<MonthCount & { [name: string]: string | number }>(
+      'SELECT origin, id, tokens FROM elsewhere WHERE month = ?',
+      month,
+    );
+    const counts: MonthCount[] = others.toArray();
+    const own = this.used(month).map(({ id, used }) => {
+      const theirs = counts.reduce((sum, count) => sum + (count.id === id ? count.tokens : 0), 0);
+      return { origin: '', id, tokens: used - theirs };
+    });
+    return [...own, ...counts];
+  }
+
+  /** What other gateways say that they booked. Said again it counts once: each only ever counts up. */
+  hearCounts(month: string, counts: readonly MonthCount[]): void {
+    const now = this.#now();
+    if (month !== now.month) return;
+    const query = 'SELECT tokens FROM elsewhere WHERE origin = ? AND id = ? AND month = ?';
+    for (const { origin, id, tokens } of counts) {
+      const [known] = this.ctx.storage.sql.exec<{ tokens: number }>(query, origin, id, month).toArray();
+      const more = tokens - (known?.tokens ?? 0);
+      if (origin === '' || more <= 0) continue;
+      this.#writeElsewhere(origin, id, month, more);
+      this.#limiter.bookElsewhere(id, more, now);
+    }
+    this.#changed();
+  }
+
+  #writeElsewhere(origin: string, id: string, month: string, more: number): void {
+    const { sql } = this.ctx.storage;
+    sql.exec('DELETE FROM elsewhere WHERE month < ?', month);
+    sql.exec(
+      `INSERT INTO elsewhere (origin, id, month, tokens) VALUES (?, ?, ?, ?)
+       ON CONFLICT (origin, id, month) DO UPDATE SET tokens = tokens + excluded.tokens`,
+      origin,
+      id,
+      month,
+      more,
+    );
   }
 
   #now(): Moment {

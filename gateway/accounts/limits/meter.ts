@@ -120,6 +120,13 @@ export class Meter {
     this.#ledger.write(this.#month, this.#used);
   }
 
+  /** What another gateway booked for the month: no request of this one's. */
+  bookElsewhere(tokens: number, now: Moment): void {
+    this.#turn(now);
+    this.#used = Math.min(Number.MAX_SAFE_INTEGER, this.#used + tokens);
+    this.#ledger.write(this.#month, this.#used);
+  }
+
   /** `x-ratelimit-*` as OpenAI has them, where there are such limits. */
   left(limits: Limits | undefined, now: Moment): RateLimits {
     const of = (limit: number | undefined, counted: MinuteWindow) =>

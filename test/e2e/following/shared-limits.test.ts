@@ -22,7 +22,7 @@ function follower(answer: (n: number) => unknown, alone: () => boolean = () => f
   const own = { reserve: vi.fn(async (_asked: Reservation) => GRANTED) };
   const first = { reserve: vi.fn(async () => GRANTED) };
   const leader = new OnceEach(() => performance.now());
-  let asked = 0;
+  let [asked, now] = [0, 0];
   const limits = limitsOfFollower({ getByName: () => own } as unknown as ObjectNamespace<LimitsObject>, {
     ask: async (_subject, _method, _args, once) => {
       const counted = await leader.do(String(once), () => first.reserve());
@@ -32,7 +32,12 @@ function follower(answer: (n: number) => unknown, alone: () => boolean = () => f
     alone: async () => alone(),
     part: () => ({ of: 'follower', followers: 1 }),
     nonce: () => String(Math.random()),
-    pause: async () => {},
+    pause: async (ms) => {
+      now += ms;
+    },
+    now: () => now,
+    settled: async () => {},
+    note: () => {},
     handOver: () => {},
   });
   return { own, first, asked: () => asked, reserve: () => limits.getByName('key_1').reserve(ASKED) };

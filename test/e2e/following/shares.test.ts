@@ -2,6 +2,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
+import * as z from 'zod';
+import type { Gateway } from '../../support/gateway.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { asked, chat, cli, openPair } from './support.ts';
 
@@ -50,14 +52,46 @@ test('of 60 requests a minute over both gateways 60 pass while they hear each ot
   expect(atFirst.filter((status) => status === 200)).toHaveLength(11);
 });
 
-test('a promoted follower is the first; the former one follows it, and lists what was changed there after the split', async () => {
+const tokensSchema = z.object({ prompt_tokens: z.number(), completion_tokens: z.number() });
+const usageSchema = z.object({ data: z.array(tokensSchema) });
+const usesSchema = z.object({ key: z.array(z.object({ limit: z.string(), used: z.number() })) });
+
+/** Tokens of a key's month, as a gateway that may be asked has them. */
+async function monthOf(gateway: { url: string }, key: string): Promise<number | undefined> {
+  const answer = await fetch(`${gateway.url}/admin/me/limits`, { headers: { authorization: `Bearer ${key}` } });
+  const { key: uses } = usesSchema.parse(await answer.json());
+  return uses.find(({ limit }) => limit === 'tokens_per_month')?.used;
+}
+
+test('a promoted follower is the first, and counts months on; the former one follows it, and lists what was changed there after the split', async () => {
   const { first, follower, key } = await openPair();
+  const limits = { tokens_per_month: 1_000_000 };
+  const budget = await first.createKey('budget', { limits });
+  const used = (gateway: Gateway, tokens: number) =>
+    eventually(`${tokens} tokens at ${gateway.url}`, 20_000, async () => {
+      const now = await monthOf(gateway, budget);
+      if (now !== tokens) throw new Error(`${now} tokens`);
+      return true;
+    });
+  expect(await asked(first, budget)).toBe(200);
+  const each = await eventually('what one request uses', 20_000, async () => {
+    const { data } = usageSchema.parse(await first.admin('GET', 'usage'));
+    return data[0] && data[0].prompt_tokens + data[0].completion_tokens;
+  });
+  await eventually('the key at the follower', 10_000, async () =>
+    (await asked(follower, budget)) === 200 ? true : undefined,
+  );
+  await used(first, 2 * each);
   await eventually('a connected follower', 10_000, async () =>
     (await gatewaysOf(first)).followers?.[0]?.connected ? true : undefined,
   );
   // Cut off, and not dead: a change is made that the follower never hears of.
+  // The follower has the count by now: it asks once a second.
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
   follower.process.signal('SIGSTOP');
   await first.createKey('made after the split');
+  expect(await asked(first, budget)).toBe(200);
+  await used(first, 3 * each);
   await first.kill9();
   follower.process.signal('SIGCONT');
   const root = join(first.data, 'issuer/root.key');
@@ -68,6 +102,8 @@ test('a promoted follower is the first; the former one follows it, and lists wha
   );
   const made = await follower.createKey('made at the new first');
   expect(await asked(follower, made)).toBe(200);
+  await used(follower, 2 * each);
+  expect(await asked(follower, budget)).toBe(200);
 
   await first.restart().catch(() => {});
   await eventually('the former first follows', 20_000, async () => {
@@ -80,5 +116,9 @@ test('a promoted follower is the first; the former one follows it, and lists wha
     (await asked(first, made)) === 200 ? true : undefined,
   );
   expect(await asked(first, key)).toBe(200);
+  // What the former first booked after the split is there, once, and so is what it books as a follower.
+  await used(follower, 4 * each);
+  expect(await asked(first, budget)).toBe(200);
+  await used(follower, 5 * each);
   expect(JSON.stringify(await first.admin('GET', 'keys'))).not.toContain('made after the split');
 });

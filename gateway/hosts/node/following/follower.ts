@@ -1,9 +1,10 @@
 /** Asks the first once a second what changed, and hands over what was counted here. */
+import type { SubjectCounts } from './budgets.ts';
 import type { AccountsCopy } from './copy.ts';
 import type { HandOver } from './hand-over.ts';
 import type { GatewayLink } from './link.ts';
 import { SILENCE_MS } from './member-table.ts';
-import { epochTakenSchema, type Followed, followedSchema, recordsTakenSchema } from './messages.ts';
+import { budgetsPageSchema, epochTakenSchema, type Followed, followedSchema, recordsTakenSchema } from './messages.ts';
 
 const EVERY_MS = 1_000;
 const ANSWER_MS = 2_000;
@@ -16,6 +17,8 @@ const SAVE_MS = 60_000;
 
 export interface CopyState {
   cursor: { feed: string; seq: number } | null;
+  /** Budgets of that feed up to a number; absent: none yet. */
+  budgets?: number;
   /** Milliseconds since 1970 of the last answer that left nothing to copy; 0: never. */
   syncedAt: number;
 }
@@ -28,6 +31,8 @@ interface FollowerOptions {
   link: GatewayLink;
   copy: AccountsCopy;
   handOver: HandOver;
+  /** What other gateways booked for months. */
+  heard(counts: SubjectCounts): Promise<void>;
   state: CopyState;
   /** Monotonic milliseconds. */
   now(): number;
@@ -154,18 +159,31 @@ export class Follower {
       if (table === 'join_tokens' && (row === null || row.revoked_at !== null)) this.#revoked.add(key);
     if (whole && !more) copy.complete();
     this.#copying = whole && more;
-    this.#state = { cursor: { feed, seq }, syncedAt: more ? this.#state.syncedAt : Date.now() };
+    const budgets = anew ? 0 : (this.#state.budgets ?? 0);
+    this.#state = { cursor: { feed, seq }, budgets, syncedAt: more ? this.#state.syncedAt : Date.now() };
     if (more) return true;
+    if ((answer.budgets ?? 0) > budgets) await this.#hearBudgets(budgets);
     if (this.#differs) await changed([...this.#revoked]);
     this.#differs = false;
     this.#revoked.clear();
     // A copy that is cut off by the end of the process begins anew: what went meanwhile would stay else.
-    if (Date.now() - this.#savedAt > SAVE_MS || this.#savedSeq !== seq) {
+    if (Date.now() - this.#savedAt > SAVE_MS || this.#savedSeq !== seq + (this.#state.budgets ?? 0)) {
       save(this.#state);
       this.#savedAt = Date.now();
-      this.#savedSeq = seq;
+      this.#savedSeq = seq + (this.#state.budgets ?? 0);
     }
     return false;
+  }
+
+  async #hearBudgets(from: number): Promise<void> {
+    const { link, first, heard } = this.#options;
+    for (let [seq, more] = [from, true]; more; ) {
+      const { answer } = await link.ask(first, '/gateway/budgets', { seq }, budgetsPageSchema, LONG_ANSWER_MS);
+      for (const counts of answer.items) await heard(counts);
+      more = answer.more && answer.seq > seq;
+      seq = answer.seq;
+      this.#state = { ...this.#state, budgets: seq };
+    }
   }
 
   /** What waits, in order, until nothing does. */

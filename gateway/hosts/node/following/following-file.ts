@@ -8,7 +8,9 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
   CREATE TABLE IF NOT EXISTS taken_over (key TEXT PRIMARY KEY, position INTEGER NOT NULL);
   CREATE TABLE IF NOT EXISTS hand_over (position INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS copy_state (id INTEGER PRIMARY KEY, state TEXT NOT NULL);
-  CREATE TABLE IF NOT EXISTS past_hours (name TEXT PRIMARY KEY, except_of TEXT NOT NULL)`;
+  CREATE TABLE IF NOT EXISTS past_hours (name TEXT PRIMARY KEY, except_of TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS budgets (subject TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+  CREATE TABLE IF NOT EXISTS past_budgets (subject TEXT PRIMARY KEY)`;
 
 /**
  * Opens it, making what is missing. Where the disk takes nothing at the first start that has it, the tables are in memory until the next one:
@@ -16,7 +18,7 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
  */
 export function openFollowingFile(data: string): Database {
   const database = new Database(join(data, FOLLOWING_FILE));
-  if (database.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'past_hours'", []).length > 0) return database;
+  if (database.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'past_budgets'", []).length > 0) return database;
   try {
     database.script(TABLES);
     return database;

@@ -8,6 +8,7 @@ import type { RegistryObject } from '../../../registry/object.ts';
 import { REGISTRY_NAME } from '../../../registry-name.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { Database } from '../sqlite.ts';
+import { Budgets } from './budgets.ts';
 import { ChangeFeed } from './change-feed.ts';
 import { AccountsCopy } from './copy.ts';
 import { type CopyState, Follower } from './follower.ts';
@@ -25,6 +26,7 @@ import type { Part } from './shares.ts';
 import type { GatewayIdentity } from './signed.ts';
 
 const LIMIT_ANSWER_MS = 1_500;
+const BUDGETS_AGAIN_MS = 5_000;
 const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
@@ -51,6 +53,9 @@ export class Following {
   readonly #database: Database;
   readonly #members: MemberTable;
   readonly #handOver: HandOver;
+  readonly #budgets: Budgets;
+  /** What a former first booked is in the queue. */
+  #budgetsTold: Promise<void> = Promise.resolve();
   readonly #feed: ChangeFeed;
   readonly #link: GatewayLink;
   readonly #keeper: RoleKeeper;
@@ -64,6 +69,7 @@ export class Following {
     this.#database = openFollowingFile(options.data);
     this.#members = new MemberTable(this.#database, () => performance.now());
     this.#handOver = new HandOver(this.#database);
+    this.#budgets = new Budgets(this.#database, options.identity.certificate.keyName);
     // Until something is written: a file that was opened on a full disk is this process's alone.
     if (this.#database.path !== ':memory:') this.#database.close();
     this.#feed = new ChangeFeed(options.accounts);
@@ -77,7 +83,10 @@ export class Following {
       others: () => this.#others(),
       deposed: (by) => {
         // What a follower recorded is with its former first, which hands it on.
-        if (this.#role.role === 'first') this.#past?.note(by);
+        if (this.#role.role === 'first') {
+          this.#past?.note(by);
+          this.#budgets.depose();
+        }
         this.#database.rows('DELETE FROM copy_state', []);
       },
       changed: () => this.#act(),
@@ -99,6 +108,7 @@ export class Following {
       feed: this.#feed,
       members: this.#members,
       limits: own.limits,
+      budgets: this.#budgets,
       usage: own.usage,
       hear: (statement) => this.#keeper.hear(statement),
       log,
@@ -183,13 +193,20 @@ export class Following {
 
   /** LIMITS as the gateway's rooms ask for it. */
   limits(own: ObjectNamespace<LimitsObject>): ObjectNamespace<LimitsObject> {
-    const first = limitsOfFirst(own, () => this.#partOfFirst());
+    const first = limitsOfFirst(
+      own,
+      () => this.#partOfFirst(),
+      (subject) => this.#budgets.note(subject),
+    );
     const follower = limitsOfFollower(own, {
       ask: (subject, method, args, once) => this.#askFirst({ subject, method, args, once }),
       nonce: () => randomUUID(),
       pause: (ms) => delay(ms),
+      now: () => performance.now(),
       alone: () => this.#follower?.alone() ?? Promise.resolve(true),
       part: () => ({ of: 'follower', followers: Math.max(1, this.#follower?.others.length ?? 1) }),
+      settled: () => this.#budgetsTold,
+      note: (subject) => this.#budgets.note(subject),
       handOver: (subject, source, items) => this.#handOver.add('settle', subject, { source, items }),
     });
     return { getByName: (name) => (this.#role.role === 'first' ? first : follower).getByName(name) };
@@ -236,6 +253,7 @@ export class Following {
     const { url, log } = this.#options;
     if (role === 'first' || follow === undefined) return;
     void this.#past?.run();
+    this.#tellBudgets();
     this.#follower = new Follower({
       first: new URL(follow),
       url: url ?? '',
@@ -243,6 +261,9 @@ export class Following {
       link: this.#link,
       copy: new AccountsCopy(this.#options.accounts),
       handOver: this.#handOver,
+      heard: async (counts) => {
+        if (this.#own !== undefined) await this.#budgets.hear(counts, this.#own.limits);
+      },
       state: this.#copyState(),
       now: () => performance.now(),
       save: (state) =>
@@ -251,6 +272,22 @@ export class Following {
       believe: (answer, by) => this.#keeper.believe(answer, by),
       log,
     });
+  }
+
+  /** Where the disk takes nothing it is tried again: what is booked here waits with the nodes meanwhile. */
+  #tellBudgets(): void {
+    const { limits } = this.#own ?? {};
+    if (limits === undefined) return;
+    const tell = async (): Promise<void> => {
+      try {
+        await this.#budgets.handOver(limits, (item) => this.#handOver.add('months', item.subject, item));
+      } catch (error) {
+        this.#options.log(`budgets are handed over later: ${error instanceof Error ? error.message : error}`);
+        await delay(BUDGETS_AGAIN_MS);
+        return tell();
+      }
+    };
+    this.#budgetsTold = tell();
   }
 
   #copyState(): CopyState {

@@ -9,8 +9,8 @@ const WAITING_MAX = 2_000_000;
 
 export interface HandedOver {
   position: number;
-  /** `usage`: rows for an hour; `settle`: what requests used, for limits. */
-  kind: 'usage' | 'settle';
+  /** `usage`: rows for an hour; `settle`: what requests used, for limits; `months`: what a former first booked until it was deposed. */
+  kind: 'usage' | 'settle' | 'months';
   /** Of the object that takes it: an hour, or whose limits. */
   name: string;
   /** JSON. */
@@ -50,7 +50,7 @@ export class HandOver {
     const query = 'SELECT position, kind, name, body FROM hand_over ORDER BY position LIMIT ?';
     const items: HandedOver[] = this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
       position: Number(position),
-      kind: kind === 'settle' ? 'settle' : 'usage',
+      kind: kind === 'settle' || kind === 'months' ? kind : 'usage',
       name: String(name),
       body: String(body),
     }));

@@ -5,9 +5,18 @@ import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-o
 import type { ObjectNamespace } from '../../../object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
+import type { Budgets } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { MemberTable } from './member-table.ts';
-import { epochSchema, type Followed, followSchema, limitCallSchema, recordsSchema } from './messages.ts';
+import {
+  budgetsSchema,
+  epochSchema,
+  type Followed,
+  followSchema,
+  limitCallSchema,
+  recordsSchema,
+  subjectCountsSchema,
+} from './messages.ts';
 import { OnceEach } from './once.ts';
 import type { Role } from './role.ts';
 import { type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
@@ -24,6 +33,7 @@ interface LeaderOptions {
   members: MemberTable;
   /** Without parts: what followers ask for is asked of the whole. */
   limits: ObjectNamespace<LimitsObject>;
+  budgets: Budgets;
   usage: ObjectNamespace<UsageObject>;
   /** A former first hears that another one was promoted. @returns the epoch that holds here now */
   hear(statement: string): number;
@@ -112,6 +122,8 @@ export class Leader {
         const result: unknown = await (once === undefined ? call() : this.#once.do(`${from} ${once}`, call));
         return { result: result ?? null };
       }
+      case '/gateway/budgets':
+        return this.#options.budgets.since(parse(budgetsSchema, body).seq, limits);
       case '/gateway/records':
         return { position: await this.#inTurn(from, () => this.#take(from, body)) };
       default:
@@ -136,20 +148,23 @@ export class Leader {
       ...(statement === undefined ? {} : { statement }),
       anew,
       ...page,
+      budgets: this.#options.budgets.last,
       followers: members.list().map(({ key, url: at }) => ({ key, url: at })),
     };
   }
 
   async #take(from: string, body: Buffer): Promise<number> {
-    const { members, usage, limits } = this.#options;
+    const { members, usage, limits, budgets } = this.#options;
     let done = members.taken(from);
     for (const { position, kind, name, body: text } of parse(recordsSchema, body).items) {
       if (position <= done) continue;
       const content: unknown = JSON.parse(text);
       if (kind === 'usage') await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
+      else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
       else {
         const { source, items } = content as { source: string; items: { position: number; settlement: Settlement }[] };
-        await limits.getByName(name).settle(`${source}@${from}`, items);
+        budgets.note(name);
+        await limits.getByName(name).settle(`${source}@${from}`, items, from);
       }
       done = position;
     }

@@ -30,6 +30,8 @@ export const followedSchema = z.object({
     .max(1_000),
   seq: z.number().int().min(0),
   more: z.boolean(),
+  /** The number of the last change of budgets; absent: this version tells none. */
+  budgets: z.number().int().min(0).optional(),
   /** All followers, the asking one included. */
   followers: z.array(z.object({ key: z.string().max(64), url })).max(64),
 });
@@ -46,13 +48,28 @@ export const limitCallSchema = z.object({
 export type LimitCall = z.infer<typeof limitCallSchema>;
 export const limitAnswerSchema = z.object({ result: z.unknown() });
 
+/** POST /gateway/budgets: what changed after `seq`. */
+export const budgetsSchema = z.object({ seq: z.number().int().min(0) });
+export const subjectCountsSchema = z.object({
+  subject: z.string().min(1).max(256),
+  month: z.string().regex(/^\d{4}-\d{2}$/),
+  counts: z
+    .array(z.object({ origin: z.string().min(1).max(64), id: z.string().max(256), tokens: z.number().int().min(0) }))
+    .max(100_000),
+});
+export const budgetsPageSchema = z.object({
+  items: z.array(subjectCountsSchema).max(1_000),
+  seq: z.number().int().min(0),
+  more: z.boolean(),
+});
+
 /** POST /gateway/records */
 export const recordsSchema = z.object({
   items: z
     .array(
       z.object({
         position: z.number().int().min(1),
-        kind: z.enum(['usage', 'settle']),
+        kind: z.enum(['usage', 'settle', 'months']),
         name: z.string().min(1).max(256),
         body: z.string().max(8 * 1024 * 1024),
       }),

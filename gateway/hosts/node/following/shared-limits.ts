@@ -1,8 +1,8 @@
 /** LIMITS of a gateway that is one of several: the first counts for all while they hear each other. */
-import type { Verdict } from '../../../accounts/limits/limiter.ts';
+import { PROJECT, type Reservation, type Verdict } from '../../../accounts/limits/limiter.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
-import { type Part, shared } from './shares.ts';
+import { type Elsewhere, type Part, shared } from './shares.ts';
 
 type Limits = ObjectNamespace<LimitsObject>;
 type LimitsStub = ObjectStub<LimitsObject>;
@@ -11,13 +11,17 @@ export const ASKED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] a
 export type AskedMethod = (typeof ASKED_METHODS)[number];
 
 const NO_PART_WAIT_MS = 60_000;
-/** A first that is heard and too slow to count: so often each question waits for its answer, then the request is refused (503). */
-const TRIES_MAX = 6;
+/** A first that is heard and too slow to count: then the request is refused (503). One that died is noticed to be silent before that. */
+const ASKED_FOR_MS = 10_000;
 const PAUSE_MS = 100;
 
-/** The first's own requests: the whole, or what silent followers leave. */
-export function limitsOfFirst(own: Limits, part: () => Part | undefined): Limits {
-  return overriding(own, (_, stub) => ({
+/** The first's own requests: the whole, or what silent followers leave. `note` is told before something is booked for a subject. */
+export function limitsOfFirst(own: Limits, part: () => Part | undefined, note: (subject: string) => void): Limits {
+  return overriding(own, (subject, stub) => ({
+    settle: (...asked) => {
+      note(subject);
+      return stub.settle(...asked);
+    },
     reserve: (asked) => {
       const now = part();
       return now === undefined ? stub.reserve(asked) : withPart(stub, asked, now);
@@ -34,6 +38,11 @@ interface FollowersLimits {
   /** A name that no other question has. */
   nonce(): string;
   pause(ms: number): Promise<void>;
+  /** Monotonic milliseconds. */
+  now(): number;
+  /** What was booked here as the first is handed over before what is booked now. */
+  settled(): Promise<void>;
+  note(subject: string): void;
   /** On disk, for the first. */
   handOver(subject: string, source: string, items: readonly { position: number; settlement: Settlement }[]): void;
 }
@@ -43,13 +52,14 @@ export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits 
   return overriding(own, (subject, stub) => ({
     reserve: async (asked): Promise<Verdict> => {
       const once = options.nonce();
-      for (let tries = 1; ; tries++) {
+      const from = options.now();
+      for (;;) {
         try {
           return (await options.ask(subject, 'reserve', [asked], once)) as Verdict;
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
           // The first counts for all as long as it hears this gateway: a part beside that would be more than the limit.
-          if (tries >= TRIES_MAX) throw error;
+          if (options.now() - from > ASKED_FOR_MS) throw error;
           await options.pause(PAUSE_MS);
         }
       }
@@ -64,6 +74,8 @@ export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits 
       await options.ask(subject, 'correct', [items]).catch(() => {});
     },
     settle: async (source, items) => {
+      await options.settled();
+      options.note(subject);
       await stub.settle(source, items);
       options.handOver(subject, source, items);
     },
@@ -74,8 +86,17 @@ export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits 
   }));
 }
 
+/** Tokens of this month that other gateways booked, as far as it was heard: this gateway's part comes on top, up to the limit. */
+async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<Elsewhere | undefined> {
+  if (asked.key?.tokens_per_month === undefined && asked.project?.tokens_per_month === undefined) return undefined;
+  const counts = await stub.counts(new Date().toISOString().slice(0, 7));
+  const of = (id: string) =>
+    counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);
+  return { key: of(asked.keyId), project: of(PROJECT) };
+}
+
 async function withPart(stub: LimitsStub, asked: Parameters<LimitsStub['reserve']>[0], part: Part): Promise<Verdict> {
-  const mine = shared(asked, part);
+  const mine = shared(asked, part, part.of === 'first' ? undefined : await elsewhere(stub, asked));
   if (!mine.nothing) return stub.reserve(mine.asked);
   const limit = asked.key?.requests_per_minute ?? asked.project?.requests_per_minute ?? 1;
   return {

@@ -22,21 +22,33 @@ export interface Shared {
   nothing: boolean;
 }
 
-export function shared(asked: Reservation, part: Part): Shared {
-  const key = sharedLimits(asked.key, part);
-  const project = sharedLimits(asked.project, part);
+/** Tokens of this month that others booked. */
+export interface Elsewhere {
+  key: number;
+  project: number;
+}
+
+export function shared(asked: Reservation, part: Part, elsewhere: Elsewhere = { key: 0, project: 0 }): Shared {
+  const key = sharedLimits(asked.key, part, elsewhere.key);
+  const project = sharedLimits(asked.project, part, elsewhere.project);
   return { asked: { ...asked, key: key.limits, project: project.limits }, nothing: key.nothing || project.nothing };
 }
 
-function sharedLimits(limits: Limits | undefined, part: Part): { limits: Limits | undefined; nothing: boolean } {
+function sharedLimits(
+  limits: Limits | undefined,
+  part: Part,
+  elsewhere: number,
+): { limits: Limits | undefined; nothing: boolean } {
   if (limits === undefined) return { limits, nothing: false };
   const parts: Limits = { ...limits };
   let nothing = false;
   for (const name of COUNTED) {
     const limit = limits[name];
     if (limit === undefined) continue;
-    parts[name] = partOf(limit, part);
-    if (parts[name] < 1) nothing = true;
+    const mine = partOf(limit, part);
+    if (mine < 1) nothing = true;
+    // The month's count has what others booked in it.
+    parts[name] = name === 'tokens_per_month' ? Math.min(limit, mine + elsewhere) : mine;
   }
   return { limits: parts, nothing };
 }

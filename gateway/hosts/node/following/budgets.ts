@@ -1,0 +1,88 @@
+/**
+ * Tokens of the running month, by the gateway that booked them. The first tells them to its followers, so that a promoted one goes on with
+ * them; a former first tells the new one what it booked until then. Each gateway's count only grows, so the greater word is the newer one.
+ */
+import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-object.ts';
+import type { ObjectNamespace } from '../../../object-context.ts';
+import type { Database } from '../sqlite.ts';
+
+/** Subjects of one answer; each has at most the keys of a project. */
+const PAGE = 50;
+
+export interface SubjectCounts {
+  subject: string;
+  month: string;
+  counts: MonthCount[];
+}
+
+export interface BudgetsPage {
+  items: SubjectCounts[];
+  /** To ask from next. */
+  seq: number;
+  more: boolean;
+}
+
+export class Budgets {
+  readonly #database: Database;
+  readonly #own: string;
+  #last: number;
+
+  /** `own`: name of this gateway's key. */
+  constructor(database: Database, own: string) {
+    this.#database = database;
+    this.#own = own;
+    const [row] = database.rows('SELECT max(seq) AS seq FROM budgets', []);
+    this.#last = Number(row?.seq ?? 0);
+  }
+
+  /** The number of the last change. */
+  get last(): number {
+    return this.#last;
+  }
+
+  /** Something is about to be booked for a subject: noted before, so that a crash between the two loses no count. */
+  note(subject: string): void {
+    this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
+  }
+
+  /** Subjects that changed after `seq`, as they are now. */
+  async since(seq: number, limits: ObjectNamespace<LimitsObject>): Promise<BudgetsPage> {
+    const rows = this.#database.rows('SELECT subject, seq FROM budgets WHERE seq > ? ORDER BY seq LIMIT ?', [
+      seq,
+      PAGE + 1,
+    ]);
+    const page = rows.slice(0, PAGE);
+    const items = await Promise.all(page.map(({ subject }) => this.counts(String(subject), limits)));
+    return { items, seq: Number(page.at(-1)?.seq ?? seq), more: rows.length > PAGE };
+  }
+
+  async counts(subject: string, limits: ObjectNamespace<LimitsObject>): Promise<SubjectCounts> {
+    const month = monthNow();
+    const counts = await limits.getByName(subject).counts(month);
+    return { subject, month, counts: counts.map((count) => ({ ...count, origin: count.origin || this.#own })) };
+  }
+
+  /** Another gateway's word. What it says of this one is older than what this one knows. */
+  async hear({ subject, month, counts }: SubjectCounts, limits: ObjectNamespace<LimitsObject>): Promise<void> {
+    const others = counts.filter(({ origin }) => origin !== this.#own);
+    this.note(subject);
+    await limits.getByName(subject).hearCounts(month, others);
+  }
+
+  /** This gateway was deposed: all that it booked is still to be told. */
+  depose(): void {
+    this.#database.rows('INSERT OR IGNORE INTO past_budgets (subject) SELECT subject FROM budgets', []);
+  }
+
+  /** Hands over what `depose` noted, before anything else that is booked here. */
+  async handOver(limits: ObjectNamespace<LimitsObject>, add: (item: SubjectCounts) => void): Promise<void> {
+    for (const { subject } of this.#database.rows('SELECT subject FROM past_budgets', [])) {
+      add(await this.counts(String(subject), limits));
+      this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
+    }
+  }
+}
+
+function monthNow(): string {
+  return new Date().toISOString().slice(0, 7);
+}
