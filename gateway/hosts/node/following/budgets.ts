@@ -2,12 +2,15 @@
  * Tokens of the running month, by the gateway that booked them. The first tells them to its followers, so that a promoted one goes on with
  * them; a former first tells the new one what it booked until then. Each gateway's count only grows, so the greater word is the newer one.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
 import type { Database } from '../sqlite.ts';
+import type { HandOver } from './hand-over.ts';
 
 /** Subjects of one answer; each has at most the keys of a project. */
 const PAGE = 50;
+const AGAIN_MS = 5_000;
 
 export interface SubjectCounts {
   subject: string;
@@ -74,11 +77,25 @@ export class Budgets {
     this.#database.rows('INSERT OR IGNORE INTO past_budgets (subject) SELECT subject FROM budgets', []);
   }
 
-  /** Hands over what `depose` noted, before anything else that is booked here. */
-  async handOver(limits: ObjectNamespace<LimitsObject>, add: (item: SubjectCounts) => void): Promise<void> {
-    for (const { subject } of this.#database.rows('SELECT subject FROM past_budgets', [])) {
-      add(await this.counts(String(subject), limits));
-      this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
+  /**
+   * Queues what `depose` noted; what is booked next waits for that. Where the disk takes nothing it is tried again, and what is booked waits
+   * with the nodes. Never rejects.
+   */
+  async handOver(
+    limits: ObjectNamespace<LimitsObject>,
+    queue: Pick<HandOver, 'add'>,
+    log: (line: string) => void,
+  ): Promise<void> {
+    try {
+      for (const { subject } of this.#database.rows('SELECT subject FROM past_budgets', [])) {
+        const item = await this.counts(String(subject), limits);
+        queue.add('months', item.subject, item);
+        this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
+      }
+    } catch (error) {
+      log(`budgets are handed over later: ${error instanceof Error ? error.message : error}`);
+      await delay(AGAIN_MS);
+      return this.handOver(limits, queue, log);
     }
   }
 }

@@ -26,7 +26,6 @@ import type { Part } from './shares.ts';
 import type { GatewayIdentity } from './signed.ts';
 
 const LIMIT_ANSWER_MS = 1_500;
-const BUDGETS_AGAIN_MS = 5_000;
 const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
@@ -253,7 +252,7 @@ export class Following {
     const { url, log } = this.#options;
     if (role === 'first' || follow === undefined) return;
     void this.#past?.run();
-    this.#tellBudgets();
+    if (this.#own !== undefined) this.#budgetsTold = this.#budgets.handOver(this.#own.limits, this.#handOver, log);
     this.#follower = new Follower({
       first: new URL(follow),
       url: url ?? '',
@@ -272,22 +271,6 @@ export class Following {
       believe: (answer, by) => this.#keeper.believe(answer, by),
       log,
     });
-  }
-
-  /** Where the disk takes nothing it is tried again: what is booked here waits with the nodes meanwhile. */
-  #tellBudgets(): void {
-    const { limits } = this.#own ?? {};
-    if (limits === undefined) return;
-    const tell = async (): Promise<void> => {
-      try {
-        await this.#budgets.handOver(limits, (item) => this.#handOver.add('months', item.subject, item));
-      } catch (error) {
-        this.#options.log(`budgets are handed over later: ${error instanceof Error ? error.message : error}`);
-        await delay(BUDGETS_AGAIN_MS);
-        return tell();
-      }
-    };
-    this.#budgetsTold = tell();
   }
 
   #copyState(): CopyState {
