@@ -52,6 +52,17 @@ export class Network {
     this.#run('netns-link', ...args);
   }
 
+  /** From the hosts of one cluster to those of the other without NAT, as a firewall's rule would open it. */
+  openWay(from: 1 | 2, to: 1 | 2): void {
+    const ip = (...args: string[]) => {
+      const { status, stderr } = spawnSync('ip', args, { encoding: 'utf8', env: this.#env });
+      if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr}`);
+    };
+    ip('-n', `c${from}nat`, 'route', 'replace', `10.${to}.0.0/24`, 'via', `198.51.100.2${to}`);
+    const rule = ['ip', 'firewall', 'forward', 'iifname', 'wan0', 'oifname', 'lan', 'accept'];
+    ip('netns', 'exec', `c${to}nat`, 'nft', 'add', 'rule', ...rule);
+  }
+
   /** The two sides of each TCP connection that the gateway's host has with cluster `n` on `port`, as `address:port` of the far side. */
   connections(n: 1 | 2, port: number): string[] {
     const args = ['netns', 'exec', 'gateway', 'ss', '-Htn', 'state', 'established', `( sport = :${port} )`];

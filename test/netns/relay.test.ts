@@ -2,7 +2,7 @@
  * Two agents, each behind a NAT that lets nothing in, without a gateway: a request at the ingress of one is served by the engine of the other,
  * through an agent on a third network that both reach.
  */
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
@@ -98,34 +98,6 @@ function wordsOf({ text: events }: Answer): string {
   return [...deltas].map(([, word]) => JSON.parse(word ?? '""') as string).join('');
 }
 
-/** What connects the two clusters without NAT, one way: a firewall's rule, say. */
-function openWay(): void {
-  const run = (...args: string[]) => {
-    const { status, stderr } = spawnSync('ip', args, {
-      encoding: 'utf8',
-      env: { PATH: `${process.env.PATH}:/usr/sbin:/sbin` },
-    });
-    if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr}`);
-  };
-  run('-n', 'c1nat', 'route', 'replace', '10.2.0.0/24', 'via', '198.51.100.22');
-  run(
-    'netns',
-    'exec',
-    'c2nat',
-    'nft',
-    'add',
-    'rule',
-    'ip',
-    'firewall',
-    'forward',
-    'iifname',
-    'wan0',
-    'oifname',
-    'lan',
-    'accept',
-  );
-}
-
 /** An ingress in one cluster, an engine in the other, and what is at OPEN. */
 async function apart(wide: Wide) {
   const client = await inhabitant(wide, 'c1h1', { args: ['--ingress', '127.0.0.1:0'] });
@@ -155,7 +127,7 @@ it('meet at an agent with --offer-relay: a request is served, a stream is whole,
   console.log(`through a relay, the first with its handshakes: ${spent(unary)} ms (busy machine)`);
   const streaming = ask(client, chatBody({ tokens: 800, tokensPerSecond: 40 }, { stream: true }));
   await new Promise((resolve) => setTimeout(resolve, 2_000));
-  openWay();
+  wide.network.openWay(1, 2);
   const openedAt = Date.now();
   await eventually('the direct way is taken', 45_000, async () =>
     [await client.status(), await server.status()].every(({ mesh }) => mesh?.relayed === 0) ? true : undefined,
