@@ -1,5 +1,5 @@
 import clsx from 'clsx';
-import { ArrowUp, LoaderCircle, Paperclip, Square } from 'lucide-react';
+import { ArrowUp, LoaderCircle, Paperclip, Pencil, Square } from 'lucide-react';
 import { type ClipboardEvent, type KeyboardEvent, memo, type Ref, useImperativeHandle, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
@@ -84,6 +84,15 @@ export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref
         submit();
       }}
     >
+      {cancelEdit && (
+        <p className="flex items-center gap-2 px-2 text-muted text-sm">
+          <Pencil className="size-3.5 shrink-0" aria-hidden />
+          <span className="flex-1">{texts.editing}</span>
+          <button type="button" className="hover:text-ink" onClick={cancelEdit}>
+            {t.common.cancel}
+          </button>
+        </p>
+      )}
       {error !== undefined && <Failure error={error} />}
       <AttachmentList attachments={attachments} remove={remove} />
       {reading.map((name) => (
@@ -121,17 +130,15 @@ export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref
         <IconButton label={texts.attach} onClick={() => chooser.current?.click()}>
           <Paperclip />
         </IconButton>
-        {cancelEdit && (
-          <button type="button" className="px-2 text-muted text-sm hover:text-ink" onClick={cancelEdit}>
-            {t.common.cancel}
-          </button>
-        )}
         <span className="flex-1" />
         {busy ? (
           <IconButton
             label={texts.stop}
-            onClick={stop}
-            className="size-9! rounded-full! bg-ink text-canvas! hover:bg-ink hover:opacity-85"
+            onClick={() => {
+              stop();
+              area.current?.focus();
+            }}
+            className="size-9! rounded-full! bg-ink text-canvas! enabled:hover:bg-ink! hover:opacity-85"
           >
             <Square fill="currentColor" />
           </IconButton>
@@ -140,7 +147,7 @@ export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref
             type="submit"
             label={texts.send}
             disabled={!canSend}
-            className="size-9! rounded-full! bg-accent text-on-accent! hover:bg-accent-hover"
+            className="size-9! rounded-full! bg-accent text-on-accent! enabled:hover:bg-accent-hover!"
           >
             <ArrowUp />
           </IconButton>

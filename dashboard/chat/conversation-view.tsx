@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
-import { catalogue, withStartable } from '../parts/catalogue.ts';
+import type { ModelLoad } from '../api/schemas.ts';
+import { type CatalogueModel, catalogue, withStartable } from '../parts/catalogue.ts';
 import { useLive } from '../parts/session.tsx';
 import { useAllModels } from '../parts/startable.ts';
 import { t } from '../texts/index.ts';
@@ -28,11 +29,21 @@ interface ConversationViewProps {
   begin: () => void;
   /** The list has changed. */
   onSaved: () => void;
+  /** That the newest conversation asks; empty where there is none. Undefined: not read yet. */
+  lastModel: string | undefined;
   fromLink: boolean;
   unavailable: boolean;
 }
 
-export function ConversationView({ model, store, begin, onSaved, fromLink, unavailable }: ConversationViewProps) {
+export function ConversationView({
+  model,
+  store,
+  begin,
+  onSaved,
+  lastModel,
+  fromLink,
+  unavailable,
+}: ConversationViewProps) {
   const conversation = useConversation(model);
   const { threads, settings, updatedAt } = conversation;
   const live = useLive();
@@ -47,10 +58,10 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
   // biome-ignore lint/correctness/useExhaustiveDependencies: told whenever it was saved
   useEffect(onSaved, [updatedAt]);
   const [first] = threads;
-  const served = models.find(({ serving }) => serving > 0)?.id;
+  const proposed = first?.model === '' ? proposedModel(models, live.loads, lastModel) : undefined;
   useEffect(() => {
-    if (first?.model === '' && served !== undefined) model.setModel(0, served);
-  }, [model, first?.model, served]);
+    if (proposed !== undefined) model.setModel(0, proposed);
+  }, [model, proposed]);
 
   const startEdit = useStable((id: string) => {
     const turn = threads.map(({ turns }) => turns[id]).find((one) => one !== undefined);
@@ -198,6 +209,18 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
       )}
     </DropZone>
   );
+}
+
+/** For a new conversation: the model of the one before, else a served one that makes no request wait. */
+function proposedModel(
+  models: readonly CatalogueModel[],
+  loads: ReadonlyMap<string, ModelLoad>,
+  lastModel: string | undefined,
+): string | undefined {
+  if (lastModel === undefined) return undefined;
+  const served = models.filter(({ serving }) => serving > 0).map(({ id }) => id);
+  if (served.includes(lastModel)) return lastModel;
+  return served.find((id) => (loads.get(id)?.waiting ?? 0) === 0) ?? served[0];
 }
 
 const NO_ACTIONS: TurnActions = { show: () => undefined, edit: () => undefined, again: () => undefined };

@@ -8,29 +8,7 @@ import { blocksOf } from './blocks.ts';
 import { chunksOf } from './chunks.ts';
 import { CodeBlock } from './code-block.tsx';
 import { Formula } from './formula.tsx';
-
-const CODE = /(```[\s\S]*?(?:```|$)|`[^`\n]*`)/;
-const DISPLAY = /\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$/g;
-const INLINE = /\\\(([\s\S]+?)\\\)/g;
-/** As pandoc has it: no space within the dollars, no digit behind. What else is a dollar is money. */
-const DOLLARS = /\$\$[\s\S]*?\$\$|(?<![\\$])\$(?=\S)[^$\n]*?[^\s$\\]\$(?!\d)|(?<!\\)\$/g;
-
-/** Formulas as remark-math reads them: models write LaTeX's own brackets too, and displayed formulas on one line. In code all stays. */
-function withMathFences(text: string): string {
-  return text
-    .split(CODE)
-    .map((part, n) => {
-      if (n % 2 === 1) return part;
-      return part
-        .replace(
-          DISPLAY,
-          (_, brackets?: string, dollars?: string) => `\n$$$$\n${(brackets ?? dollars ?? '').trim()}\n$$$$\n`,
-        )
-        .replace(INLINE, (_, inside: string) => `$${inside.trim()}$`)
-        .replace(DOLLARS, (found) => (found === '$' ? '\\$' : found));
-    })
-    .join('');
-}
+import { withMathFences } from './math-fences.ts';
 
 function textOf(node: ReactNode): string {
   if (typeof node === 'string' || typeof node === 'number') return String(node);
@@ -93,7 +71,10 @@ interface MarkdownProps {
 }
 
 const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
-  const blocks = useMemo(() => blocksOf(withMathFences(text)).map((pieces) => pieces.map(ownCopy)), [text]);
+  const blocks = useMemo(
+    () => blocksOf(withMathFences(text, streaming)).map((pieces) => pieces.map(ownCopy)),
+    [text, streaming],
+  );
   const last = blocks.at(-1);
   return blocks.map((pieces, n) => {
     const parts = pieces.map((piece, at) => {

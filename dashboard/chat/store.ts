@@ -8,6 +8,8 @@ export interface Summary {
   id: string;
   title: string;
   updatedAt: number;
+  /** That it asks; of two the first one. Absent: it was saved by an earlier version. */
+  model?: string;
 }
 
 export interface Preset {
@@ -64,11 +66,12 @@ export class ConversationStore {
   /** @throws DOMException QuotaExceededError where the browser's store is full */
   async save(conversation: Conversation): Promise<void> {
     const db = await this.#opening;
-    const { id, title, updatedAt } = conversation;
+    const { id, title, updatedAt, threads } = conversation;
+    const model = threads[0]?.model ?? '';
     const transaction = db.transaction(['conversations', 'summaries', 'texts'], 'readwrite');
     await Promise.all([
       transaction.objectStore('conversations').put(conversation),
-      transaction.objectStore('summaries').put({ id, title, updatedAt }),
+      transaction.objectStore('summaries').put({ id, title, updatedAt, model }),
       transaction.objectStore('texts').put(searchedText(conversation), id),
       transaction.done,
     ]);

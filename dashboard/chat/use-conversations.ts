@@ -3,9 +3,9 @@ import { ConversationModel, newConversation, settled } from './conversation-mode
 import { isDefault, settingsOfLink } from './settings.ts';
 import type { ConversationStore, Summary } from './store.ts';
 
-/** The list, kept as tabs change it. `failed`: this browser keeps nothing for the page, as some do in private windows. */
+/** The list, kept as tabs change it; undefined until it is read. `failed`: this browser keeps nothing for the page, as some do in private windows. */
 export function useSummaries(store: ConversationStore) {
-  const [summaries, setSummaries] = useState<readonly Summary[]>([]);
+  const [summaries, setSummaries] = useState<readonly Summary[]>();
   const [failed, setFailed] = useState(false);
   const load = useMemo(() => () => void store.list().then(setSummaries, () => setFailed(true)), [store]);
   useEffect(() => {

@@ -38,7 +38,7 @@ export function Component() {
       <InSidebar>
         <ConversationList
           store={store}
-          conversations={summaries}
+          conversations={summaries ?? []}
           open={params?.id}
           begin={begin}
           rename={rename}
@@ -53,6 +53,7 @@ export function Component() {
           store={store}
           begin={begin}
           onSaved={load}
+          lastModel={failed ? '' : summaries && (summaries[0]?.model ?? '')}
           fromLink={fromLink}
           unavailable={failed}
         />

@@ -50,8 +50,10 @@ export function LoginPage({ entered }: { entered: () => void }) {
           </a>
         ))}
         <form onSubmit={(event) => void submit(event)} className="flex flex-col gap-4">
-          <Field label={known.length === 0 ? t.login.key : t.login.orKey} hint="sk-otela-…">
-            {(id) => <Input id={id} name="key" type="password" autoComplete="off" required spellCheck={false} />}
+          <Field label={known.length === 0 ? t.login.key : t.login.orKey} hint={t.login.keyHint}>
+            {(id) => (
+              <Input id={id} name="key" type="password" autoComplete="off" required spellCheck={false} autoFocus />
+            )}
           </Field>
           <Button type="submit" kind={known.length === 0 ? 'primary' : 'secondary'} disabled={busy}>
             {t.login.submit}

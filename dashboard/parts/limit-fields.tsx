@@ -26,7 +26,7 @@ const TIERS = ['stable', 'volatile'] as const;
 
 export function LimitFields({ of }: NarrowingProps) {
   return (
-    <Fields legend={texts.limitsTitle}>
+    <Fields legend={texts.limitsTitle} hint={texts.limitsHint}>
       {LIMITS.map((name) => (
         <Field key={name} label={texts.limits[name]}>
           {(id) => <Input id={id} name={name} type="number" min="1" defaultValue={of?.limits?.[name] ?? ''} />}

@@ -52,7 +52,7 @@ export function IconButton({ label, pressed, className, type = 'button', childre
         aria-pressed={pressed}
         className={clsx(
           'inline-flex size-8 shrink-0 items-center justify-center rounded-sm text-muted transition-colors',
-          'hover:bg-hover hover:text-ink disabled:cursor-not-allowed disabled:opacity-40 [&_svg]:size-4',
+          'enabled:hover:bg-hover enabled:hover:text-ink disabled:cursor-not-allowed disabled:opacity-40 [&_svg]:size-4',
           pressed && 'bg-accent-soft text-accent',
           className,
         )}

@@ -2,7 +2,7 @@ import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog as Base } from '@base-ui/react/dialog';
 import clsx from 'clsx';
 import { X } from 'lucide-react';
-import { type ReactNode, useState } from 'react';
+import { type ReactNode, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from './button.tsx';
 import { Failure } from './feedback.tsx';
@@ -24,20 +24,28 @@ interface DialogProps {
 
 const WIDTHS = { small: 'max-w-md', medium: 'max-w-xl', large: 'max-w-4xl' };
 
-/** Open while it is drawn. It keeps the focus, Escape closes it, and the focus goes back to where it was. */
+const FIELDS = 'input:not([type=hidden], [type=file]), textarea, select';
+
+/** Open while it is drawn. Its first field has the focus. It keeps the focus, Escape closes it, and the focus goes back to where it was. */
 export function Dialog({ title, close, size = 'medium', children, footer }: DialogProps) {
+  const content = useRef<HTMLDivElement>(null);
   return (
     <Base.Root open onOpenChange={(open) => open || close()}>
       <Base.Portal>
         <Base.Backdrop className={BACKDROP} />
-        <Base.Popup className={clsx(POPUP, WIDTHS[size])}>
+        <Base.Popup
+          className={clsx(POPUP, WIDTHS[size])}
+          initialFocus={() => content.current?.querySelector<HTMLElement>(FIELDS) ?? true}
+        >
           <div className="flex items-center justify-between gap-4 border-line border-b py-3 pr-3 pl-5">
             <Base.Title className="min-w-0 font-semibold text-lg [overflow-wrap:anywhere]">{title}</Base.Title>
             <Base.Close render={<IconButton label={t.common.close} />}>
               <X />
             </Base.Close>
           </div>
-          <div className="min-h-0 overflow-y-auto p-5">{children}</div>
+          <div ref={content} className="min-h-0 overflow-y-auto p-5">
+            {children}
+          </div>
           {footer !== undefined && (
             <div className="flex flex-wrap justify-end gap-2 border-line border-t px-5 py-3">{footer}</div>
           )}

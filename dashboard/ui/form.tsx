@@ -1,3 +1,4 @@
+import clsx from 'clsx';
 import { type FormEvent, type ReactNode, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
@@ -12,6 +13,9 @@ interface FormProps {
   close?: (() => void) | undefined;
   children: ReactNode;
 }
+
+/** The buttons stay in sight while a long form scrolls in its dialogue. */
+const IN_DIALOG = 'sticky -bottom-5 z-10 -mx-5 -mb-5 border-line border-t bg-raised px-5 py-3';
 
 /** Fields in two columns, then its error, then its buttons. It closes when `submit` is through. */
 export function Form({ action, submit, close, children }: FormProps) {
@@ -39,7 +43,7 @@ export function Form({ action, submit, close, children }: FormProps) {
           <Failure error={error} />
         </div>
       )}
-      <div className={`flex flex-wrap justify-end gap-2 ${WIDE}`}>
+      <div className={clsx('flex flex-wrap justify-end gap-2', WIDE, close !== undefined && IN_DIALOG)}>
         {close !== undefined && <Button onClick={close}>{t.common.cancel}</Button>}
         <Button type="submit" kind="primary" disabled={busy}>
           {action}
@@ -136,10 +140,13 @@ export function Checkbox({ name, label, hint, value, defaultChecked = false }: C
 }
 
 /** Fields that belong together. */
-export function Fields({ legend, children }: { legend: string; children: ReactNode }) {
+export function Fields({ legend, hint, children }: { legend: string; hint?: string; children: ReactNode }) {
   return (
     <fieldset className={WIDE}>
-      <legend className="w-full border-line border-t pt-4 pb-3 font-semibold text-sm">{legend}</legend>
+      <legend className="w-full border-line border-t pt-4 pb-3 font-semibold text-sm">
+        {legend}
+        {hint !== undefined && <small className="block font-normal text-muted text-xs">{hint}</small>}
+      </legend>
       <div className="grid gap-4 sm:grid-cols-2">{children}</div>
     </fieldset>
   );

@@ -21,6 +21,8 @@ export interface Column<Row> {
   cell: (row: Row) => ReactNode;
   /** Right-aligned, with figures of one width. */
   numeric?: boolean;
+  /** On one line, as dates are. */
+  nowrap?: boolean;
 }
 
 interface DataTableProps<Row> {
@@ -67,6 +69,7 @@ export function DataTable<Row extends object>({
   const data = useMemo(() => [...rows], [rows]);
   const table = useTable({ features, columns: definitions, data, getRowId: rowId, enableMultiSort: false });
   const numeric = new Set(columns.flatMap(({ id, numeric: is }) => (is ? [id] : [])));
+  const nowrap = new Set(columns.flatMap(({ id, nowrap: is }) => (is ? [id] : [])));
   const sorted = table.getRowModel().rows;
   return (
     <>
@@ -77,7 +80,12 @@ export function DataTable<Row extends object>({
             {sorted.slice(0, drawn).map((row) => (
               <tr key={row.id} className="border-line border-t hover:bg-hover/50">
                 {row.getAllCells().map((cell, n) => {
-                  const look = clsx('px-4 py-2.5 text-left', numeric.has(cell.column.id) && 'text-right tabular-nums');
+                  const { id } = cell.column;
+                  const look = clsx(
+                    'px-4 py-2.5 text-left [&_code]:whitespace-nowrap',
+                    numeric.has(id) && 'text-right tabular-nums',
+                    nowrap.has(id) && 'whitespace-nowrap',
+                  );
                   const content = <table.FlexRender key={cell.id} cell={cell} />;
                   return n === 0 ? (
                     <th key={cell.id} scope="row" className={clsx(look, 'font-medium')}>

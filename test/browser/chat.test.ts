@@ -55,6 +55,7 @@ it('a chat streams, says which node answered and how fast, stops, is edited and 
   await visitors.house.engine.when(() => visitors.house.engine.running() > 0, 10_000);
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByText('Stopped.').waitFor();
+  expect(await page.getByLabel('Message').and(page.locator(':focus')).count()).toBe(1);
   await eventually('the engine to stop', 5_000, async () => (visitors.house.engine.running() === 0 ? true : undefined));
   await page.getByText('2 of 2').waitFor();
   await page.getByRole('button', { name: 'Earlier version' }).click();
@@ -66,6 +67,7 @@ it('a chat streams, says which node answered and how fast, stops, is edited and 
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Edit' }).click();
   expect(await page.getByLabel('Message').inputValue()).toBe('Tell me');
+  await page.getByText('You are editing a message.').waitFor();
   await page.getByLabel('Message').fill('Tell me more');
   await page.getByLabel('Message').press('Enter');
   await told.getByText('tokens/s').waitFor();

@@ -75,7 +75,7 @@ it('a key whose time is over is no good one, and behind a hundred of them there 
   await over.getByText('expired').waitFor();
   expect(await over.getByRole('button').count()).toBe(0);
   await page.getByRole('button', { name: 'Show more' }).click();
-  await page.getByRole('row', { name: 'key 100' }).getByText('good').waitFor();
+  await page.getByRole('row', { name: 'key 100' }).getByText('active').waitFor();
   expect(await page.getByRole('button', { name: 'Show more' }).count()).toBe(0);
 });
 

@@ -70,6 +70,7 @@ function columnsOf(remove: (peer: Peer) => void): Column<Peer>[] {
       id: 'added',
       header: columns.added,
       value: ({ created_at }) => created_at,
+      nowrap: true,
       cell: ({ created_at }) => dateTime(created_at),
     },
     {

@@ -79,6 +79,7 @@ function columnsOf(projectName: (id: string | null) => string): Column<User>[] {
       id: 'login',
       header: columns.login,
       value: ({ last_login_at }) => last_login_at ?? '',
+      nowrap: true,
       cell: ({ last_login_at }) => dateTime(last_login_at),
     },
   ];

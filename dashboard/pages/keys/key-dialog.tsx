@@ -70,7 +70,7 @@ function OwnerFields({ owner, project }: { owner: string | null; project: string
   return (
     <Fields legend={form.belongs}>
       <Reference of="users" name="owner" label={form.owner} hint={form.ownerHint} defaultValue={owner} />
-      <Reference of="projects" name="project" label={form.project} hint={form.projectHint} defaultValue={project} />
+      <Reference of="projects" name="project" label={form.project} none={form.usersProject} defaultValue={project} />
       <Field label={form.role} hint={form.roleHint}>
         {(id) => (
           <Select

@@ -162,12 +162,14 @@ function columnsOf(
     {
       id: 'used',
       header: columns.used,
+      nowrap: true,
       value: (key) => key.last_used_at ?? '',
       cell: (key) => dateTime(key.last_used_at),
     },
     {
       id: 'expires',
       header: columns.expires,
+      nowrap: true,
       value: (key) => key.expires_at ?? '',
       cell: (key) => dateTime(key.expires_at),
     },

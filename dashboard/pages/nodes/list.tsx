@@ -44,7 +44,7 @@ export function NodeList() {
             />
           )}
         </Field>
-        <p className="text-muted text-sm">
+        <p className="pb-2 text-muted text-sm">
           {t.amounts.nodes(all.length)}
           {left > 0 && texts.left(left)}
         </p>
@@ -109,6 +109,7 @@ function columnsOf(now: number): Column<Node>[] {
     {
       id: 'changed',
       header: columns.changed,
+      nowrap: true,
       value: ({ updated_at }) => updated_at,
       cell: ({ updated_at }) => dateTime(updated_at),
     },

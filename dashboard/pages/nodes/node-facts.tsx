@@ -11,6 +11,7 @@ export function NodeFacts({ node }: { node: Node }) {
   const { session, connected, provider, cluster, region, tier, hardware, models, job } = node;
   const { facts } = texts;
   const now = useMinute();
+  const isHere = node.state !== 'LEFT';
   return (
     <Facts>
       <dt>{facts.id}</dt>
@@ -19,15 +20,15 @@ export function NodeFacts({ node }: { node: Node }) {
       </dd>
       <dt>{facts.where}</dt>
       <dd>
-        {[provider, cluster, ...(region === undefined ? [] : [region])].join(', ')} ({tier}),{' '}
-        {connected ? texts.connected : texts.elsewhere}
+        {[provider, cluster, ...(region === undefined ? [] : [region])].join(', ')} ({tier})
+        {isHere && `, ${connected ? texts.connected : texts.elsewhere}`}
       </dd>
       <dt>{facts.hardware}</dt>
       <dd>
         {gpus(hardware.gpus)}; {texts.machine(hardware.cpus, Math.round(hardware.memory_mib / 1024))}
       </dd>
       <dt>{facts.models}</dt>
-      <dd>{models.map(({ id, state }) => `${id} (${state})`).join(', ') || t.nodes.idle}</dd>
+      <dd>{models.map((one) => (isHere ? `${one.id} (${one.state})` : one.id)).join(', ') || t.nodes.idle}</dd>
       <dt>{facts.job}</dt>
       <dd>{job === undefined ? t.common.none : texts.job(job.id, job.partition)}</dd>
       {job?.ends_at !== undefined && (

@@ -9,27 +9,35 @@ const texts = t.nodes.node;
 interface NodeNowFactsProps {
   now: NodeNow | undefined;
   error: Error | null;
+  /** A node that has left does nothing any more: only its last errors are shown. */
+  isHere: boolean;
 }
 
 /** What runs at a node at this moment, and what went wrong there last. */
-export function NodeNowFacts({ now, error }: NodeNowFactsProps) {
+export function NodeNowFacts({ now, error, isHere }: NodeNowFactsProps) {
   if (now === undefined) return error ? <Failure error={error} /> : <Loading />;
   const { in_flight, load, tunnel, breaker, last_errors } = now;
   const { facts } = texts;
   return (
     <div className="flex flex-col gap-4">
-      <Facts>
-        <dt>{facts.heard}</dt>
-        <dd>{tunnel === null ? texts.notHeard : ago(tunnel.heard_at)}</dd>
-        <dt>{facts.running}</dt>
-        <dd>{in_flight === null ? texts.notKnown : texts.running(in_flight)}</dd>
-        <dt>{facts.engine}</dt>
-        <dd>{load === null ? texts.notKnown : texts.load(load.running, load.waiting)}</dd>
-        <dt>{facts.requests}</dt>
-        <dd>
-          {breaker.state === 'closed' ? texts.sent : <Tag kind="bad">{breaker.hangs ? texts.hangs : texts.paused}</Tag>}
-        </dd>
-      </Facts>
+      {isHere && (
+        <Facts>
+          <dt>{facts.heard}</dt>
+          <dd>{tunnel === null ? texts.notHeard : ago(tunnel.heard_at)}</dd>
+          <dt>{facts.running}</dt>
+          <dd>{in_flight === null ? texts.notKnown : texts.running(in_flight)}</dd>
+          <dt>{facts.engine}</dt>
+          <dd>{load === null ? texts.notKnown : texts.load(load.running, load.waiting)}</dd>
+          <dt>{facts.requests}</dt>
+          <dd>
+            {breaker.state === 'closed' ? (
+              texts.sent
+            ) : (
+              <Tag kind="bad">{breaker.hangs ? texts.hangs : texts.paused}</Tag>
+            )}
+          </dd>
+        </Facts>
+      )}
       <div className="flex flex-col gap-1">
         <h3 className="font-medium text-sm">{texts.lastErrors}</h3>
         {last_errors.length === 0 ? (

@@ -1,5 +1,6 @@
 import { useMemo } from 'react';
 import { t } from '../../texts/index.ts';
+import { Empty } from '../../ui/feedback.tsx';
 import { type Line, Plot } from '../../ui/plot.tsx';
 import type { Sample } from './samples.ts';
 
@@ -37,7 +38,11 @@ export function NodePlots({ samples, gpusTold }: NodePlotsProps) {
         <Plot {...common} title={texts.rateTitle} lines={lines.rate} />
         <Plot {...common} title={texts.queueTitle} lines={lines.queue} />
         <Plot {...common} title={texts.cacheTitle} lines={lines.cache} max={PERCENT} />
-        <Plot {...common} title={gpusTold ? texts.gpusTitle : texts.gpusUnknown} lines={lines.gpus} max={PERCENT} />
+        {gpusTold ? (
+          <Plot {...common} title={texts.gpusTitle} lines={lines.gpus} max={PERCENT} />
+        ) : (
+          <Empty>{texts.gpusUnknown}</Empty>
+        )}
       </div>
     </>
   );

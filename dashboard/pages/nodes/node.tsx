@@ -82,7 +82,7 @@ function Observed({ node }: { node: Node }) {
           <NodeFacts node={node} />
         </Card>
         <Card>
-          <NodeNowFacts now={now.data} error={now.error} />
+          <NodeNowFacts now={now.data} error={now.error} isHere={isHere} />
         </Card>
       </div>
       {isHere && (
@@ -126,7 +126,7 @@ function Actions({ session, node, isOperator }: ActionsProps) {
         {texts.drain}
       </Button>
       {isOperator && (
-        <Button kind="danger" onClick={() => setAsked('end')}>
+        <Button className="text-bad!" onClick={() => setAsked('end')}>
           {texts.end}
         </Button>
       )}

@@ -1,3 +1,4 @@
+import { useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import { type JoinToken, useResources } from '../../api/resources.ts';
@@ -34,7 +35,14 @@ export function JoinTokens({ asked, ask }: JoinTokensProps) {
   const [revoked, setRevoked] = useState<JoinToken>();
   const [secret, setSecret] = useState<string>();
   const columns = useMemo(() => columnsOf(now, setRevoked), [now]);
-  const again = () => tokens.refetch();
+  const queries = useQueryClient();
+  // A token for a new provider makes the provider.
+  const again = () =>
+    Promise.all([
+      tokens.refetch(),
+      queries.invalidateQueries({ queryKey: ['providers'] }),
+      queries.invalidateQueries({ queryKey: ['options', 'providers'] }),
+    ]);
   return (
     <Section
       title={texts.title}
@@ -105,7 +113,7 @@ function columnsOf(now: number, revoke: (token: JoinToken) => void): Column<Join
       value: ({ nodes }) => nodes,
       cell: ({ nodes, max_nodes }) => (max_nodes === null ? nodes : texts.of(nodes, max_nodes)),
     },
-    { id: 'expires', header: columns.expires, cell: (one) => dateTime(one.expires_at) },
+    { id: 'expires', header: columns.expires, nowrap: true, cell: (one) => dateTime(one.expires_at) },
     {
       id: 'state',
       header: columns.state,

@@ -19,6 +19,7 @@ export const chat = {
   hint: 'Enter sends, Shift+Enter begins a line. Models make mistakes.',
   toEnd: 'To the end',
   edit: 'Edit',
+  editing: 'You are editing a message. The earlier version is kept.',
   regenerate: 'Regenerate',
   copy: 'Copy',
   copyCode: 'Copy code',

@@ -70,6 +70,7 @@ export const general = {
     about: "Language models on your institution's own machines.",
     institution: (name: string) => `Log in with ${name}`,
     key: 'API key',
+    keyHint: 'It begins with sk-otela-. The operator of this gateway gives you one.',
     orKey: 'Or with an API key',
     submit: 'Log in',
   },

@@ -34,10 +34,10 @@ export const keys = {
     owner: 'User',
     ownerHint: 'Use with this key counts as theirs.',
     project: 'Project',
-    projectHint: "Empty: the user's project.",
+    usersProject: 'the project of the user',
     role: 'Role',
     roleHint: 'What the key may do in this API.',
     provider: 'Provider',
   },
-  standing: { good: 'good', revoked: 'revoked', expired: 'expired', usedUp: 'used up' },
+  standing: { good: 'active', revoked: 'revoked', expired: 'expired', usedUp: 'used up' },
 };

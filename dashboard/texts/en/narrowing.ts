@@ -3,6 +3,7 @@ const number = (n: number) => n.toLocaleString('en');
 
 export const narrowing = {
   limitsTitle: 'Limits',
+  limitsHint: 'Empty: no limit.',
   limits: {
     requests_per_minute: 'Requests per minute',
     tokens_per_minute: 'Tokens per minute',

@@ -114,7 +114,7 @@ export const nodes = {
       cacheTitle: 'KV cache (%)',
       used: 'used',
       gpusTitle: 'GPUs (%)',
-      gpusUnknown: 'GPUs (%): this node has no tool that tells',
+      gpusUnknown: 'This node does not report the use of GPUs.',
       use: 'use',
       memory: 'memory',
     },

@@ -5,7 +5,7 @@ export const joinTokens = {
   create: 'New join token',
   yours: 'Your new join token.',
   any: 'any',
-  of: (n: number, most: number) => `${n} of ${most}`,
+  of: (n: number, most: number) => `${n.toLocaleString('en')} of ${most.toLocaleString('en')}`,
   revoke: 'Revoke',
   revokeTitle: (name: string) => `Revoke “${name}”?`,
   revokeFollows: 'No node joins with it any more, and the nodes that joined with it end. This cannot be undone.',
