@@ -7,6 +7,7 @@ import { Filled, WIDE } from '../ui/form.tsx';
 import { Code } from '../ui/page.tsx';
 import type { Operation, Parameter } from './document.ts';
 import { exampleOf } from './example.ts';
+import { FormBodyFields, formBodyOf } from './form-body.tsx';
 
 const texts = t.apiReference;
 
@@ -31,18 +32,25 @@ interface TryItProps {
 export function TryIt({ operation, apiKey }: TryItProps) {
   const { method, path, parameters = [], requestBody } = operation;
   const json = requestBody?.content['application/json'];
+  const form = json === undefined ? requestBody?.content['multipart/form-data']?.schema : undefined;
   const [answer, setAnswer] = useState<Answer>();
   const [error, setError] = useState<unknown>();
   const [running, setRunning] = useState<AbortController>();
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const filled = new Filled(new FormData(event.currentTarget));
+    const fields = new FormData(event.currentTarget);
     const abort = new AbortController();
     setRunning(abort);
     setAnswer(undefined);
     setError(undefined);
     try {
-      const request = requestOf(operation, filled, apiKey, json !== undefined);
+      const body =
+        form !== undefined
+          ? formBodyOf(form, fields)
+          : json !== undefined
+            ? new Filled(fields).text('body')
+            : undefined;
+      const request = requestOf(operation, new Filled(fields), apiKey, body);
       await send(request, abort, setAnswer);
     } catch (cause) {
       if (!abort.signal.aborted) setError(cause);
@@ -56,6 +64,7 @@ export function TryIt({ operation, apiKey }: TryItProps) {
         {parameters.map((one) => (
           <ParameterField key={`${one.in} ${one.name}`} of={one} />
         ))}
+        {form !== undefined && <FormBodyFields schema={form} />}
         {json !== undefined && (
           <Field label={texts.body} className={WIDE}>
             {(id) => (
@@ -102,7 +111,7 @@ function ParameterField({ of: { name, in: place, required = false, description, 
   );
 }
 
-function requestOf(operation: Operation, filled: Filled, apiKey: string, hasBody: boolean): Request {
+function requestOf(operation: Operation, filled: Filled, apiKey: string, body: string | FormData | undefined): Request {
   const { method, path, parameters = [] } = operation;
   const headers = new Headers();
   const url = new URL(path, location.origin);
@@ -114,13 +123,14 @@ function requestOf(operation: Operation, filled: Filled, apiKey: string, hasBody
     else headers.set(name, value);
   }
   if (apiKey !== '') headers.set('authorization', `Bearer ${apiKey}`);
-  if (hasBody) headers.set('content-type', 'application/json');
+  // A form's type has a boundary, which the browser sets.
+  if (typeof body === 'string') headers.set('content-type', 'application/json');
   return new Request(url, {
     method: method.toUpperCase(),
     headers,
     // A key speaks for itself alone, not for the login of this browser.
     credentials: apiKey === '' ? 'same-origin' : 'omit',
-    ...(hasBody && { body: filled.text('body') }),
+    ...(body !== undefined && { body }),
   });
 }
 

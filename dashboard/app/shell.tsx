@@ -37,7 +37,7 @@ export function Shell({ pages, leave, children }: ShellProps & { children: React
             <Sidebar pages={pages} leave={leave} />
           </header>
         ) : (
-          <TopBar title={page?.title ?? ''} pages={pages} leave={leave} />
+          <TopBar pages={pages} leave={leave} />
         )}
         <main id="main" tabIndex={-1} className="relative min-h-0 min-w-0 flex-1 overflow-y-auto outline-none">
           {children}
@@ -65,7 +65,7 @@ function useShownPage(pages: readonly PageEntry[]): PageEntry | undefined {
   return pages.find((page) => path.split('/')[1] === page.path);
 }
 
-function TopBar({ title, ...rest }: ShellProps & { title: string }) {
+function TopBar(props: ShellProps) {
   const [open, setOpen] = useState(false);
   const [path] = useLocation();
   const [openAt, setOpenAt] = useState(path);
@@ -90,11 +90,12 @@ function TopBar({ title, ...rest }: ShellProps & { title: string }) {
             <Dialog.Close render={<IconButton label={t.common.close} className="absolute top-3 right-2" />}>
               <X />
             </Dialog.Close>
-            <Sidebar {...rest} />
+            <Sidebar {...props} />
           </Dialog.Popup>
         </Dialog.Portal>
       </Dialog.Root>
-      <span className="min-w-0 flex-1 truncate font-semibold">{title}</span>
+      <Mark />
+      <strong className="min-w-0 flex-1 truncate font-semibold tracking-tight">OpenTela</strong>
       <ConnectionState />
     </header>
   );

@@ -88,7 +88,7 @@ export function DataTable<Row extends object>({
                   );
                   const content = <table.FlexRender key={cell.id} cell={cell} />;
                   return n === 0 ? (
-                    <th key={cell.id} scope="row" className={clsx(look, 'font-medium')}>
+                    <th key={cell.id} scope="row" className={clsx(look, 'min-w-36 font-medium')}>
                       {content}
                     </th>
                   ) : (

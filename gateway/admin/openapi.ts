@@ -2,7 +2,6 @@
 import { Hono } from 'hono';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ApiError, ERROR_KINDS } from '../../shared/openai/errors.ts';
-import { REGISTRY_VIEWS } from '../../shared/routing/registry-view.ts';
 import { BATCH_ROUTES } from '../batch/api.ts';
 import { dashboardPage } from '../dashboard.ts';
 import type { Env } from '../env.ts';
@@ -20,6 +19,7 @@ import {
   queryParameters,
   schemaOf,
 } from './operation.ts';
+import { readOperations } from './read-operations.ts';
 import { REQUEST_EXAMPLES } from './request-examples.ts';
 import type { AdminRoute } from './route.ts';
 import { ADMIN_ROUTES } from './routes.ts';
@@ -79,10 +79,6 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-request-id': 'Comes back with the answer.',
 };
 
-/** Open to the public. */
-const NOTHING = 'nothing';
-const TAGS: Readonly<Record<string, string>> = { 'scope inference': 'models', [NOTHING]: 'health' };
-
 function modelOperations(): Operation[] {
   const parameters = Object.entries(REQUEST_HEADERS).map(([name, description]) => ({
     name,
@@ -92,7 +88,10 @@ function modelOperations(): Operation[] {
   }));
   const asked = ENDPOINTS.map(({ path, body, answer, streams }) => {
     const type = body === 'multipart' ? 'multipart/form-data' : JSON_TYPE;
-    const model = { type: 'object', required: ['model'], properties: { model: { type: 'string' } } };
+    const file =
+      body === 'multipart' ? { file: { type: 'string', format: 'binary', description: 'The recording.' } } : {};
+    const properties = { model: { type: 'string' }, ...file };
+    const model = { type: 'object', required: Object.keys(properties), properties };
     const answers = { [answer === 'json' ? JSON_TYPE : 'application/octet-stream']: {} };
     const operation = {
       parameters,
@@ -108,83 +107,7 @@ function modelOperations(): Operation[] {
     const summary = `As OpenAI, Anthropic or vLLM have it; handed to a node that serves the model.`;
     return { method: 'post', path, tag: 'models', summary, needs: 'scope inference', operation };
   });
-  const read = (path: string, summary: string, needs: string): Operation => ({
-    method: 'get',
-    path,
-    tag: TAGS[needs] ?? 'registry',
-    summary,
-    needs,
-    operation: {
-      parameters: pathParameters(path),
-      ...(needs === NOTHING && { security: [] }),
-      responses: { '200': { description: 'Done.' }, default: ERROR },
-    },
-  });
-  return [
-    ...asked,
-    read('/healthz', 'The process answers.', NOTHING),
-    read(
-      '/readyz',
-      'What it needs answers too: 200, else 503 with what does not; whose keys it signs with, and whether agents must be of a signed release.',
-      NOTHING,
-    ),
-    read(
-      '/v1/models',
-      'Models that this key may use and that a node it trusts serves now; with state=all also those that are being loaded, and those that a request starts.',
-      'scope inference',
-    ),
-    read('/v1/models/{id}', 'One of them.', 'scope inference'),
-    sealOperation(),
-    ...REGISTRY_VIEWS.flatMap((name) => [
-      read(`/v1/registry/${name}`, `The registry: ${name}.`, 'scope registry'),
-      read(
-        `/v1/registry/${name}/stream`,
-        `The registry: ${name}, and each change, as events; with load=1 also what the engines of each model do.`,
-        'scope registry',
-      ),
-    ]),
-  ];
-}
-
-/** See docs/sealed-wire.md. */
-function sealOperation(): Operation {
-  const text = { type: 'string' };
-  const node = {
-    type: 'object',
-    required: ['session', 'provider', 'v', 'key', 'kid', 'until'],
-    properties: {
-      session: text,
-      provider: text,
-      v: { const: 1 },
-      key: text,
-      kid: text,
-      until: { type: 'integer' },
-      vouch: text,
-    },
-  };
-  const list = {
-    type: 'object',
-    required: ['object', 'model', 'data'],
-    properties: { object: { const: 'list' }, model: text, data: { type: 'array', items: node } },
-  };
-  const model = {
-    name: 'model',
-    in: 'query',
-    required: true,
-    description: 'A model, or another name of one.',
-    schema: text,
-  };
-  return {
-    method: 'get',
-    path: '/v1/otela/seal',
-    tag: 'models',
-    summary: 'Nodes that open sealed requests for a model, in the order in which a request of now would try them.',
-    needs: 'scope inference',
-    operation: {
-      parameters: [model],
-      responses: { '200': { description: 'Done.', content: { [JSON_TYPE]: { schema: list } } }, default: ERROR },
-    },
-  };
+  return [...asked, ...readOperations()];
 }
 
 function exampleOf(path: string): object {

@@ -49,6 +49,45 @@ it('members, bounds and an example body come from the schemas, and a path parame
   expect(complaints).toEqual([]);
 });
 
+it('files, uploads, batches, sealing, factories and administration are there, each with what it takes and an example', async () => {
+  const { page, complaints } = await openPage(visitors.browser);
+  await page.goto(`${visitors.house.gateway.url}/docs`);
+  const groups = page.getByRole('navigation', { name: 'Groups' });
+  for (const name of ['models', 'files', 'uploads', 'batches', 'factory', 'factory-tokens', 'users', 'settings'])
+    await groups.getByRole('link', { name: new RegExp(`^${name} \\d+$`) }).waitFor();
+  await page.getByLabel('API key for tries').fill(visitors.house.key);
+  const open = async (method: string, path: string) => {
+    await page.getByLabel('Find').fill(`${method} ${path}`);
+    await page.getByText(path, { exact: true }).first().click();
+    return page.locator(`#${method}_${path.replace(/\W+/g, '_').replace(/^_|_$/g, '')}`);
+  };
+  const uploads = await open('post', '/v1/uploads');
+  expect(await uploads.getByLabel('Body').inputValue()).toContain('"purpose": "batch"');
+  await uploads.getByRole('button', { name: 'Send POST' }).click();
+  await uploads.getByRole('status').getByText('200').waitFor();
+  const files = await open('post', '/v1/files');
+  const line = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: { model: MODEL, messages: [] } };
+  await files.getByLabel('file (in the form)').setInputFiles({
+    name: 'tried.jsonl',
+    mimeType: 'application/jsonl',
+    buffer: Buffer.from(JSON.stringify(line)),
+  });
+  await files.getByLabel('purpose (in the form)').fill('batch');
+  await files.getByRole('button', { name: 'Send POST /v1/files' }).click();
+  await files.getByRole('status').getByText('tried.jsonl').waitFor();
+  const id = /"(file-[^"]+)"/.exec(await files.getByRole('region', { name: 'Answer' }).innerText())?.[1] ?? '';
+  const batches = await open('post', '/v1/batches');
+  const batch = { input_file_id: id, endpoint: '/v1/chat/completions', completion_window: '24h' };
+  await batches.getByLabel('Body').fill(JSON.stringify(batch));
+  await batches.getByRole('button', { name: 'Send POST /v1/batches' }).click();
+  await batches.getByRole('status').getByText('validating').waitFor();
+  const seal = await open('get', '/v1/otela/seal');
+  await seal.getByLabel('model (in the query)').fill(MODEL);
+  await seal.getByRole('button', { name: 'Send GET' }).click();
+  await seal.getByRole('status').getByText('"list"').waitFor();
+  expect(complaints).toEqual([]);
+});
+
 it('axe finds nothing on it, and on a phone it is no wider than the page', async () => {
   for (const options of [{ colorScheme: 'dark' as const }, { viewport: { width: 360, height: 740 } }]) {
     const { page } = await openPage(visitors.browser, { ...options, bypassCSP: true });

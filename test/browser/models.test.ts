@@ -132,8 +132,7 @@ it('an operator describes a model, and a consumer reads it, finds it by it, and 
   await go(page, 'Models');
   await page.getByLabel('Find a model').fill('herons');
   const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: MODEL }) });
-  for (const text of ['8B', 'Apache-2.0', 'pictures', 'call tools'])
-    await card.getByText(text, { exact: true }).waitFor();
+  for (const text of ['8B', 'Apache-2.0', 'pictures', 'tools']) await card.getByText(text, { exact: true }).waitFor();
   expect(await page.getByRole('button', { name: 'Describe' }).count()).toBe(0);
   await page.getByLabel('Find a model').fill('cormorants');
   await page.getByText('No model has these words.').waitFor();

@@ -79,6 +79,9 @@ export default function Audit() {
   );
 }
 
+/** The key that the gateway made for its operator at its first start. */
+const BOOTSTRAP = 'bootstrap';
+
 function columnsOf(userName: (id: string) => string): Column<AuditEntry>[] {
   const { columns } = texts;
   return [
@@ -91,7 +94,11 @@ function columnsOf(userName: (id: string) => string): Column<AuditEntry>[] {
         </time>
       ),
     },
-    { id: 'who', header: columns.who, cell: ({ actor }) => userName(actor) },
+    {
+      id: 'who',
+      header: columns.who,
+      cell: ({ actor }) => (actor === BOOTSTRAP ? t.batches.operatorsKey : userName(actor)),
+    },
     { id: 'what', header: columns.what, cell: ({ action }) => <code className="text-xs">{action}</code> },
     {
       id: 'target',

@@ -63,7 +63,7 @@ export function ModelTile({ model, card, load, readyInMs, now, code, describe }:
         {card?.size && <Fact name={texts.size}>{card.size}</Fact>}
         {card?.license && <Fact name={texts.license}>{card.license}</Fact>}
         <Fact name={texts.context}>{contextLength === undefined ? t.common.none : texts.tokens(contextLength)}</Fact>
-        <Fact name={texts.weights}>{quantizations.join(', ') || t.common.none}</Fact>
+        {quantizations.length > 0 && <Fact name={texts.weights}>{quantizations.join(', ')}</Fact>}
         <Fact name={texts.load} now>
           {load === undefined ? <Unknown /> : texts.running(count(load.running), count(load.waiting))}
         </Fact>

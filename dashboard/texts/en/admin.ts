@@ -95,7 +95,7 @@ export const audit = {
   none: 'Nothing was changed yet.',
   noneFound: 'No change fits.',
   of: 'Changed object',
-  ofHint: 'Id of a user, key, project, model or node',
+  ofHint: 'Its id',
   by: 'Changed by',
   byHint: 'Id of a user or key',
   search: 'Show',

@@ -12,7 +12,7 @@ export const apiReference = {
   keyHint: 'Kept in this page alone. Empty: tries use the login of this browser.',
   groups: 'Groups',
   parameters: 'Parameters',
-  places: { path: 'in the path', query: 'in the query', header: 'header' },
+  places: { path: 'in the path', query: 'in the query', header: 'header', form: 'in the form' },
   body: 'Body',
   errors: 'Errors',
   envelope: 'All errors have OpenAI’s form: error.message says why, error.code names the kind.',

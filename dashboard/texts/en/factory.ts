@@ -1,5 +1,5 @@
 export const factory = {
-  about: 'Jobs that start when a model is asked for, and end when nobody asks any more.',
+  about: 'Jobs that start when a model is asked for, and end when it is not asked for any more.',
   none: 'No factory reports to this gateway. otela-factory run starts one, on a machine that can submit jobs.',
   of: (provider: string) => `of ${provider}`,
   reported: 'reports',

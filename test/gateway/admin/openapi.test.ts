@@ -48,6 +48,18 @@ test('every route that is served is described, once and with its parameters, to 
   expect(new Set(ids).size).toBe(ids.length);
 });
 
+test('each request outside the admin REST says of what form its answer is, and its body', async () => {
+  const { paths } = await good(knock('GET', '/openapi.json'), described);
+  const answer = z.looseObject({ content: z.record(z.string(), z.unknown()) });
+  for (const [path, methods] of Object.entries(paths))
+    for (const [method, { responses }] of Object.entries(methods)) {
+      if (path.startsWith('/admin/')) continue;
+      expect(Object.keys(answer.parse(responses['200']).content), `${method} ${path}`).not.toEqual([]);
+    }
+  const form = JSON.stringify(paths['/v1/audio/transcriptions']?.post);
+  expect(form).toContain('"file":{"type":"string","format":"binary"');
+});
+
 test('it tells the status of each answer, and what may be sent again', async () => {
   const { paths } = await good(knock('GET', '/openapi.json'), described);
   const statuses = (method: string, path: string) => Object.keys(paths[`/admin${path}`]?.[method]?.responses ?? {});
