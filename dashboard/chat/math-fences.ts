@@ -30,10 +30,7 @@ function fenced(part: string, streaming: boolean): string {
   const end = last === undefined ? 0 : last.index + last[0].length;
   const closed = part
     .slice(0, end)
-    .replace(
-      DISPLAY,
-      (_, brackets?: string, dollars?: string) => `\n$$$$\n${(brackets ?? dollars ?? '').trim()}\n$$$$\n`,
-    );
+    .replace(DISPLAY, (_, brackets?: string, dollars?: string) => `\n$$\n${(brackets ?? dollars ?? '').trim()}\n$$\n`);
   const rest = part.slice(end);
   return closed + (streaming ? rest.replace(OPEN_DISPLAY, (_, tex: string) => asCode(tex)) : rest);
 }

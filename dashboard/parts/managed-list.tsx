@@ -1,3 +1,4 @@
+import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useMemo, useState } from 'react';
 import type { Resources } from '../api/resources.ts';
 import { t } from '../texts/index.ts';
@@ -6,6 +7,7 @@ import { Confirm } from '../ui/dialog.tsx';
 import { Tag } from '../ui/feedback.tsx';
 import { Page } from '../ui/page.tsx';
 import type { Column } from '../ui/table.tsx';
+import { useStable } from '../ui/use-stable.ts';
 import { ResourceList, type RowAction, RowMenu } from './resource-list.tsx';
 
 interface Managed {
@@ -44,9 +46,14 @@ export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
   const { title, texts, of, words, setDisabled, dialog, more } = props;
   const [asked, setAsked] = useState<Asked<T>>();
   const close = () => setAsked(undefined);
-  const again = () => of.refetch();
+  const queries = useQueryClient();
+  // Forms offer these rows by name.
+  const again = useStable(() => {
+    void queries.invalidateQueries({ queryKey: ['options'] });
+    return of.refetch();
+  });
   const columns = useMemo((): Column<T>[] => {
-    const enable = (row: T) => void setDisabled(row, false).then(of.refetch);
+    const enable = (row: T) => void setDisabled(row, false).then(again);
     const actions = (row: T) => {
       const { before = false, after = false } = more(row);
       const edit = { label: t.admin.edit, act: () => setAsked({ kind: 'edit', row }) };
@@ -69,7 +76,7 @@ export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
         cell: (row) => <RowMenu name={row.name} actions={actions(row)} />,
       },
     ];
-  }, [props.columns, texts, setDisabled, more, of.refetch]);
+  }, [props.columns, texts, setDisabled, more, again]);
   return (
     <Page
       title={title}
