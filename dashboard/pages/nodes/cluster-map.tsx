@@ -1,4 +1,3 @@
-import clsx from 'clsx';
 import { useMemo, useState } from 'react';
 import type { Node } from '../../api/schemas.ts';
 import { t } from '../../texts/index.ts';
@@ -82,9 +81,7 @@ function Key({ className, words }: { className: string; words: string }) {
 
 function ClusterCard({ cluster, choose }: { cluster: Cluster; choose: (words: string) => void }) {
   const { name, provider, nodes, counts } = cluster;
-  const trouble = KINDS.filter((kind) => kind !== 'good' && counts[kind] > 0).map(
-    (kind) => `${counts[kind]} ${WORDS[kind]}`,
-  );
+  const notServing = KINDS.filter((kind) => kind !== 'good' && counts[kind] > 0);
   return (
     <li className="flex min-w-0 flex-col gap-2 rounded-lg border border-line bg-surface p-3">
       <div className="flex items-baseline justify-between gap-2">
@@ -99,8 +96,14 @@ function ClusterCard({ cluster, choose }: { cluster: Cluster; choose: (words: st
         <span className="shrink-0 text-muted text-xs tabular-nums">{t.amounts.nodes(nodes.length)}</span>
       </div>
       <Squares nodes={nodes} />
-      {trouble.length > 0 && (
-        <p className={clsx('text-xs', counts.bad > 0 ? 'text-bad' : 'text-wait')}>{trouble.join(', ')}</p>
+      {notServing.length > 0 && (
+        <p className="flex flex-wrap gap-x-3 text-xs">
+          {notServing.map((kind) => (
+            <span key={kind} className={kind === 'bad' ? 'text-bad' : 'text-wait'}>
+              {counts[kind]} {WORDS[kind]}
+            </span>
+          ))}
+        </p>
       )}
     </li>
   );
