@@ -175,7 +175,7 @@ it('an operator sees the batches of all, and may cancel one, but reads no file o
   const { page } = await visitors.enter(gateway.adminKey);
   await go(page, 'Batches');
   await page.getByRole('link', { name: 'secret' }).click();
-  await page.getByText('The files belong to its owner').waitFor();
+  await page.getByText('Only the owner of the batch may read its files').waitFor();
   expect(await page.getByRole('link', { name: 'Requests' }).count()).toBe(0);
   await page.getByRole('button', { name: 'Cancel batch' }).click();
   await page.getByRole('alertdialog').getByRole('button', { name: 'Cancel batch' }).click();
