@@ -37,6 +37,8 @@ it.each(['operator', 'provider', 'consumer'] as const)(
     });
     expect((await Promise.all(seen)).flat()).toEqual([]);
   },
+  // Fourteen pages in four looks: a minute where nothing else runs.
+  300_000,
 );
 
 it('axe finds nothing on the login page, in a conversation, in a menu and in a dialogue', async () => {
