@@ -6,7 +6,18 @@ export interface ChunkKey {
   open(nonce: Uint8Array<ArrayBuffer>, aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
-type NodeCrypto = typeof import('node:crypto');
+/** Of node:crypto what is used here: a page that seals knows no types of Node. */
+interface NodeCrypto {
+  createSecretKey(raw: Uint8Array): object;
+  createDecipheriv(name: 'aes-256-gcm', key: object, nonce: Uint8Array, options: { authTagLength: number }): Decipher;
+}
+
+interface Decipher {
+  setAAD(aad: Uint8Array): this;
+  setAuthTag(tag: Uint8Array): this;
+  update(sealed: Uint8Array): Uint8Array;
+  final(): Uint8Array;
+}
 
 /** Null outside Node. A bundle for browsers holds no import of it. */
 function nodeCrypto(): NodeCrypto | null {

@@ -25,6 +25,8 @@ export interface AnswerFacts {
   node?: string;
   provider?: string;
   servedModel?: string;
+  /** It came sealed by that node. */
+  sealed?: true;
   firstTokenMs?: number;
   totalMs?: number;
   promptTokens?: number;
@@ -95,16 +97,24 @@ const chunkSchema = z.object({
 /** Of a shorter answer a rate would say how its pieces came, not how fast they were made. */
 const RATE_MIN_S = 0.1;
 
+export interface ChatWay {
+  /** Provider ids with commas between them; empty: as the key has it. */
+  trusted: string;
+  /** Sealed to the node that answers. */
+  sealed: boolean;
+}
+
 /** @throws Problem where the gateway or the engine says no, also in mid-stream; AbortError when stopped. */
 export async function chat(
   request: ChatRequest,
-  trusted: string,
+  { trusted, sealed }: ChatWay,
   events: ChatEvents,
   signal: AbortSignal,
 ): Promise<void> {
   const answer = new Answer(events);
   events.onWaiting({ reason: 'sent' });
-  const response = await send('/v1/chat/completions', {
+  const sending = sealed ? (await import('./sealed.ts')).sendSealed : send;
+  const response = await sending('/v1/chat/completions', {
     method: 'POST',
     headers: {
       'content-type': 'application/json',
@@ -123,7 +133,7 @@ export async function chat(
     for await (const chunk of chunksOf(response.body)) reader.push(decoder.decode(chunk, { stream: true }));
   } catch (cause) {
     // What a browser throws where a connection breaks says nothing to people.
-    if (cause instanceof TypeError) throw new Problem(0, 'offline', t.chat.brokeOff, { cause });
+    if (cause instanceof TypeError || sealed) throw new Problem(0, 'offline', t.chat.brokeOff, { cause });
     throw cause;
   }
   answer.end();
@@ -156,6 +166,7 @@ class Answer {
       ...named('node', headers.get('x-otela-node')),
       ...named('provider', headers.get('x-otela-provider')),
       ...named('servedModel', headers.get('x-otela-served-model')),
+      ...(headers.has('x-otela-sealed') && { sealed: true as const }),
     });
     this.#events.onWaiting({ reason: headers.has('x-otela-node') ? 'reading' : 'queued' });
   }

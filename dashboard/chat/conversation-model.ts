@@ -18,7 +18,7 @@ import {
   withToolCall,
   withTurn,
 } from './conversation.ts';
-import type { Settings } from './settings.ts';
+import { SEALED, type Settings } from './settings.ts';
 import type { ConversationStore } from './store.ts';
 
 /** What came is on disk no later than this, should the tab be closed. */
@@ -187,7 +187,8 @@ export class ConversationModel {
     const change = (made: Change) => this.#change(id, made);
     try {
       const request = requestOf(model, pathTo(thread, parent), settings);
-      await chat(request, settings.trusted.trim(), eventsOf(change, Date.now()), controller.signal);
+      const way = { trusted: settings.trusted.trim(), sealed: settings.sealed === SEALED };
+      await chat(request, way, eventsOf(change, Date.now()), controller.signal);
       change(({ waiting: _, ...rest }) => ({ ...rest, state: 'done' }));
     } catch (error) {
       const stopped = controller.signal.aborted;

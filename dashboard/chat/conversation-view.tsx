@@ -14,7 +14,7 @@ import { shownTurns } from './conversation.ts';
 import { ConversationHead } from './conversation-head.tsx';
 import type { ConversationModel } from './conversation-model.ts';
 import { ModelPicker } from './model-picker.tsx';
-import { isDefault } from './settings.ts';
+import { isDefault, SEALED } from './settings.ts';
 import { SettingsDialog } from './settings-dialog.tsx';
 import type { ConversationStore } from './store.ts';
 import { ThreadView } from './thread-view.tsx';
@@ -192,6 +192,7 @@ export function ConversationView({
           stop={stop}
           recall={recall}
         />
+        {settings.sealed === SEALED && <p className="pt-1.5 text-center text-muted text-xs">{texts.sealed.label}</p>}
         <p className="pt-1.5 text-center text-muted text-xs max-sm:hidden">{texts.hint}</p>
       </div>
       {open && (

@@ -5,7 +5,7 @@ import { Button, IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { Field, Input, Textarea } from '../ui/field.tsx';
-import { linkQuery, type Settings } from './settings.ts';
+import { linkQuery, SEALED, type Settings } from './settings.ts';
 import type { ConversationStore, Preset } from './store.ts';
 
 const texts = t.chat.settings;
@@ -55,6 +55,18 @@ export function SettingsDialog({ settings, models, store, change, apply, close }
         <Field label={texts.trusted} hint={texts.trustedHint}>
           {(id) => <Input id={id} value={settings.trusted} onChange={set('trusted')} placeholder="eth, psi@peer" />}
         </Field>
+        <label className="flex items-start gap-2 text-sm">
+          <input
+            type="checkbox"
+            className="mt-0.5 size-4 accent-accent"
+            checked={settings.sealed === SEALED}
+            onChange={(event) => change({ ...settings, sealed: event.currentTarget.checked ? SEALED : '' })}
+          />
+          <span className="flex flex-col">
+            {t.chat.sealed.setting}
+            <small className="text-muted text-xs">{t.chat.sealed.means}</small>
+          </span>
+        </label>
         <p className="text-muted text-sm">{texts.engines}</p>
         <Presets settings={settings} model={models[0] ?? ''} store={store} apply={apply} />
       </div>

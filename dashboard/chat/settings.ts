@@ -6,7 +6,11 @@ export interface Settings {
   maxTokens: string;
   /** Provider ids with commas between them. */
   trusted: string;
+  /** `SEALED`, or empty. Conversations of older pages have none. */
+  sealed?: string;
 }
+
+export const SEALED = 'sealed';
 
 export const NO_SETTINGS: Settings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
 
@@ -32,6 +36,7 @@ const IN_LINK: Readonly<Record<keyof Settings, string>> = {
   topP: 'top_p',
   maxTokens: 'max_tokens',
   trusted: 'trusted',
+  sealed: 'seal',
 };
 
 /** Longer links are cut by mail programs and proxies. */
@@ -42,7 +47,7 @@ export function linkQuery(models: readonly string[], settings: Settings): string
   const query = new URLSearchParams();
   for (const model of models) query.append('model', model);
   for (const [name, key] of entriesOf(IN_LINK)) {
-    const value = settings[name].trim();
+    const value = (settings[name] ?? '').trim();
     if (value !== '') query.set(key, value.slice(0, SYSTEM_MAX_CHARS));
   }
   return query.toString();

@@ -122,11 +122,12 @@ function Branches({ turn, at, all, actions }: TurnViewProps) {
 /** Which node answered, and how fast. */
 function FactsLine({ turn: { facts } }: { turn: Turn }) {
   if (facts === undefined) return null;
-  const { node, provider, firstTokenMs, promptTokens, completionTokens, tokensPerSecond } = facts;
+  const { node, provider, sealed, firstTokenMs, promptTokens, completionTokens, tokensPerSecond } = facts;
   const words = texts.facts;
   const told = [
     provider,
     node && `${words.node} ${node.slice(0, 8)}`,
+    sealed && words.sealed,
     firstTokenMs !== undefined && words.firstToken(milliseconds(firstTokenMs)),
     promptTokens !== undefined &&
       completionTokens !== undefined &&

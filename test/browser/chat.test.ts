@@ -334,3 +334,29 @@ it('the page follows a long answer, and lets go when one scrolls up', async () =
   await page.keyboard.press('Escape');
   await page.getByText('Stopped.').waitFor();
 });
+
+it('a sealed chat leaves the browser unreadable, says what that is worth, and sends nothing in clear where it cannot be sealed', async () => {
+  const { page } = await visitors.enter(visitors.house.key);
+  const sent: { type: string | undefined; body: string }[] = [];
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/v1/chat/completions')) return;
+    sent.push({ type: request.headers()['content-type'], body: request.postDataBuffer()?.toString('latin1') ?? '' });
+  });
+  await page.getByRole('button', { name: 'Settings of this chat' }).click();
+  await page.getByLabel('Seal this chat').check();
+  await page.keyboard.press('Escape');
+  await page.getByText('Its operator could still read it').waitFor();
+  await send(page, 'canary-page-0c41');
+  await page.locator('.told').getByText('sealed').waitFor();
+  expect(lastAsked().messages.at(-1)?.content).toBe('canary-page-0c41');
+  expect(sent.map(({ type }) => type)).toEqual(['application/otela-sealed']);
+  expect(sent[0]?.body).not.toContain('canary-page-0c41');
+  await page.route('**/v1/otela/seal?*', (route) =>
+    route.fulfill({ json: { object: 'list', model: MODEL, data: [] } }),
+  );
+  await page.reload();
+  await page.getByText('Its operator could still read it').waitFor();
+  await send(page, 'Again');
+  await page.getByRole('alert').getByText('opens sealed requests').waitFor();
+  expect(sent.length).toBe(1);
+});

@@ -52,6 +52,7 @@ export const chat = {
     label: 'About this answer',
     by: (provider: string) => provider,
     node: 'node',
+    sealed: 'sealed',
     firstToken: (time: string) => `first token ${time}`,
     tokens: (read: string, written: string) => `${read} tokens read, ${written} written`,
     rate: (rate: string) => `${rate} tokens/s`,
@@ -68,6 +69,14 @@ export const chat = {
     pages: (n: number) => some(n, 'page'),
     cut: 'only its beginning',
     drop: 'Drop files here',
+  },
+  sealed: {
+    setting: 'Seal this chat',
+    label:
+      'Sealed: not in logs or backups of the gateway. Its operator could still read it, since this page comes from there.',
+    means:
+      'Only the node that answers can read it. That does not hold against the operator of this gateway, from whom this page comes: for that use otela seal on your own machine.',
+    needsTls: 'This browser can seal only where the page is opened with https. Nothing was sent.',
   },
   compare: 'Compare two models',
   keepThis: 'Go on with this one',

@@ -1,0 +1,25 @@
+/**
+ * Requests that this page seals to the nodes that answer them. Loaded when a chat is first sealed. The page's own code comes from the gateway,
+ * which could change it: so no provider is pinned here, and what the chat says of it promises no more than docs/sealed.md does.
+ */
+import { SealClientError, sealedFetch } from '../../clients/seal/index.ts';
+import { t } from '../texts/index.ts';
+import { Problem, problemOf } from './client.ts';
+
+const sealed = sealedFetch({ fetch: (input, init) => fetch(input, { credentials: 'same-origin', ...init }) });
+
+/** @throws Problem, also where the request cannot be sealed: it is then not sent; AbortError */
+export async function sendSealed(path: string, init: RequestInit): Promise<Response> {
+  // Browsers have the cryptography on TLS and on this very machine alone.
+  if (!globalThis.isSecureContext) throw new Problem(0, 'not_sealable', t.chat.sealed.needsTls);
+  let response: Response;
+  try {
+    response = await sealed(path, init);
+  } catch (cause) {
+    if (cause instanceof DOMException && cause.name === 'AbortError') throw cause;
+    if (cause instanceof SealClientError) throw new Problem(0, cause.code, cause.message, { cause });
+    throw new Problem(0, 'offline', t.errors.offline, { cause });
+  }
+  if (response.ok) return response;
+  throw problemOf(response.status, await response.json().catch(() => undefined));
+}
