@@ -28,7 +28,7 @@ export interface Options {
 const PARTS: Readonly<Record<string, { lines: number; run(options: Options): Promise<Row[]> }>> = {
   upload: { lines: 50_000, run: uploads },
   instant: { lines: 50_000, run: instant },
-  paced: { lines: 10_000, run: paced },
+  paced: { lines: 50_000, run: paced },
   lost: { lines: 6_000, run: lost },
   latency: { lines: 20_000, run: latency },
 };

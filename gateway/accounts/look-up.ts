@@ -56,6 +56,14 @@ export async function findKey(
   });
 }
 
+/** The key that took the place of one that was rotated. @throws ApiError 503 when D1 cannot say */
+export async function successorOf(env: Pick<Env, 'DB'>, keyId: string): Promise<string | undefined> {
+  const [next] = await asked(
+    database(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.rotatedFrom, keyId)).limit(1),
+  );
+  return next?.id;
+}
+
 /** The account of a person who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
 export async function findUser(
   env: Pick<Env, 'DB'>,

@@ -4,6 +4,7 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
+import { batchUsageRoutes } from './batch-usage.ts';
 import { callerOf } from './caller.ts';
 import { factoryAdminRoutes } from './factory.ts';
 import { factoryTokenRoutes } from './factory-tokens.ts';
@@ -56,6 +57,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...settingsRoutes,
   ...auditRoutes,
   ...usageRoutes,
+  ...batchUsageRoutes,
 ];
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();

@@ -1,12 +1,11 @@
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
-import { InputCheck } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { type BatchStatus, isTerminal, takesResults } from '../../shared/batch/status.ts';
-import { type Account, mayUseModel } from '../accounts/account.ts';
+import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { FileStoreError } from '../files/file-store.ts';
-import { STORE_MESSAGES, storeOf } from '../files/routes.ts';
+import { STORE_MESSAGES } from '../files/routes.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { snapshots } from '../registry/snapshot.ts';
@@ -14,14 +13,14 @@ import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type Committed } from './batch-record.ts';
 import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
+import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
 import { writeFiles } from './finish.ts';
-import { functionOf } from './functions.ts';
 import { type BatchAdmission, LEASE_MS, leaseOf } from './lease.ts';
-import { queueOf } from './leasing.ts';
 import { LostNodes } from './lost-nodes.ts';
-import { INPUT_LOST, NO_INPUT, NO_TOKENS, STEP_FAILED } from './messages.ts';
+import { INPUT_LOST, NO_TOKENS, STEP_FAILED } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
+import { offerOf, tellQueues } from './offer.ts';
 import { saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
@@ -235,7 +234,7 @@ export class BatchObject extends GatewayObject {
       await this.#finish(spec, 'expired', 'batch_expired');
       return 0;
     }
-    this.#account = await currentAccount(this.env, spec.account, this.#now);
+    this.#account = await currentAccount(this.env, this.#account ?? spec.account, this.#now);
     if (this.#account === undefined) {
       this.#record.move('cancelling', this.#now);
       return 0;
@@ -246,30 +245,14 @@ export class BatchObject extends GatewayObject {
     return Math.max(100, Math.min(TURN_MS, leaseEnd - this.#now, expiresMs - this.#now));
   }
 
-  /** Reads the input once. Fails the batch on any error in it. */
+  /** Fails the batch on any error in its input. */
   async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
     if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
-    const { inputExists, inputFileId, inputBytes } = spec;
-    const whole = inputBytes === undefined ? undefined : { offset: 0, length: inputBytes };
-    const content = inputExists ? await storeOf(this.env).read(inputFileId, whole) : undefined;
-    const check = new InputCheck({
-      endpoint: spec.endpoint,
-      allowMixedModels: spec.allowMixedModels,
-      allowsModel: (model) => mayUseModel(spec.account, model),
-    });
-    if (content !== undefined) for await (const piece of content) check.push(piece);
+    const outcome = await checkInput(this.env, spec);
     // It may have been cancelled while its input was read.
     if (this.#record.state.status !== 'validating') return;
-    const checked = content === undefined ? undefined : check.end();
-    const errors = checked?.errors ?? [NO_INPUT];
-    if (checked === undefined || errors.length > 0)
-      return void this.#record.move('failed', this.#now, { errors, model: checked?.model ?? null });
-    const made = await functionOf(this.env, spec, checked.model);
-    // It may have been cancelled while its function was read.
-    if (this.#record.state.status !== 'validating') return;
-    if (made !== undefined && 'message' in made)
-      return void this.#record.move('failed', this.#now, { errors: [made], model: checked.model ?? null });
-    this.#record.begin(checked, this.#now, made);
+    if ('errors' in outcome) return void this.#record.move('failed', this.#now, outcome);
+    this.#record.begin(outcome.checked, this.#now, outcome.made);
     this.#obstacle.clear();
     this.#offer();
   }
@@ -291,28 +274,8 @@ export class BatchObject extends GatewayObject {
   /** Tells the queue of each model that this batch wants nodes. */
   #offer(): void {
     const spec = this.#leasing();
-    if (spec === null) return;
-    const { ledger, state, demands } = this.#record;
-    const { open, waiting } = ledger;
-    if (open === 0) return;
-    const contender = {
-      id: spec.id,
-      project: spec.owner,
-      expiresMs: state.times.expires_at * 1_000,
-      waiting,
-      leased: open - waiting,
-      linesPerS: this.#record.linesPerS(this.#now),
-      late: waiting === 0 && ledger.isLate(this.#now),
-      ...(this.#record.function === undefined ? {} : { context: this.#record.function.context }),
-    };
-    const until = this.#now + 3 * TURN_MS;
-    const nodes = [...new Set(ledger.leases.map(({ lease }) => lease.node))];
-    for (const queue of new Set(demands.map((one) => queueOf(spec.endpoint, one.model))))
-      this.ctx.waitUntil(
-        this.env.BATCH_QUEUE.getByName(queue)
-          .offer(contender, until, nodes)
-          .catch(() => {}),
-      );
+    const offer = spec && offerOf(spec, this.#record, this.#now);
+    if (offer) this.ctx.waitUntil(tellQueues(this.env, offer, this.#now + 3 * TURN_MS));
   }
 
   #leasing(): BatchSpec | null {

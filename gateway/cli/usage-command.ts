@@ -19,6 +19,20 @@ import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
 const when = (help: string) => ({ value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ value, help }) as const;
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
+/** Alone: a batch has one project, key and model. */
+const BATCH = 'batch';
+const BATCH_COLUMNS = [
+  'id',
+  'day',
+  'status',
+  'project',
+  'key',
+  'model',
+  'requests',
+  'failed',
+  'prompt_tokens',
+  'completion_tokens',
+];
 const COUNTS = [
   'requests',
   'failed',
@@ -33,7 +47,7 @@ const COUNTS = [
 const USAGE_FLAGS = {
   from: when('first day, UTC: 2026-11-01'),
   to: when('last day'),
-  by: { default: 'day', value: GROUPS.join(','), takes: GROUPS, help: 'a row for each' },
+  by: { default: 'day', value: GROUPS.join(','), takes: [...GROUPS, BATCH], help: 'a row for each; or batch, alone' },
   model: only('M', 'of that model alone'),
   project: only('ID', 'of that project'),
   user: only('ID', 'of that person'),
@@ -48,6 +62,7 @@ export const USAGE: Command = {
 
   otela-gateway usage                                          by day
   otela-gateway usage --from 2026-11-01 --by project,model
+  otela-gateway usage --by batch --from 2026-11-01
   otela-gateway usage --by user --project proj_77… --json`,
   flags: USAGE_FLAGS,
   run: usageCommand,
@@ -55,34 +70,53 @@ export const USAGE: Command = {
 
 async function usageCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, USAGE_FLAGS);
-  const { from, to, by, model, project, user, key, provider } = values;
-  const given = Object.entries({ from, to, model, project, user, key, provider, group_by: by });
-  const query = new URLSearchParams(
-    given.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as [string, string]])),
-  );
-  const data = await allPages(doorTo('/admin/usage', values), query);
-  if (values.json) {
-    for (const one of data) console.log(JSON.stringify(one));
-    return EXIT_DONE;
+  const { by, from, to, model, project, user, key, provider } = values;
+  const given = { from, to, model, project, user, key, provider };
+  if (by === BATCH) {
+    const data = await pages(doorTo('/admin/usage/batches', values), queryOf(given), (page) =>
+      page.has_more ? page.data.at(-1)?.id : undefined,
+    );
+    return shown(data, BATCH_COLUMNS, values.json);
   }
-  const columns = [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS];
-  for (const line of aligned([columns, ...data.map((one) => columns.map((name) => String(one[name] ?? '')))])) {
-    console.log(line);
-  }
+  const query = queryOf({ ...given, group_by: by });
+  const data = await pages(doorTo('/admin/usage', values), query, ({ next }) => next ?? undefined);
+  return shown(data, [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS], values.json);
+}
+
+function queryOf(given: Readonly<Record<string, string | undefined>>): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) if (value !== undefined) query.set(name, value);
+  return query;
+}
+
+function shown(data: readonly Record<string, unknown>[], columns: readonly string[], json: boolean): number {
+  if (json) for (const one of data) console.log(JSON.stringify(one));
+  else
+    for (const line of aligned([[...columns], ...data.map((one) => columns.map((name) => String(one[name] ?? '')))]))
+      console.log(line);
   return EXIT_DONE;
 }
 
-const pageSchema = z.object({ data: z.array(z.record(z.string(), z.unknown())), next: z.string().nullable() });
+const pageSchema = z.object({
+  data: z.array(z.record(z.string(), z.unknown())),
+  has_more: z.boolean(),
+  next: z.string().nullish(),
+});
 
-async function allPages(door: ReturnType<typeof doorTo>, query: URLSearchParams): Promise<Record<string, unknown>[]> {
+/** @param next what the following page comes after; undefined: there is none */
+async function pages(
+  door: ReturnType<typeof doorTo>,
+  query: URLSearchParams,
+  next: (page: z.infer<typeof pageSchema>) => unknown,
+): Promise<Record<string, unknown>[]> {
   const all: Record<string, unknown>[] = [];
-  for (let next: string | null = ''; next !== null; ) {
+  for (;;) {
     const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
     all.push(...page.data);
-    next = page.next;
-    query.set('after', next ?? '');
+    const after = next(page);
+    if (typeof after !== 'string') return all;
+    query.set('after', after);
   }
-  return all;
 }
 
 const TRACE_FLAGS = {

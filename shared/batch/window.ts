@@ -41,6 +41,8 @@ const HOLD = 5;
 export class LineWindow {
   readonly #limits: WindowLimits;
   #size = 1;
+  /** As TCP begins: twice as many each time, until that brings nothing. One more a second would take an engine of 16 slots a quarter of a minute. */
+  #starting = true;
   /** Growth whose effect the next reading shows. */
   #trial: { before: number; linesPerS: number } | undefined;
   #hold = 0;
@@ -67,6 +69,7 @@ export class LineWindow {
     if (reading.refused > 0 || preempted || slow) {
       this.#size = Math.max(1, Math.floor(this.#size * SHRINK));
       this.#trial = undefined;
+      this.#starting = false;
       this.#hold = 0;
       return;
     }
@@ -74,7 +77,8 @@ export class LineWindow {
     this.#size = Math.min(this.#size, this.#most);
     if (this.#size < this.#most && this.#mayGrow(reading)) {
       this.#trial = { before: this.#size, linesPerS: reading.linesPerS };
-      this.#size = Math.min(this.#most, this.#size + Math.max(1, Math.floor(this.#size / 8)));
+      const step = this.#starting ? this.#size : Math.max(1, Math.floor(this.#size / 8));
+      this.#size = Math.min(this.#most, this.#size + step);
     }
   }
 
@@ -88,6 +92,7 @@ export class LineWindow {
     const gain = Math.min(GAIN, (this.#size / trial.before - 1) / 2);
     if (linesPerS > trial.linesPerS * (1 + gain)) return;
     this.#size = Math.min(this.#size, trial.before);
+    this.#starting = false;
     this.#hold = HOLD;
   }
 

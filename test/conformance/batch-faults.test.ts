@@ -12,6 +12,8 @@ const ENDPOINT = '/v1/chat/completions';
 const OVER = ['completed', 'failed', 'expired', 'cancelled'];
 const LONG_MS = 120_000;
 
+/** Engines of few slots: a batch lasts long enough for what is done to it midway. */
+const FEW_SLOTS = { agentArgs: ['--max-running', '16'] };
 const clientOf = ({ base, key }: House) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const line = (id: string, standIn: object) =>
   JSON.stringify({
@@ -120,7 +122,7 @@ describe('a batch', () => {
   it(
     'waits while no engine is there, and goes on when one comes',
     async () => {
-      const house = await openHouse();
+      const house = await openHouse(FEW_SLOTS);
       const client = clientOf(house);
       const id = await begin(
         client,
@@ -159,7 +161,7 @@ describe('a batch', () => {
   it(
     'ends when its key is revoked: no line begins any more',
     async () => {
-      const house = await openHouse();
+      const house = await openHouse(FEW_SLOTS);
       const client = clientOf(house);
       const id = await begin(
         client,
@@ -182,9 +184,38 @@ describe('a batch', () => {
   );
 
   it(
+    'goes on when its key is rotated, and ends when the key that took its place is revoked',
+    async () => {
+      const house = await openHouse(FEW_SLOTS);
+      const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
+      const old = keys.data.find(({ prefix }) => house.key.startsWith(prefix))?.id;
+      const client = clientOf(house);
+      const id = await begin(
+        client,
+        named(6_000).map((one) => line(one, { delayMs: 100 })),
+      );
+      await done(client, id, 10);
+      const next = (await house.gateway.admin('POST', `keys/${old}/rotate`, { overlap_seconds: 0 })) as { id: string };
+      const operator = new OpenAI({ baseURL: house.base, apiKey: house.gateway.adminKey, maxRetries: 0 });
+      const at = async () => (await operator.batches.retrieve(id)).request_counts?.completed ?? 0;
+      // Two looks at the account later lines are still begun.
+      const [rotatedAt, before] = [Date.now(), await at()];
+      await until('lines long after the rotation', LONG_MS, async () =>
+        Date.now() - rotatedAt > 12_000 && (await at()) > before + 100 ? true : undefined,
+      );
+      expect((await operator.batches.retrieve(id)).status).toBe('in_progress');
+      await house.gateway.admin('DELETE', `keys/${next.id}`);
+      const over = await ended(operator, id);
+      expect(over.status).toBe('cancelled');
+      expect(over.request_counts?.completed).toBeLessThan(6_000);
+    },
+    LONG_MS * 2,
+  );
+
+  it(
     'pauses and goes on',
     async () => {
-      const house = await openHouse();
+      const house = await openHouse(FEW_SLOTS);
       const client = clientOf(house);
       const id = await begin(
         client,
@@ -282,7 +313,7 @@ describe('rights that change midway', () => {
   it(
     'a key that trusts its node no longer leases it no more lines, and goes on when it does again',
     async () => {
-      const house = await openHouse();
+      const house = await openHouse(FEW_SLOTS);
       const client = clientOf(house);
       const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
       const mine = keys.data.find(({ prefix }) => house.key.startsWith(prefix))?.id;

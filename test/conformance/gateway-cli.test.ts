@@ -186,6 +186,10 @@ it('a batch is made of a file and watched, and its answers are written to a file
   });
   expect(batch).toMatchObject({ metadata: { study: 'claims' }, request_counts: { total: 3, completed: 3 } });
   expect((await otela('batches', 'list')).out).toMatch(new RegExp(`${id} {2}completed {2}3/3 {2}chat/completions`));
+  const used = JSON.parse((await otela('usage', '--by', 'batch', '--json')).out);
+  expect(used).toMatchObject({ id, status: 'completed', model: MODEL, requests: 3, failed: 0, completion_tokens: 6 });
+  expect((await otela('usage', '--by', 'batch')).out).toMatch(new RegExp(`^id .*\\n${id} +20\\d\\d-`));
+  expect((await otela('usage', '--by', 'batch', '--model', 'another')).out.trim().split('\n')).toHaveLength(1);
   const out = join(house.gateway.data, 'answers.jsonl');
   expect((await otela('files', 'content', batch.output_file_id, '--out', out)).code).toBe(0);
   const answers = (await readFile(out, 'utf8')).trimEnd().split('\n');

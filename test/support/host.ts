@@ -6,7 +6,7 @@ import { descendants, Managed, memoryOf } from './processes.ts';
 import { NODE, ROOT } from './where.ts';
 
 /** 1 s on an idle machine. */
-const READY_MS = 50_000;
+const READY_MS = 120_000;
 
 interface HostOptions {
   data: string;

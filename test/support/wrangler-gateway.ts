@@ -8,7 +8,7 @@ import { eventually, freePort, Managed, temporaryDirectory } from './processes.t
 import { NODE, ROOT } from './where.ts';
 
 /** Wrangler builds the page and the Worker first. */
-const READY_MS = 60_000;
+const READY_MS = 120_000;
 
 interface WranglerOptions {
   data?: string;

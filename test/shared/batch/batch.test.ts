@@ -79,6 +79,10 @@ describe('the window of lines in flight', () => {
     expect(grown(16, 60).size).toBeLessThanOrEqual(18);
   });
 
+  it('is full within seconds at its start', () => {
+    expect(grown(1_000, 7).size).toBe(58);
+  });
+
   it('never takes the reserve, and gives way to interactive requests at once', () => {
     const window = grown(1_000, 60);
     expect(window.beside(0)).toBe(58);

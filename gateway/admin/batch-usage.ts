@@ -1,0 +1,123 @@
+/** What each batch used. Lines are in the totals of requests as well: this says which batch they were of. */
+import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import { asked, reportDatabase } from '../accounts/database.ts';
+import { apiKeys, batches } from '../accounts/schema.ts';
+import { ownerOf } from '../files/owner.ts';
+import { listOf } from './fields.ts';
+import { list, older, pageSchema } from './list.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+const DAY_MS = 86_400_000;
+const daySchema = z.iso.date();
+const filterText = z.string().max(256).optional();
+const querySchema = pageSchema.extend({
+  /** Days on which batches were made, UTC, both included. Default: the last 30. */
+  from: daySchema.optional(),
+  to: daySchema.optional(),
+  project: filterText,
+  user: filterText,
+  key: filterText,
+  model: filterText,
+});
+
+const usageSchema = z.object({
+  object: z.literal('batch_usage'),
+  id: z.string(),
+  /** When it was made. */
+  day: z.iso.date(),
+  status: z.string(),
+  project: z.string(),
+  key: z.string(),
+  model: z.string(),
+  /** Lines with a result. */
+  requests: z.number(),
+  failed: z.number(),
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+  cached_tokens: z.number(),
+  reasoning_tokens: z.number(),
+});
+
+/** Of the batch object as it is stored. */
+const summarySchema = z.looseObject({
+  status: z.string(),
+  model: z.string().nullable(),
+  request_counts: z.object({ completed: z.number(), failed: z.number() }),
+  usage: z.object({
+    input_tokens: z.number(),
+    output_tokens: z.number(),
+    input_tokens_details: z.object({ cached_tokens: z.number() }),
+    output_tokens_details: z.object({ reasoning_tokens: z.number() }),
+  }),
+});
+
+export const batchUsageRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/usage/batches',
+    summary: 'What each batch used, newest first, some seconds late. Operators see all, the others their own.',
+    query: querySchema,
+    answer: listOf(usageSchema),
+    run: readBatches,
+  }),
+];
+
+async function readBatches(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
+  const { env, query, now } = call;
+  const { project, key, user, model } = query;
+  const to = Date.parse(query.to ?? new Date(now).toISOString().slice(0, 10));
+  const from = query.from === undefined ? to - 29 * DAY_MS : Date.parse(query.from);
+  const where = and(
+    gte(batches.createdAt, from),
+    lt(batches.createdAt, to + DAY_MS),
+    own(call),
+    project === undefined
+      ? undefined
+      : eq(batches.owner, ownerOf({ projectId: project, userId: undefined, keyId: '' })),
+    key === undefined ? undefined : eq(batches.createdBy, key),
+    user === undefined ? undefined : ofUser(env, user),
+    model === undefined ? undefined : eq(sql`json_extract(${batches.summary}, '$.model')`, model),
+    older(batches, query),
+  );
+  const found = reportDatabase(env)
+    .select()
+    .from(batches)
+    .where(where)
+    .orderBy(sql`${batches.createdAt} DESC, ${batches.id} DESC`)
+    .limit(query.limit + 1);
+  return list((await asked(found)).map(shown), query);
+}
+
+function shown({ id, owner, createdBy, createdAt, summary }: typeof batches.$inferSelect): z.infer<typeof usageSchema> {
+  const { status, model, request_counts: counts, usage } = summarySchema.parse(summary);
+  return {
+    object: 'batch_usage',
+    id,
+    day: new Date(createdAt).toISOString().slice(0, 10),
+    status,
+    project: owner.startsWith('project:') ? owner.slice('project:'.length) : '',
+    key: createdBy,
+    model: model ?? '',
+    requests: counts.completed + counts.failed,
+    failed: counts.failed,
+    prompt_tokens: usage.input_tokens,
+    completion_tokens: usage.output_tokens,
+    cached_tokens: usage.input_tokens_details.cached_tokens,
+    reasoning_tokens: usage.output_tokens_details.reasoning_tokens,
+  };
+}
+
+/** The batches that the caller may see: their own, whatever project they belong to. */
+function own({ account: { role, userId, keyId }, env }: Call): SQL | undefined {
+  if (role === 'operator') return undefined;
+  return userId === undefined ? eq(batches.createdBy, keyId) : ofUser(env, userId);
+}
+
+/** Batches of a login have its user as their key. */
+function ofUser(env: Call['env'], user: string): SQL {
+  const keys = reportDatabase(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
+  return sql`(${eq(batches.createdBy, user)} OR ${inArray(batches.createdBy, keys)})`;
+}

@@ -1,0 +1,32 @@
+import { type CheckedInput, InputCheck } from '../../shared/batch/input-check.ts';
+import type { BatchError } from '../../shared/batch/line.ts';
+import { mayUseModel } from '../accounts/account.ts';
+import type { Env } from '../env.ts';
+import { storeOf } from '../files/routes.ts';
+import type { BatchFunction, BatchSpec } from './batch-spec.ts';
+import { functionOf } from './functions.ts';
+import { NO_INPUT } from './messages.ts';
+
+/** What came of the check: the batch fails with these errors, or its lines may be leased. */
+type CheckOutcome =
+  | { errors: BatchError[]; model: string | null }
+  | { checked: CheckedInput; made: BatchFunction | undefined };
+
+/** Reads the input once, as it comes. @throws FileStoreError */
+export async function checkInput(env: Env, spec: BatchSpec): Promise<CheckOutcome> {
+  const { inputExists, inputFileId, inputBytes } = spec;
+  const whole = inputBytes === undefined ? undefined : { offset: 0, length: inputBytes };
+  const content = inputExists ? await storeOf(env).read(inputFileId, whole) : undefined;
+  if (content === undefined) return { errors: [NO_INPUT], model: null };
+  const check = new InputCheck({
+    endpoint: spec.endpoint,
+    allowMixedModels: spec.allowMixedModels,
+    allowsModel: (model) => mayUseModel(spec.account, model),
+  });
+  for await (const piece of content) check.push(piece);
+  const checked = check.end();
+  const { errors, model = null } = checked;
+  if (errors.length > 0) return { errors, model };
+  const made = await functionOf(env, spec, checked.model);
+  return made !== undefined && 'message' in made ? { errors: [made], model } : { checked, made };
+}
