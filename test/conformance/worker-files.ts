@@ -3,7 +3,15 @@
  * ten seconds there, so these are the files that say most of the API. Any other one runs with
  * `OTELA_TEST_HOST=worker npx vitest run --project conformance FILE`.
  */
-export const WORKER_FILES: readonly string[] = ['answers', 'batches', 'openai-sdk', 'registry', 'routing'];
+export const WORKER_FILES: readonly string[] = [
+  'answers',
+  'batch-edge-cases',
+  'batches',
+  'openai-sdk',
+  'python-sdk',
+  'registry',
+  'routing',
+];
 
 /** Files that cannot pass there, and why. */
 export const NODE_ALONE: Readonly<Record<string, string>> = {

@@ -51,6 +51,8 @@ describe('a batch whose files are in a bucket', () => {
       const server = await S3Server.start();
       const house = await openHouse({
         gateway: { args: ['--files', `s3://${BUCKET}/otela`], env: server.env() },
+        // Few slots: the batch has not ended before the bucket does.
+        agentArgs: ['--max-running', '16'],
       });
       const client = clientOf(house);
       const ids = named(600);
