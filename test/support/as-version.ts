@@ -1,4 +1,4 @@
-/** This clone's programs as one file each that says it is another version: what an upgrade replaces. */
+/** This clone's programs, or those of an older commit, as one file each that says it is another version: what an upgrade replaces. */
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
@@ -8,7 +8,6 @@ import { REQUIRE_BANNER } from './require-banner.ts';
 import { ROOT } from './where.ts';
 
 const COMMON = {
-  absWorkingDir: ROOT,
   bundle: true,
   write: false,
   logLevel: 'error',
@@ -16,18 +15,19 @@ const COMMON = {
   target: 'node24',
 } satisfies BuildOptions;
 
-const versioned = (version: string): Plugin => ({
+const versioned = (version: string, root: string): Plugin => ({
   name: 'version',
   setup: ({ onLoad }) =>
     onLoad({ filter: /^.*[/\\]package\.json$/ }, ({ path }) =>
-      path === join(ROOT, 'package.json')
+      path === join(root, 'package.json')
         ? { contents: JSON.stringify({ ...manifest, version }), loader: 'json' }
         : undefined,
     ),
 });
 
-async function bundled(entry: string, more: BuildOptions): Promise<string> {
-  const { outputFiles = [] } = await build({ ...COMMON, ...more, write: false, entryPoints: [entry] });
+async function bundled(entry: string, more: BuildOptions, root = ROOT): Promise<string> {
+  const options = { ...COMMON, absWorkingDir: root, ...more, write: false, entryPoints: [entry] };
+  const { outputFiles = [] } = await build(options);
   return outputFiles[0]?.text.replace(/^#!.*\n/, '') ?? '';
 }
 
@@ -44,16 +44,17 @@ async function install(file: string, text: string): Promise<void> {
 }
 
 export async function installAgent(file: string, version: string): Promise<void> {
-  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version)] }));
+  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version, ROOT)] }));
 }
 
-/** `file` is DIR/dist/NAME.js; what the gateway needs beside it comes too, without the page. */
-export async function installGateway(file: string, version: string): Promise<void> {
-  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' });
+/** `file` is DIR/dist/NAME.js; what the gateway needs beside it comes too, without the page. `root`: the clone. */
+export async function installGateway(file: string, version: string, root = ROOT): Promise<void> {
+  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' }, root);
   const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };
   await install(
     join(dirname(file), 'gateway.json'),
-    JSON.stringify({ migrations: await readMigrations(join(ROOT, 'migrations')) }),
+    JSON.stringify({ migrations: await readMigrations(join(root, 'migrations')) }),
   );
-  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins: [versioned(version)] }));
+  const plugins = [versioned(version, root)];
+  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins }, root));
 }

@@ -1,6 +1,6 @@
 /**
  * Gateways whose schemas differ follow each other under load. The older one is this program over a database that lacks a column which the
- * other has; OTELA_OLDER_GATEWAY names the gateway/cli/main.ts of a real older version.
+ * other has, a stand-in; `npm run soak -- gateways` builds a real one from the history and names its program in OTELA_OLDER_GATEWAY.
  */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
