@@ -41,6 +41,8 @@ interface FollowerOptions {
   changed(revoked: readonly string[]): Promise<void>;
   /** The answer's epoch and its statement. @returns false: it is not this institution's first */
   believe(answer: Followed, by: string): boolean;
+  /** The root's word on which gateway is the first. */
+  hear(statement: string): void;
   log(line: string): void;
 }
 
@@ -122,35 +124,54 @@ export class Follower {
   /** @returns whether there is more to copy at once */
   async #once(): Promise<boolean> {
     const { now } = this.#options;
+    let answer: Followed;
     try {
       if (this.#link === 'lost' || this.#link === 'alone') await this.#probe();
-      const more = await this.#follow();
-      this.#become('linked');
-      if (!more) await this.#deliver();
-      return more;
+      answer = await this.#follow();
     } catch (error) {
-      this.lastError = error instanceof Error ? error.message : String(error);
+      this.lastError = messageOf(error);
       if (this.#link === 'linked' || this.#link === 'new') {
         this.#lastTryEnded = now();
         this.#become('lost');
       } else if (this.#link === 'lost' && now() - this.#lastTryEnded > SILENCE_MS + MARGIN_MS) this.#become('alone');
       return false;
     }
+    // The first has heard this gateway and counts for both, whether its answer can be kept here or not: a part beside that would be too much.
+    this.#become('linked');
+    try {
+      const more = await this.#take(answer);
+      if (!more) await this.#deliver();
+      this.lastError = undefined;
+      return more;
+    } catch (error) {
+      const message = messageOf(error);
+      if (message !== this.lastError) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
+      this.lastError = message;
+      return false;
+    }
   }
 
   /** Does not count as being heard: this gateway may be using its own share of limits. */
   async #probe(): Promise<void> {
-    const { link, first } = this.#options;
-    await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, ANSWER_MS);
+    const { link, first, hear } = this.#options;
+    const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, ANSWER_MS);
+    // It is the first no more, and knows which one is.
+    if (answer.statement !== undefined) hear(answer.statement);
   }
 
-  async #follow(): Promise<boolean> {
-    const { link, first, url, version, copy, handOver, changed, believe, save } = this.#options;
+  async #follow(): Promise<Followed> {
+    const { link, first, url, version, handOver, believe } = this.#options;
     const asked = { url, version, cursor: this.#state.cursor, waiting: handOver.waiting };
     const within = this.#state.cursor === null ? LONG_ANSWER_MS : ANSWER_MS;
     const { answer, by } = await link.ask(first, '/gateway/follow', asked, followedSchema, within);
     if (!believe(answer, by)) throw new Error('it is not the first of this institution');
     this.others = answer.followers;
+    return answer;
+  }
+
+  /** @returns whether there is more to copy at once */
+  async #take(answer: Followed): Promise<boolean> {
+    const { copy, changed, save } = this.#options;
     const { feed, seq, rows, more, anew } = answer;
     if (anew) copy.begin();
     const whole = anew || this.#copying;
@@ -195,4 +216,8 @@ export class Follower {
       handOver.done(answer.position);
     }
   }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -80,6 +80,7 @@ export class Following {
       feed: this.#feed,
       link: this.#link,
       others: () => this.#others(),
+      silent: () => this.#members.list().flatMap(({ url, connected }) => (connected ? [] : url)),
       deposed: (by) => {
         // What a follower recorded is with its former first, which hands it on.
         if (this.#role.role === 'first') {
@@ -169,9 +170,7 @@ export class Following {
             connected: this.#follower?.connected ?? false,
             synced_at: this.#follower?.syncedAt ? new Date(this.#follower.syncedAt).toISOString() : null,
             waiting_records: this.#handOver.waiting,
-            ...(this.#follower?.lastError !== undefined && !this.#follower.connected
-              ? { error: this.#follower.lastError }
-              : {}),
+            ...(this.#follower?.lastError === undefined ? {} : { error: this.#follower.lastError }),
           }),
     };
   }
@@ -268,6 +267,7 @@ export class Following {
       save: (state) =>
         this.#database.rows('INSERT OR REPLACE INTO copy_state (id, state) VALUES (1, ?)', [JSON.stringify(state)]),
       changed: (revoked) => this.#changed(revoked),
+      hear: (statement) => void this.#keeper.hear(statement),
       believe: (answer, by) => this.#keeper.believe(answer, by),
       log,
     });

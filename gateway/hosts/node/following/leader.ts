@@ -19,12 +19,18 @@ import {
 } from './messages.ts';
 import { OnceEach } from './once.ts';
 import type { Role } from './role.ts';
-import { type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
+import { CLOCK_SKEW_S, type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
 
 export const LEADER_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
 /** Bodies that are read at once: each may be as long as that. */
 const READING_MAX = 8;
+/** Signatures are good for an hour before and after the gateway's own clock. */
+const NONCE_KEPT_MS = 2 * CLOCK_SKEW_S * 1_000;
+/** Two hours of eight followers that ask once a second. */
+const NONCES_MAX = 60_000;
+/** Of the object of an hour's records. */
+const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
 
 interface LeaderOptions {
   identity: GatewayIdentity;
@@ -51,6 +57,8 @@ class Refused extends Error {
 export class Leader {
   readonly #options: LeaderOptions;
   #reading = 0;
+  /** Oldest first. */
+  readonly #nonces = new Map<string, number>();
   readonly #once = new OnceEach(() => performance.now());
   /** Positions are taken one message after the other, by follower. */
   readonly #taking = new Map<string, Promise<unknown>>();
@@ -71,6 +79,7 @@ export class Leader {
         { about: `POST ${path}`, body },
         nowS(),
       );
+      if (path === '/gateway/follow') this.#requireNew(nonce);
       const answer = Buffer.from(JSON.stringify(await this.#answer(path, certificate.keyName, body)));
       const { header } = sign(identity, { about: nonce, body: answer }, nowS());
       response.writeHead(200, {
@@ -88,6 +97,17 @@ export class Leader {
       response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });
       response.end(JSON.stringify({ error: { message: text, type, param: null, code } }));
     }
+  }
+
+  /** A follower that fell silent uses its part of limits: its own former words, said again by another, must not make it seem to be there. */
+  #requireNew(nonce: string): void {
+    const now = performance.now();
+    for (const [old, at] of this.#nonces) {
+      if (now - at < NONCE_KEPT_MS && this.#nonces.size < NONCES_MAX) break;
+      this.#nonces.delete(old);
+    }
+    if (this.#nonces.has(nonce)) throw new Refused(409, 'This message came before.');
+    this.#nonces.set(nonce, now);
   }
 
   async #body(message: IncomingMessage): Promise<Buffer> {
@@ -109,7 +129,10 @@ export class Leader {
 
   async #answer(path: string, from: string, body: Buffer): Promise<object> {
     const { limits, role } = this.#options;
-    if (path === '/gateway/epoch') return { epoch: this.#options.hear(parse(epochSchema, body).statement) };
+    if (path === '/gateway/epoch') {
+      const epoch = this.#options.hear(parse(epochSchema, body).statement);
+      return { epoch, statement: role().statement };
+    }
     const { role: mine, follow } = role();
     if (mine === 'follower') throw new Refused(409, `This gateway follows ${follow}: ask there.`);
     switch (path) {
@@ -159,8 +182,10 @@ export class Leader {
     for (const { position, kind, name, body: text } of parse(recordsSchema, body).items) {
       if (position <= done) continue;
       const content: unknown = JSON.parse(text);
-      if (kind === 'usage') await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
-      else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
+      if (kind === 'usage') {
+        if (!HOUR.test(name)) throw new Refused(400, 'Records are of an hour such as 2026-11-25T09.');
+        await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
+      } else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
       else {
         const { source, items } = content as { source: string; items: { position: number; settlement: Settlement }[] };
         budgets.note(name);

@@ -80,4 +80,8 @@ export const recordsTakenSchema = z.object({ position: z.number().int().min(0) }
 
 /** POST /gateway/epoch: a promoted gateway tells a former first. */
 export const epochSchema = z.object({ statement: z.string().max(8192) });
-export const epochTakenSchema = z.object({ epoch: z.number().int().min(0) });
+export const epochTakenSchema = z.object({
+  epoch: z.number().int().min(0),
+  /** The root's word for that epoch. */
+  statement: z.string().max(8192).optional(),
+});

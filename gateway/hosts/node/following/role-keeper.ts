@@ -21,6 +21,8 @@ interface RoleKeeperOptions {
   link: GatewayLink;
   /** Other followers of the first, of a follower. */
   others(): readonly string[];
+  /** Followers that this gateway knows and does not hear, of a first. */
+  silent(): readonly string[];
   /** Another gateway is about to become the first; `by`: the name of its key. What was copied or recorded here is of a former first. */
   deposed(by: string): void;
   /** The role, or the first, is another one. */
@@ -45,7 +47,7 @@ export class RoleKeeper {
 
   start(): void {
     const look = setInterval(() => this.#look(), LOOK_MS);
-    const tell = setInterval(() => void this.#tell(), TELL_MS);
+    const tell = setInterval(() => void this.#tell().then(() => this.#askSilent()), TELL_MS);
     this.#timers.push(look.unref(), tell.unref());
   }
 
@@ -106,6 +108,21 @@ export class RoleKeeper {
     const first = role.role === 'first';
     log(first ? `this gateway is the first now, epoch ${role.epoch}` : `this gateway follows ${role.follow}`);
     if (isAnother) changed();
+  }
+
+  /** A first that was put back from an old backup hears from its former followers that it is first no more: nobody else would tell it. */
+  async #askSilent(): Promise<void> {
+    const { link, silent } = this.#options;
+    if (this.#role.role !== 'first') return;
+    for (const url of silent().slice(0, TELL_MAX)) {
+      try {
+        const asked = { statement: this.#role.statement ?? '' };
+        const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochTakenSchema, TELL_ANSWER_MS);
+        if (answer.statement !== undefined) this.hear(answer.statement);
+      } catch {
+        // Away, or of an older version.
+      }
+    }
   }
 
   /** Until each has heard it. */

@@ -9,8 +9,8 @@ import type { GatewayKey } from '../../../issuer/issuer.ts';
 export const SIGNED_HEADER = 'x-otela-gateway';
 const NONCE_BYTES = 16;
 const HEADER_MAX_CHARS = 512;
-/** Clocks of two gateways may differ by so much. What is repeated within it changes nothing: every request may come twice. */
-const CLOCK_SKEW_S = 3600;
+/** Clocks of two gateways may differ by so much. What is repeated within it changes nothing, or is refused. */
+export const CLOCK_SKEW_S = 3600;
 
 /** This gateway towards the others of its institution. */
 export interface GatewayIdentity {

@@ -1,0 +1,80 @@
+/** A follower whose own disk is full, and one whose first is first no more; the first is the test's. */
+import { afterEach, expect, test, vi } from 'vitest';
+import type { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
+import { Follower } from '../../../gateway/hosts/node/following/follower.ts';
+import type { HandedOver, HandOver } from '../../../gateway/hosts/node/following/hand-over.ts';
+import type { GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
+
+const ANSWER = { feed: 'f', epoch: 0, anew: false, rows: [], seq: 1, more: false, followers: [] };
+const EVERY_MS = 1_000;
+
+afterEach(() => void vi.useRealTimers());
+
+function follower(say: (path: string) => object, apply: () => number = () => 0, waiting: readonly HandedOver[] = []) {
+  vi.useFakeTimers();
+  const lines: string[] = [];
+  const heard: string[] = [];
+  const made = new Follower({
+    first: new URL('http://first.example'),
+    url: 'http://follower.example',
+    version: '0.0.0',
+    link: { ask: async (_: URL, path: string) => ({ answer: say(path), by: 'first' }) } as unknown as GatewayLink,
+    copy: { begin() {}, complete() {}, apply } as unknown as AccountsCopy,
+    handOver: { waiting: waiting.length, oldest: () => waiting } as unknown as HandOver,
+    heard: async () => {},
+    state: { cursor: { feed: 'f', seq: 0 }, syncedAt: 0 },
+    now: () => performance.now(),
+    save: () => {},
+    changed: async () => {},
+    believe: () => true,
+    hear: (statement) => heard.push(statement),
+    log: (line) => lines.push(line),
+  });
+  return { made, lines, heard };
+}
+
+test('a full disk is no lost first: the first counts for both, so no part is taken beside it, and the copy grows old', async () => {
+  let full = true;
+  const { made, lines } = follower(
+    () => ANSWER,
+    () => {
+      if (full) throw new Error('database or disk is full');
+      return 0;
+    },
+  );
+  await vi.advanceTimersByTimeAsync(20 * EVERY_MS);
+  expect(made.connected).toBe(true);
+  expect(made.syncedAt).toBe(0);
+  expect(made.lastError).toContain('disk is full');
+  expect(lines.filter((line) => line.includes('disk is full'))).toHaveLength(1);
+  expect(await made.alone()).toBe(false);
+  full = false;
+  await vi.advanceTimersByTimeAsync(2 * EVERY_MS);
+  expect([made.syncedAt > 0, made.lastError]).toEqual([true, undefined]);
+  made.stop();
+});
+
+test('a first that takes no records, and answers, is still the one that counts', async () => {
+  const { made } = follower(
+    (path) => {
+      if (path === '/gateway/records') throw new Error('503 its disk is full');
+      return ANSWER;
+    },
+    undefined,
+    [{ position: 1, kind: 'usage', name: '2026-11-25T09', body: '[]' }],
+  );
+  await vi.advanceTimersByTimeAsync(20 * EVERY_MS);
+  expect([made.connected, made.lastError]).toEqual([true, '503 its disk is full']);
+  made.stop();
+});
+
+test('a former first says which gateway is the first now', async () => {
+  const { made, heard } = follower((path) => {
+    if (path === '/gateway/epoch') return { epoch: 2, statement: 'the root’s word' };
+    throw new Error('409 This gateway follows another one');
+  });
+  await vi.advanceTimersByTimeAsync(3 * EVERY_MS);
+  expect(made.connected).toBe(false);
+  expect(heard).toContain('the root’s word');
+  made.stop();
+});
