@@ -2,7 +2,7 @@
  * The receiver of HPKE's base mode (RFC 9180) with DHKEM(X25519), HKDF-SHA256 and AES-256-GCM, by node:crypto and at once. The library of the
  * clients goes through WebCrypto's promises: 1.2 ms for what takes 0.2 ms here, before each answer.
  */
-import { createDecipheriv, createHmac, createPublicKey, diffieHellman, type KeyObject } from 'node:crypto';
+import { createDecipheriv, createPublicKey, diffieHellman, hash, type KeyObject } from 'node:crypto';
 import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/suite.ts';
 
 const NOTHING = Buffer.alloc(0);
@@ -12,6 +12,8 @@ const HPKE = Buffer.from('HPKE');
 /** What stands before a raw X25519 key in its DER form (RFC 8410 §4). */
 const PUBLIC_DER = Buffer.from('302a300506032b656e032100', 'hex');
 const MODE_BASE = Buffer.from([0]);
+const FIRST = Buffer.from([1]);
+const SHA256_BYTES = 32;
 const NSECRET_BYTES = 32;
 
 export interface ReceiverKey {
@@ -32,18 +34,31 @@ export interface ReceiverContext {
   export(label: Uint8Array, length: number): Buffer;
 }
 
+/** Of SHA-256. */
+const BLOCK_BYTES = 64;
+
+/** RFC 2104. Two hashes at once: an Hmac object takes four times as long to make, and an opening wants fifteen of them. */
+function hmac(key: Uint8Array, message: Uint8Array): Buffer {
+  const short = key.length > BLOCK_BYTES ? hash('sha256', key, 'buffer') : key;
+  const inner = Buffer.alloc(BLOCK_BYTES + message.length, 0x36);
+  const outer = Buffer.alloc(BLOCK_BYTES + SHA256_BYTES, 0x5c);
+  for (let at = 0; at < short.length; at++) {
+    inner[at] = 0x36 ^ (short[at] ?? 0);
+    outer[at] = 0x5c ^ (short[at] ?? 0);
+  }
+  inner.set(message, BLOCK_BYTES);
+  outer.set(hash('sha256', inner, 'buffer'), BLOCK_BYTES);
+  return hash('sha256', outer, 'buffer');
+}
+
 /** RFC 5869. */
 export function extract(salt: Uint8Array, secret: Uint8Array): Buffer {
-  return createHmac('sha256', salt).update(secret).digest();
+  return hmac(salt, secret);
 }
 
 /** RFC 5869, of one block: at most 32 bytes. */
 export function expand(prk: Uint8Array, info: Uint8Array, length: number): Buffer {
-  return createHmac('sha256', prk)
-    .update(info)
-    .update(Buffer.from([1]))
-    .digest()
-    .subarray(0, length);
+  return hmac(prk, Buffer.concat([info, FIRST])).subarray(0, length);
 }
 
 function labeledExtract(suite: Uint8Array, salt: Uint8Array, label: string, secret: Uint8Array): Buffer {

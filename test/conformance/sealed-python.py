@@ -17,6 +17,18 @@ def client(pinned=pins, **options):
     return openai.OpenAI(base_url=base, api_key=key, max_retries=0, http_client=httpx.Client(transport=transport))
 
 
+class Plain(httpx.BaseTransport):
+    """A gateway that answers in clear what no node sealed."""
+
+    def __init__(self):
+        self._inner = httpx.HTTPTransport()
+
+    def handle_request(self, request):
+        if request.method == "GET":
+            return self._inner.handle_request(request)
+        return httpx.Response(200, json={"id": "1", "object": "chat.completion", "choices": []})
+
+
 def error(call):
     try:
         call()
@@ -42,6 +54,7 @@ out["other root"] = error(lambda: client({provider: "A" * 43}).chat.completions.
 out["alias"] = error(lambda: sync.chat.completions.create(messages=user, model="fast"))
 out["resolved"] = client(aliases=True).chat.completions.create(messages=user, model="fast", max_tokens=2).model
 out["files"] = error(lambda: sync.files.create(file=b"{}", purpose="batch"))
+out["plain"] = error(lambda: client(transport=Plain()).chat.completions.create(messages=user, model=model))
 out["cut"] = error(
     lambda: list(sync.chat.completions.create(messages=user, model=model, stream=True, extra_body={"stand_in": {"fault": "reset", "afterTokens": 3, "tokensPerSecond": 20}}))
 )

@@ -50,6 +50,7 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     alias: 'alias',
     resolved: MODEL,
     files: 'not_sealable',
+    plain: 'plain_answer',
     cut: 'gateway',
     async: 'This is a stand-in engine',
   });

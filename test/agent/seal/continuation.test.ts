@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
 import { SealOpener } from '../../../agent/seal/opener.ts';
+import { AnswerSealer } from '../../../agent/seal/sealer.ts';
 import type { SealNode } from '../../../clients/seal/candidates.ts';
 import { AnswerOpener } from '../../../clients/seal/open.ts';
 import { type SealedRequest, seal } from '../../../clients/seal/seal.ts';
@@ -151,6 +152,20 @@ describe('a stream that goes on at another candidate', () => {
     const one = a.answers(plain, ['one ']);
     const again = b.answers(plain, ['one two'], { whole: true });
     await expect(read([...one, ...again], plain)).rejects.toEqual(refused);
+  });
+
+  it('is not taken from a node that goes on unasked', async () => {
+    const plain = await sealedTo(all, false);
+    const first = a.answers(plain, ['one ']);
+    const segment = Buffer.from(first[0] ?? [])
+      .subarray(-32)
+      .toString('base64url');
+    const { salt, secret } = plain.secrets.get(b.node.kid) ?? { salt: Buffer.of(), secret: Buffer.of() };
+    const kid = Buffer.from(b.node.kid, 'base64url');
+    const sealer = new AnswerSealer({ kid, salt, secret }, { segment, chunks: 1 });
+    sealer.head(200, [], true);
+    const more = Buffer.concat([sealer.chunk(Buffer.from('two')), sealer.final()]);
+    await expect(read([...first, more], plain)).rejects.toEqual(refused);
   });
 
   it('begins anew at no node: two whole answers are not one', async () => {

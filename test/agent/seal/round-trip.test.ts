@@ -120,6 +120,14 @@ describe('a sealed request', () => {
       const sealed = await seal(clearOf(Buffer.from('{}')), [node], at);
       expect(() => openIt(sealed)).toThrow('cannot be opened here');
     }
+    // A client that would be answered for longer than nodes remember: what a stolen request would be worth.
+    vi.resetModules();
+    vi.doMock('../../../shared/seal/suite.ts', async (actual) => ({ ...(await actual<object>()), LIFE_MAX_S: 1_201 }));
+    const patient = await import('../../../clients/seal/seal.ts');
+    vi.doUnmock('../../../shared/seal/suite.ts');
+    const long = await patient.seal({ ...clearOf(Buffer.from('{}')), resume: true }, [node], NOW_S);
+    expect(long.headers['x-otela-seal']).toContain(`until=${NOW_S + 1_201}`);
+    expect(() => openIt(long)).toThrow('cannot be opened here');
     const late = await seal(clearOf(Buffer.from('{}')), [node], NOW_S + 119);
     expect(openIt(late).model).toBe('m');
   });
