@@ -89,8 +89,15 @@ async function serve(
   } catch (error) {
     if (response.headersSent || left.signal.aborted) return void response.destroy();
     const refused = error instanceof SealClientError && error.code !== 'cut' && error.code !== 'not_opened';
-    refuse(response, refused ? 400 : 502, error instanceof Error ? error.message : String(error));
+    refuse(response, refused ? 400 : 502, why(error, gateway));
   }
+}
+
+/** What a runtime's fetch says where nothing answers, "fetch failed", tells people nothing. */
+function why(error: unknown, gateway: string): string {
+  if (!(error instanceof TypeError)) return error instanceof Error ? error.message : String(error);
+  const { cause } = error;
+  return `${gateway} cannot be reached: ${cause instanceof Error ? cause.message : error.message}`;
 }
 
 function isLoopback(host: string | undefined): boolean {

@@ -2,8 +2,9 @@
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { main } from '../../agent/cli/main.ts';
+import { sealCommand } from '../../clients/otela/seal-command.ts';
 import { chatBody, MODEL, openHouse } from '../support/house.ts';
-import { endAll, Managed, temporaryDirectory } from '../support/processes.ts';
+import { endAll, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
@@ -49,4 +50,13 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
     true,
   ]);
   expect(await page.text()).toContain('Only nodes of lab are sealed to');
+});
+
+it('says which gateway cannot be reached, and why', async () => {
+  const gateway = `http://127.0.0.1:${await freePort()}`;
+  const seal = await sealCommand({ gateway, pins: undefined, port: 0 }, { print: () => {}, complain: () => {} });
+  const answer = await fetch(`http://127.0.0.1:${seal.port}/v1/models`);
+  const said = await answer.text();
+  seal.close();
+  expect([answer.status, said]).toEqual([502, expect.stringContaining(`${gateway} cannot be reached: connect ECONN`)]);
 });
