@@ -11,6 +11,7 @@ export const WORKER_FILES: readonly string[] = [
   'python-sdk',
   'registry',
   'routing',
+  'sealed-streams',
 ];
 
 /** Files that cannot pass there, and why. */
