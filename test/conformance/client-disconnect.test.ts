@@ -109,8 +109,8 @@ it('about the time of the first token, when the answer is on its way', async () 
 }, 60_000);
 
 describe.each([
-  ['by the inlet', {}],
-  ['by HTTP', { te: 'trailers' }],
+  ['in the plainest form', {}],
+  ['in another', { te: 'trailers' }],
 ])('a client that has said more than is read, %s', (_, more) => {
   it('and resets its connection, is missed within a second', async () => {
     const before = house.engine.requests.at(-1)?.id ?? 0;

@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
+import type { PlainConnection } from './plain/plain-connection.ts';
 
 /** Each takes a descriptor, and some 30 KiB while it is idle. */
 export const CONNECTIONS_MAX = 4_096;
@@ -34,7 +35,9 @@ export class Connection {
   readonly socket: Socket;
   readonly ends: string;
   readonly network: string;
-  /** Requests without a complete answer, oldest first. `node:http` stops reading while the client does not take its answers. */
+  /** Undefined: `node:http` reads it. */
+  plain: PlainConnection | undefined;
+  /** Requests of `node:http` without a complete answer, oldest first. It stops reading while the client does not take its answers. */
   readonly answering: Answering[] = [];
   proven = false;
   /** It is a WebSocket now. */
@@ -43,6 +46,10 @@ export class Connection {
   unreadable = false;
   /** The answer to a request that has come is its last one. What the parser reads behind that request is not answered. */
   last = false;
+
+  get idle(): boolean {
+    return !this.upgraded && this.answering.length === 0 && this.plain?.answering !== true;
+  }
 
   constructor(socket: Socket) {
     this.socket = socket;
@@ -92,8 +99,7 @@ export class Connections {
   }
 
   /** Call it when a request comes: the connection is then the youngest of its network. */
-  asks(connection: Connection, answering: Answering): void {
-    connection.answering.push(answering);
+  asks(connection: Connection): void {
     if (connection.proven) return;
     const own = this.#unproven.get(connection.network);
     if (own?.delete(connection)) own.add(connection);
@@ -110,6 +116,11 @@ export class Connections {
     if (connection.proven) return;
     connection.proven = true;
     this.#forget(connection);
+  }
+
+  /** Of those that `node:http` has not: it knows its own. */
+  closeIdlePlain(): void {
+    for (const { socket, plain } of this.#all.values()) if (plain?.answering === false) socket.destroy();
   }
 
   closeAll(): void {
@@ -139,8 +150,7 @@ export class Connections {
   /** All places have proven connections: closes the oldest that waits for its next request. */
   #pushOutIdle(): void {
     for (const connection of this.#all.values()) {
-      if (connection.upgraded || connection.answering.length > 0) continue;
-      return this.#end(connection);
+      if (connection.idle) return this.#end(connection);
     }
   }
 

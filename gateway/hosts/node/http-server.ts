@@ -1,13 +1,11 @@
-/** The socket that clients and agents see. `node:http`, strict, is the only parser. */
-import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
+/** The socket that clients and agents see. `node:http`, strict, is the only parser; see plain/ for what needs none. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
-import { WebSocketServer } from 'ws';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/paths.ts';
@@ -18,26 +16,36 @@ import type { Following } from './following/following.ts';
 import { LEADER_PATH } from './following/leader.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
-import { upgradeOf } from './node-sockets.ts';
-import { ambiguityOf, answerUnreadable, NO_HOST, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
+import { PlainConnection, type Taken } from './plain/plain-connection.ts';
+import { PlainRequest } from './plain/plain-request.ts';
+import { KEEP_ALIVE_MS, type PlainResponse } from './plain/plain-response.ts';
+import type { PlainHead } from './plain/read-plain.ts';
+import {
+  ambiguityOf,
+  answerUnreadable,
+  CUT,
+  LATE,
+  NO_HOST,
+  NO_PROXY,
+  refuseAmbiguous,
+  refuseUnreadable,
+} from './refusals.ts';
+import type { ResponseWriter } from './response-writer.ts';
+import { Upgrades } from './upgrades.ts';
 import { writeAnswer } from './write-answer.ts';
 
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
-/** An idle connection is kept for so long. */
-const KEEP_ALIVE_MS = 15_000;
 const HANDSHAKE_MS = 10_000;
 /** A head that is not here by then is given up. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
 /** How late that is noticed. */
 const HEADERS_LOOK_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
-/** Messages of agents beyond our own limit are refused by the room that reads them, which says why. */
-const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
 /** Nobody asks and nothing moved for so long: the last answers are out. */
 const QUIET_MS = 50;
 
-/** What the fast way takes: no dots, escapes or doubled slashes that a URL parser could read otherwise. */
+/** No dots, escapes or doubled slashes that a URL parser could read otherwise. */
 const PLAIN_PATH = /^\/v1(?:\/[A-Za-z0-9_-]+)+$/;
 
 export interface TlsMaterial {
@@ -58,7 +66,7 @@ export class HttpServer {
   readonly #options: HttpServerOptions;
   readonly #encrypted: boolean;
   readonly #listener: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
-  readonly #sockets: WebSocketServer;
+  readonly #upgrades: Upgrades;
   readonly #connections = new Connections();
   #asking = 0;
   #closing = false;
@@ -77,11 +85,7 @@ export class HttpServer {
       },
       { overrideGlobalObjects: false },
     );
-    this.#sockets = new WebSocketServer({
-      noServer: true,
-      perMessageDeflate: false,
-      maxPayload: SOCKET_MESSAGE_MAX_BYTES,
-    });
+    this.#upgrades = new Upgrades({ env, background, encrypted: this.#encrypted, connections: this.#connections });
     const http = {
       insecureHTTPParser: false,
       requireHostHeader: false, // its refusal would be an answer that nothing here knows of: refusals.ts
@@ -103,14 +107,18 @@ export class HttpServer {
     // Without a listener node:http answers 417 before our handler sees the request.
     this.#server.on('checkExpectation', answer);
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
-    this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));
-    this.#server.on('connect', (_message, socket: Duplex) =>
-      answerUnreadable(socket, 405, 'Method Not Allowed', 'CONNECT: this is no proxy.'),
-    );
+    this.#server.on('upgrade', (request, socket, head) => void this.#upgrades.take(request, socket, head));
+    this.#server.on('connect', (_message, socket: Duplex) => answerUnreadable(socket, NO_PROXY));
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
     );
+    // Its own listener gets a connection only when something else than plain requests comes on it.
+    const event = tls === undefined ? 'connection' : 'secureConnection';
+    const [parse] = this.#server.listeners(event) as ((socket: Socket) => void)[];
+    if (parse === undefined) throw new Error('node:http listens to no connection');
+    this.#server.removeListener(event, parse);
     this.#server.on('connection', (socket: Socket) => this.#connections.add(socket));
+    this.#server.on(event, (socket: Socket) => this.#onConnection(socket, parse));
   }
 
   /** Resolves with the port; rejects as `net.Server` does (EADDRINUSE, EACCES, …). */
@@ -132,6 +140,41 @@ export class HttpServer {
     if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
   }
 
+  #onConnection(socket: Socket, parse: (socket: Socket) => void): void {
+    const connection = this.#connections.of(socket);
+    if (connection === undefined) return void socket.destroy();
+    const server = this;
+    connection.plain = new PlainConnection(socket, {
+      idleMs: KEEP_ALIVE_MS,
+      get closing() {
+        return server.#closing;
+      },
+      answer: (head, response) => this.#takePlain(connection, head, response),
+      parse: () => {
+        connection.plain = undefined;
+        parse.call(this.#server, socket);
+      },
+      late: () => answerUnreadable(socket, LATE),
+      cut: () => answerUnreadable(socket, CUT),
+    });
+  }
+
+  #takePlain(connection: Connection, head: PlainHead, response: PlainResponse): Taken | undefined {
+    if (this.#options.following.refusal !== undefined || isResourcePath(head.path)) return undefined;
+    this.#asking++;
+    this.#connections.asks(connection);
+    const request = new PlainRequest(head, this.#encrypted ? 'https' : 'http', () =>
+      this.#connections.prove(connection),
+    );
+    void this.#serve(request, response);
+    return {
+      leave: request.client.leave,
+      over: () => {
+        this.#asking--;
+      },
+    };
+  }
+
   /** Says that a valid key came on this connection. */
   #proof(socket: Socket): () => void {
     return () => {
@@ -146,7 +189,8 @@ export class HttpServer {
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     if (connection.last) return;
     this.#asking++;
-    this.#connections.asks(connection, { message, response });
+    connection.answering.push({ message, response });
+    this.#connections.asks(connection);
     response.on('close', () => {
       this.#asking--;
       this.#connections.answered(connection, { response });
@@ -188,68 +232,32 @@ export class HttpServer {
 
   /** A request to a model: past the router and the Fetch classes. */
   async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
+    const whole = await wholeBody(message);
+    const accepted = this.#proof(message.socket);
+    await this.#serve(
+      new NodeRequest({ message, response, encrypted: this.#encrypted, accepted }, path, whole),
+      response,
+    );
+  }
+
+  async #serve(request: NodeRequest | PlainRequest, response: ResponseWriter): Promise<void> {
     const { env, background, offloads } = this.#options;
     try {
-      const whole = await wholeBody(message);
-      const accepted = this.#proof(message.socket);
-      const request = new NodeRequest({ message, response, encrypted: this.#encrypted, accepted }, path, whole);
-      await writeAnswer(request, response, await handleOpenAI(request, path, env, background), offloads);
+      const answer = await handleOpenAI(request, request.path, env, background);
+      await writeAnswer(request.client, response, answer, offloads);
     } catch (error) {
       console.error(error);
       response.destroy();
     }
   }
 
-  async #onUpgrade(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    socket.on('error', () => {}); // 'close' follows
-    const ambiguous = ambiguityOf(message);
-    if (ambiguous !== undefined) return answerUnreadable(socket, 400, 'Bad Request', ambiguous.message);
-    if (this.#connections.of(message.socket)?.last) return void socket.destroy();
-    const response = new ServerResponse(message);
-    const answer = await this.#answerUpgrade(message);
-    const upgrade = upgradeOf(answer);
-    if (upgrade === undefined || this.#closing) {
-      response.assignSocket(socket as Socket);
-      response.on('finish', () => socket.end());
-      response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), connection: 'close' });
-      return void response.end(Buffer.from(await answer.arrayBuffer()));
-    }
-    const headers = (lines: string[]) => {
-      for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
-    };
-    // handleUpgrade writes the head before it returns.
-    this.#sockets.once('headers', headers);
-    const place = this.#connections.of(message.socket);
-    if (place !== undefined) {
-      this.#connections.prove(place); // by an agent's ticket
-      place.upgraded = true;
-    }
-    try {
-      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
-    } finally {
-      this.#sockets.removeListener('headers', headers);
-    }
-  }
-
-  async #answerUpgrade(message: IncomingMessage): Promise<Response> {
-    const { env, background } = this.#options;
-    const scheme = this.#encrypted ? 'https' : 'http';
-    try {
-      const url = new URL(message.url ?? '/', `${scheme}://${message.headers.host ?? 'localhost'}`);
-      const request = new Request(url, { headers: plainHeaders(message) });
-      const context = { passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
-      return await app.fetch(request, env, context);
-    } catch (error) {
-      console.error(error);
-      return new Response('bad request', { status: 400 });
-    }
-  }
-
   /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */
   async close(drainMs: number): Promise<void> {
     this.#closing = true;
+    this.#upgrades.close();
     this.#server.close();
     this.#server.closeIdleConnections();
+    this.#connections.closeIdlePlain();
     const deadline = Date.now() + drainMs;
     while (this.#asking > 0 && Date.now() < deadline)
       await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
@@ -287,10 +295,4 @@ const inTurn: WhenFree = (response, next) => {
 /** Of a protocol that is not taken up; llhttp's own test. */
 function isOffer({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined && /upgrade/i.test(headers.connection ?? '');
-}
-
-function plainHeaders({ headers }: IncomingMessage): [string, string][] {
-  return Object.entries(headers).flatMap(([name, value]) =>
-    value === undefined ? [] : [[name, typeof value === 'string' ? value : value.join(', ')] as [string, string]],
-  );
 }

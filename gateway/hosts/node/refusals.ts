@@ -63,8 +63,7 @@ export function refuseUnreadable(
   // The answer that ends the connection is out, or nothing that it waits for is missing.
   if (connection.last && (last === undefined || last.response.writableEnded || last.message.complete)) return;
   connection.unreadable = true;
-  const [status, words] = UNREADABLE[error.code ?? ''] ?? [400, 'Bad Request'];
-  const tell = () => answerUnreadable(socket, status, words, `${words}: this is not HTTP as RFC 9112 has it.`);
+  const tell = () => answerUnreadable(socket, UNREADABLE[error.code ?? ''] ?? CUT);
   const cut = last !== undefined && !last.message.complete;
   if (cut && last.response.headersSent) return void socket.destroy();
   const before = cut ? answering.at(-2) : last;
@@ -74,13 +73,30 @@ export function refuseUnreadable(
   });
 }
 
-const UNREADABLE: Readonly<Record<string, [status: number, words: string]>> = {
-  HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large'],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout'],
+/** What goes out instead of an answer where no request could be read. */
+interface Unreadable {
+  status: number;
+  words: string;
+  message: string;
+}
+
+const unreadable = (status: number, words: string): Unreadable => ({
+  status,
+  words,
+  message: `${words}: this is not HTTP as RFC 9112 has it.`,
+});
+
+export const CUT = unreadable(400, 'Bad Request');
+export const LATE = unreadable(408, 'Request Timeout');
+export const NO_PROXY: Unreadable = { status: 405, words: 'Method Not Allowed', message: 'CONNECT: this is no proxy.' };
+
+const UNREADABLE: Readonly<Record<string, Unreadable>> = {
+  HPE_HEADER_OVERFLOW: unreadable(431, 'Request Header Fields Too Large'),
+  ERR_HTTP_REQUEST_TIMEOUT: LATE,
 };
 
 /** The connection ends with it. */
-export function answerUnreadable(socket: Duplex, status: number, words: string, message: string): void {
+export function answerUnreadable(socket: Duplex, { status, words, message }: Unreadable): void {
   const body = errorBody(new ApiError('invalid_request', message));
   const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;
   socket.end(head + body);

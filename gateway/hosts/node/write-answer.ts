@@ -1,8 +1,8 @@
-import type { ServerResponse } from 'node:http';
+import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { ProxyResponse, WriteBody } from '../../../shared/proxy/message.ts';
 import { drained, serverSink } from '../../../shared/proxy/server-sink.ts';
 import type { LocalOffloads } from './local-offload.ts';
-import type { NodeRequest } from './node-request.ts';
+import type { ResponseWriter } from './response-writer.ts';
 
 /** Bytes of an offloaded answer that may wait for its client. */
 const WINDOW_BYTES = 256 * 1024;
@@ -11,16 +11,16 @@ const LOW_BYTES = WINDOW_BYTES / 2;
 
 /** Writes an answer of the pipeline to its client; resolves when that is over, whatever became of it. */
 export async function writeAnswer(
-  request: NodeRequest,
-  response: ServerResponse,
+  client: ClientDisconnect,
+  response: ResponseWriter,
   answer: ProxyResponse,
   offloads: LocalOffloads,
 ): Promise<void> {
   const { status, headers, body, rest } = answer;
   if (rest !== undefined && body instanceof Uint8Array)
-    return offload(request, response, answer, { body, rest }, offloads);
+    return offload(client, response, answer, { body, rest }, offloads);
   if (typeof body === 'function') return write(response, answer, body);
-  if (body instanceof ReadableStream) return stream(request, response, answer, body);
+  if (body instanceof ReadableStream) return stream(client, response, answer, body);
   if (body !== null)
     headers['content-length'] = String(typeof body === 'string' ? Buffer.byteLength(body) : body.length);
   else if (status !== 204 && status !== 304) headers['content-length'] = '0';
@@ -30,8 +30,8 @@ export async function writeAnswer(
 
 /** The answer's first data, then its rest from the object that has it. */
 function offload(
-  request: NodeRequest,
-  response: ServerResponse,
+  client: ClientDisconnect,
+  response: ResponseWriter,
   { status, headers }: ProxyResponse,
   { body, rest }: { body: Uint8Array; rest: number },
   offloads: LocalOffloads,
@@ -52,8 +52,8 @@ function offload(
     destroy: () => response.destroy(),
   });
   if (stream === undefined) return void response.destroy();
-  if (request.client.left) return stream.leave();
-  request.client.on(() => stream.leave());
+  if (client.left) return stream.leave();
+  client.on(() => stream.leave());
   response.writeHead(status, headers);
   response.on('drain', grant);
   response.write(body);
@@ -61,7 +61,7 @@ function offload(
 }
 
 /** As the pipeline writes it: no stream stands between the engine's bytes and the client's socket. */
-async function write(response: ServerResponse, { status, headers }: ProxyResponse, body: WriteBody): Promise<void> {
+async function write(response: ResponseWriter, { status, headers }: ProxyResponse, body: WriteBody): Promise<void> {
   response.writeHead(status, headers);
   // The first bytes go with the head where they are here already.
   const early = setImmediate(() => response.flushHeaders());
@@ -70,13 +70,13 @@ async function write(response: ServerResponse, { status, headers }: ProxyRespons
 }
 
 async function stream(
-  request: NodeRequest,
-  response: ServerResponse,
+  client: ClientDisconnect,
+  response: ResponseWriter,
   { status, headers, length }: ProxyResponse,
   body: ReadableStream<Uint8Array>,
 ): Promise<void> {
   const reader = body.getReader();
-  request.client.on(() => void reader.cancel().catch(() => {}));
+  client.on(() => void reader.cancel().catch(() => {}));
   response.writeHead(status, length === undefined ? headers : { ...headers, 'content-length': String(length) });
   // The first bytes go with the head where they are here already.
   const early = setImmediate(() => response.flushHeaders());

@@ -1,0 +1,164 @@
+import type { Socket } from 'node:net';
+import { PlainResponse } from './plain-response.ts';
+import { type PlainHead, readPlain } from './read-plain.ts';
+
+/** The rest of a body that does not come this soon after its head is for `node:http` to wait for. */
+const REST_MS = 50;
+/** Kept of what comes behind a request that is being answered. With more the answer is the connection's last: what is not read hides a reset. */
+const HELD_MAX_BYTES = 64 * 1024;
+
+export interface PlainHost {
+  /** Undefined: the request is for `node:http`. */
+  answer(head: PlainHead, response: PlainResponse): Taken | undefined;
+  /** The connection is `node:http`'s from now on. What was read of it is in the socket again. */
+  parse(socket: Socket): void;
+  /** Nothing came on a new connection for `idleMs`. Sends an error and ends it. */
+  late(socket: Socket): void;
+  /** The client ended in the middle of a request. Sends an error and ends it. */
+  cut(socket: Socket): void;
+  /** The next answer is the last one of its connection. */
+  readonly closing: boolean;
+  readonly idleMs: number;
+}
+
+export interface Taken {
+  /** The client left before the answer was out. */
+  leave(): void;
+  /** The answer is out, or can no longer go out. */
+  over(): void;
+}
+
+/**
+ * A connection for as long as it carries plain requests, one after another. With the first bytes that are anything else it becomes
+ * `node:http`'s, and stays so.
+ */
+export class PlainConnection {
+  readonly #socket: Socket;
+  readonly #host: PlainHost;
+  /** Read, and not part of a request that was taken. */
+  #held: Buffer | undefined;
+  #response: PlainResponse | undefined;
+  #taken: Taken | undefined;
+  #rest: NodeJS.Timeout | undefined;
+  #asked = false;
+  #flooded = false;
+
+  constructor(socket: Socket, host: PlainHost) {
+    this.#socket = socket;
+    this.#host = host;
+    socket.setTimeout(host.idleMs);
+    socket.on('data', this.#onData);
+    socket.on('drain', this.#onDrain);
+    socket.on('end', this.#onEnd);
+    socket.on('timeout', this.#onTimeout);
+    socket.on('error', ignore); // 'close' follows
+    socket.on('close', this.#onClose);
+  }
+
+  get answering(): boolean {
+    return this.#response !== undefined;
+  }
+
+  readonly #onData = (piece: Buffer) => {
+    const bytes = this.#held === undefined ? piece : Buffer.concat([this.#held, piece]);
+    if (this.#response !== undefined) {
+      this.#flooded ||= bytes.length > HELD_MAX_BYTES;
+      this.#held = this.#flooded ? undefined : bytes;
+      return;
+    }
+    const head = readPlain(bytes);
+    if (head === 'incomplete' && this.#held === undefined) {
+      this.#held = bytes;
+      this.#rest = setTimeout(() => this.#handOver(), REST_MS);
+      return;
+    }
+    this.#held = bytes;
+    clearTimeout(this.#rest);
+    if (typeof head === 'string' || !this.#take(head)) this.#handOver();
+  };
+
+  #take(head: PlainHead): boolean {
+    const response = new PlainResponse(this.#socket, this.#host.closing, (last) => this.#onAnswered(last));
+    const taken = this.#host.answer(head, response);
+    if (taken === undefined) return false;
+    this.#held = undefined;
+    this.#response = response;
+    this.#taken = taken;
+    this.#asked = true;
+    return true;
+  }
+
+  #onAnswered(last: boolean): void {
+    this.#response = undefined;
+    this.#taken?.over();
+    this.#taken = undefined;
+    if (last || this.#flooded || this.#host.closing) this.#socket.destroySoon();
+    else if (this.#held !== undefined) this.#handOver();
+  }
+
+  #handOver(): void {
+    const socket = this.#socket;
+    this.#forget();
+    socket.setTimeout(0);
+    socket.pause();
+    if (this.#held !== undefined) socket.unshift(this.#held);
+    this.#held = undefined;
+    this.#host.parse(socket);
+    socket.resume();
+  }
+
+  /** Nothing of the connection is read any more. */
+  #refuse(tell: (socket: Socket) => void): void {
+    const socket = this.#socket;
+    this.#forget();
+    socket.on('error', ignore);
+    socket.on('timeout', () => socket.destroy());
+    socket.resume();
+    tell(socket);
+  }
+
+  #forget(): void {
+    const socket = this.#socket;
+    clearTimeout(this.#rest);
+    socket.removeListener('data', this.#onData);
+    socket.removeListener('drain', this.#onDrain);
+    socket.removeListener('end', this.#onEnd);
+    socket.removeListener('timeout', this.#onTimeout);
+    socket.removeListener('error', ignore);
+    socket.removeListener('close', this.#onClose);
+  }
+
+  readonly #onDrain = () => {
+    this.#response?.emit('drain');
+  };
+
+  /** FIN. As with `node:http`, nothing goes out any more but what was written. */
+  readonly #onEnd = () => {
+    if (this.#response === undefined && this.#held !== undefined) return this.#refuse(this.#host.cut);
+    this.#leave();
+    this.#socket.end();
+  };
+
+  readonly #onTimeout = () => {
+    if (this.#response !== undefined) return;
+    if (this.#asked) this.#socket.destroy();
+    else this.#refuse(this.#host.late);
+  };
+
+  readonly #onClose = () => {
+    clearTimeout(this.#rest);
+    this.#leave();
+  };
+
+  #leave(): void {
+    const [response, taken] = [this.#response, this.#taken];
+    if (response === undefined) return;
+    this.#response = undefined;
+    this.#taken = undefined;
+    taken?.leave();
+    response.closed();
+    taken?.over();
+  }
+}
+
+function ignore(): void {}

@@ -1,0 +1,43 @@
+import { ClientDisconnect } from '../../../../shared/proxy/client-disconnect.ts';
+import type { HttpRequest } from '../../../http.ts';
+import type { PlainHead } from './read-plain.ts';
+
+/** A request to a model that came whole. */
+export class PlainRequest implements HttpRequest {
+  readonly method = 'POST';
+  readonly path: string;
+  readonly body = null;
+  readonly whole: Uint8Array;
+  readonly offloads = true;
+  readonly client = new ClientDisconnect();
+  readonly headers: { get(name: string): string | null };
+  readonly accepted: () => void;
+  readonly #scheme: string;
+  #controller: AbortController | undefined;
+
+  /** `accepted`: see HttpRequest. */
+  constructor({ path, headers, body }: PlainHead, scheme: 'http' | 'https', accepted: () => void) {
+    this.path = path;
+    this.whole = body;
+    this.headers = { get: (name) => headers.get(name) ?? null };
+    this.accepted = accepted;
+    this.#scheme = scheme;
+  }
+
+  get url(): string {
+    return `${this.#scheme}://${this.headers.get('host')}${this.path}`;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      const controller = new AbortController();
+      this.client.on(() => controller.abort());
+      this.#controller = controller;
+    }
+    return this.#controller.signal;
+  }
+
+  arrayBuffer(): Promise<ArrayBuffer> {
+    return Promise.resolve(new Uint8Array(this.whole).buffer);
+  }
+}

@@ -1,0 +1,94 @@
+/** Agents' WebSockets: the app judges the request, `ws` shakes hands. */
+import { type IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer } from 'ws';
+import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { app } from '../../app.ts';
+import type { Env } from '../../env.ts';
+import type { Background } from '../../object-context.ts';
+import type { Connections } from './connections.ts';
+import { upgradeOf } from './node-sockets.ts';
+import { ambiguityOf, answerUnreadable } from './refusals.ts';
+
+/** Messages of agents beyond our own limit are refused by the room that reads them, which says why. */
+const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
+
+interface UpgradeOptions {
+  env: Env;
+  background: Background;
+  encrypted: boolean;
+  connections: Connections;
+}
+
+export class Upgrades {
+  readonly #options: UpgradeOptions;
+  readonly #sockets = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: SOCKET_MESSAGE_MAX_BYTES,
+  });
+  #closing = false;
+
+  constructor(options: UpgradeOptions) {
+    this.#options = options;
+  }
+
+  /** No WebSocket is opened from now on. */
+  close(): void {
+    this.#closing = true;
+  }
+
+  /** Never rejects. */
+  async take(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    socket.on('error', () => {}); // 'close' follows
+    const ambiguous = ambiguityOf(message);
+    if (ambiguous !== undefined)
+      return answerUnreadable(socket, { status: 400, words: 'Bad Request', message: ambiguous.message });
+    if (this.#options.connections.of(message.socket)?.last) return void socket.destroy();
+    const response = new ServerResponse(message);
+    const answer = await this.#answer(message);
+    const upgrade = upgradeOf(answer);
+    if (upgrade === undefined || this.#closing) {
+      response.assignSocket(socket as Socket);
+      response.on('finish', () => socket.end());
+      response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), connection: 'close' });
+      return void response.end(Buffer.from(await answer.arrayBuffer()));
+    }
+    const headers = (lines: string[]) => {
+      for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
+    };
+    // handleUpgrade writes the head before it returns.
+    this.#sockets.once('headers', headers);
+    const place = this.#options.connections.of(message.socket);
+    if (place !== undefined) {
+      this.#options.connections.prove(place); // by an agent's ticket
+      place.upgraded = true;
+    }
+    try {
+      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
+    } finally {
+      this.#sockets.removeListener('headers', headers);
+    }
+  }
+
+  async #answer(message: IncomingMessage): Promise<Response> {
+    const { env, background, encrypted } = this.#options;
+    const scheme = encrypted ? 'https' : 'http';
+    try {
+      const url = new URL(message.url ?? '/', `${scheme}://${message.headers.host ?? 'localhost'}`);
+      const request = new Request(url, { headers: plainHeaders(message) });
+      const context = { passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
+      return await app.fetch(request, env, context);
+    } catch (error) {
+      console.error(error);
+      return new Response('bad request', { status: 400 });
+    }
+  }
+}
+
+function plainHeaders({ headers }: IncomingMessage): [string, string][] {
+  return Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, typeof value === 'string' ? value : value.join(', ')] as [string, string]],
+  );
+}
