@@ -4,7 +4,7 @@
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { chatBody, type House, openHouse, stillServes } from '../support/house.ts';
-import { endAll } from '../support/processes.ts';
+import { endAll, eventually } from '../support/processes.ts';
 import { Connection } from './connection.ts';
 import { Judge, quiet } from './judge.ts';
 
@@ -53,6 +53,10 @@ async function send(bytes: string): Promise<{ statuses: number[]; asked: number;
   connection.send(bytes);
   await quiet(connection, 300);
   const asked = house.engine.requests.length - before;
+  // A busy machine may take longer than that between a request's arrival at the engine and its answer here.
+  const answered = () => connection.ended || connection.answers.length >= asked || undefined;
+  await eventually('the answers of what the engine got', 10_000, answered);
+  await quiet(connection, 300);
   connection.close();
   return { statuses: connection.answers.map(({ status }) => status), asked, connection };
 }

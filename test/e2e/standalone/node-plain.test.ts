@@ -85,7 +85,15 @@ afterEach(() => {
 });
 
 /** A server whose connections begin plain. `parsed` gets what is left to `node:http`. */
-async function open({ idleMs = 10_000, closing = () => false, takes = () => true } = {}) {
+async function open({
+  idleMs = 10_000,
+  closing = () => false,
+  takes = () => true,
+}: {
+  idleMs?: number;
+  closing?: () => boolean;
+  takes?: () => boolean;
+} = {}) {
   const asked: Asked[] = [];
   const parsed: string[] = [];
   const told: string[] = [];

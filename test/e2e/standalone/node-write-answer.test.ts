@@ -60,7 +60,12 @@ async function answered(full: Full): Promise<IncomingMessage> {
       Buffer.alloc(0),
     );
     const headers = { 'content-type': 'text/event-stream' };
-    void writeAnswer(asked.client, response, { status: 200, headers, body: Buffer.from('first'), rest: number }, offloads);
+    void writeAnswer(
+      asked.client,
+      response,
+      { status: 200, headers, body: Buffer.from('first'), rest: number },
+      offloads,
+    );
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
