@@ -9,14 +9,31 @@ import {
 } from '../../shared/command-line/index.ts';
 import { parseSource, sourceText } from '../../shared/weights/source.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
+import { START_FLAGS } from '../config/settings.ts';
+import { SOURCES_MAX } from '../config/weights-config.ts';
 import { ask, type LocalAgent } from '../host/control-client.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import { chosenAgents, SESSION_FLAG } from './choose.ts';
 import type { Context } from './context.ts';
 import { bar, bytesText } from './progress.ts';
+import { START } from './start.ts';
 
-const VERBS = ['pull', 'ls', 'gc'] as const;
+const VERBS = ['pull', 'serve', 'ls', 'gc'] as const;
 const KINDS = ['hub', 'dir', 's3'] as const;
+/** Of `serve`, which is an agent without an engine. */
+const SERVE_FLAGS = [
+  'gateway',
+  'token-file',
+  'cluster',
+  'mesh',
+  'peer',
+  'weights-dir',
+  'weights-max',
+  'weights-rate',
+  'weights-uploads',
+  'weights-clusters',
+  'config',
+];
 const FLAGS = {
   from: {
     value: 'hub|dir|s3',
@@ -29,20 +46,29 @@ const FLAGS = {
 
 export const WEIGHTS: Command<Context> = {
   summary: 'weights on local disk: pull, list, remove',
-  examples: `pull NAME [--from hub|dir|s3] | ls | gc [NAME] [--session PREFIX] [--json]
+  examples: `pull NAME [--from hub|dir|s3] | serve [NAME…] | ls | gc [NAME] [--session PREFIX] [--json]
 
 Asks the agent of yours on this machine that keeps weights (otela-agent start --weights-dir DIR).
   otela-agent weights pull Qwen/Qwen3-8B                    # hub:Qwen/Qwen3-8B@main
   otela-agent weights pull /capstor/models/apertus --from dir
   otela-agent weights ls                                    # which models are here, and on the other nodes
   otela-agent weights gc                                    # what no model has any more
-  otela-agent weights gc Qwen/Qwen3-8B                      # a model that no engine here runs from`,
+  otela-agent weights gc Qwen/Qwen3-8B                      # a model that no engine here runs from
+
+serve joins as an agent without an engine, on a login node for instance, pulls what it is told and gives it to the cluster:
+  otela-agent weights serve --gateway https://gw.example.org --token-file ~/.otela-token --weights-dir /local/weights Qwen/Qwen3-8B`,
   verbs: VERBS,
-  flags: FLAGS,
+  flags: {
+    ...FLAGS,
+    ...Object.fromEntries(Object.entries(START_FLAGS).filter(([name]) => SERVE_FLAGS.includes(name))),
+  },
   run: weightsCommand,
 };
 
+const OWN_FLAGS: Flags = FLAGS;
+
 async function weightsCommand(argv: readonly string[], context: Context): Promise<number> {
+  if (argv.find((word) => !word.startsWith('-')) === 'serve') return serve(argv, context);
   const { values, words } = parseLine(argv, FLAGS, { words: 2 });
   const [verb, name] = words;
   const source = name === undefined ? undefined : sourceOf(name, values.from);
@@ -59,6 +85,21 @@ async function weightsCommand(argv: readonly string[], context: Context): Promis
     default:
       throw new UsageError(`otela-agent weights ${VERBS.join('|')}`);
   }
+}
+
+/** An agent that keeps weights and has no engine. */
+function serve(argv: readonly string[], context: Context): Promise<number> | number {
+  const { given, values, words } = parseLine(argv, WEIGHTS.flags, { words: SOURCES_MAX + 1 });
+  const from = typeof values.from === 'string' ? values.from : undefined;
+  const own = Object.keys(OWN_FLAGS);
+  const flags = [...given].flatMap(([name, all]) =>
+    own.includes(name) ? [] : all.flatMap((one) => [`--${name}`, one]),
+  );
+  const sources = words.slice(1).flatMap((name) => ['--weights', sourceOf(name, from)]);
+  const { OTELA_WEIGHTS: more, OTELA_WEIGHTS_DIR: directory } = context.env;
+  if (sources.length === 0 && !given.has('weights-dir') && !more && !directory)
+    throw new UsageError('serve what? say a model, or --weights-dir DIR for what others ask of this node');
+  return START.run([...flags, ...sources], context);
 }
 
 /** As `parseSource` writes it. @throws UsageError */

@@ -15,7 +15,7 @@ interface Given {
   clusters: readonly string[];
 }
 
-const SOURCES_MAX = 16;
+export const SOURCES_MAX = 16;
 const UPLOADS_MAX = 64;
 const CLUSTERS_MAX = 16;
 /** The rest is for logs, results, and what the engine itself writes. */

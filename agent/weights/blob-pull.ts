@@ -17,7 +17,7 @@ export interface PullLimits {
   /** A node that sends less, over `slowAfterMs`, is left for another. */
   slowBytesPerS: number;
   slowAfterMs: number;
-  /** Without a new byte for so long, whatever others say: the source. */
+  /** A node that is told to wait reads the source after so long without a new byte; one that is given senders after four times that. */
   sourceAfterMs: number;
   /** And then the pull fails. */
   giveUpMs: number;
@@ -30,11 +30,12 @@ export const PULL_LIMITS: PullLimits = {
   slowBytesPerS: 64 * 1024,
   slowAfterMs: 10_000,
   sourceAfterMs: 30_000,
-  giveUpMs: 120_000,
+  giveUpMs: 300_000,
   waitMs: 250,
 };
 
 const RENEW_MS = LEASE_MS / 3;
+const SENDERS_PATIENCE = 4;
 /** A node that waits itself says so every second. */
 const SILENT_MS = 3 * WAITING_EVERY_MS;
 
@@ -133,14 +134,15 @@ export class BlobPull {
 
   async #answer(silentMs: number): Promise<Answer> {
     const { limits, ask, alone } = this.#options;
-    // Whatever the tree is busy with: this node goes its own way.
-    if (silentMs > limits.sourceAfterMs && !this.#cannotRead) {
-      void ask({ role: 'reads' });
-      return { kind: 'read' };
-    }
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
-    return ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
+    const answer = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
+    if (this.#cannotRead || answer.kind === 'read') return answer;
+    // Were it the same for all, a source that stands still for a while would be read by all nodes at once.
+    const patience = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDERS_PATIENCE);
+    if (silentMs <= patience) return answer;
+    await ask({ role: 'reads' });
+    return { kind: 'read' };
   }
 
   #avoid(): string[] {

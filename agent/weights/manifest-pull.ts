@@ -11,7 +11,6 @@ import type { Store } from './store.ts';
 /** A list of what may change is read anew after this. */
 const FRESH_MS = 10 * 60_000;
 const WAIT_MS = 250;
-const GIVE_UP_MS = 60_000;
 
 export interface ManifestPullOptions {
   id: string;
@@ -22,6 +21,7 @@ export interface ManifestPullOptions {
   store: Store;
   client: WeightsClient;
   coordination: Coordination;
+  giveUpMs: number;
   now(): number;
   log(line: string): void;
 }
@@ -50,9 +50,9 @@ async function fetched(
   options: ManifestPullOptions,
   signal: AbortSignal,
 ): Promise<{ manifest: Manifest; readAt: number }> {
-  const { id, key, reader, client, coordination, now } = options;
+  const { id, key, reader, client, coordination, giveUpMs, now } = options;
   const { standing } = coordination;
-  const until = performance.now() + GIVE_UP_MS;
+  const until = performance.now() + giveUpMs;
   let trouble: WeightsError | undefined;
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';

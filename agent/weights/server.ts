@@ -45,6 +45,8 @@ export interface ServerOptions {
   store: Store;
   access: Access;
   uploads: Uploads;
+  /** A pull runs here: a blob that is not here yet may come. */
+  expects(): boolean;
   coordinate(session: string, questions: readonly Question[]): Answer[];
   held(): Promise<Held[]>;
   log(line: string): void;
@@ -117,7 +119,7 @@ export class WeightsServer {
   }
 
   async #blob(peer: PeerName, query: Record<string, string>, response: ServerResponse): Promise<void> {
-    const { access, store, uploads } = this.#options;
+    const { access, store, uploads, expects } = this.#options;
     const read = blobQuerySchema.safeParse(query);
     if (!read.success) return refuse(response, 400, z.prettifyError(read.error));
     const { key, size, piece, from } = read.data;
@@ -129,7 +131,7 @@ export class WeightsServer {
     let blob: Blob | undefined;
     try {
       if (response.destroyed) return;
-      blob = await store.readSoon({ key, size }, BEGIN_WITHIN_MS);
+      blob = await store.readSoon({ key, size }, expects() ? BEGIN_WITHIN_MS : 0);
       if (blob === undefined) return refuse(response, 404, 'nothing of that blob is here');
       await this.#send(blob, from, response);
     } finally {

@@ -78,6 +78,7 @@ export class Weights {
       store: this.store,
       access: this.#access,
       uploads: this.uploads,
+      expects: () => this.status().some(({ state }) => state === 'listing' || state === 'pulling'),
       coordinate: (session, questions) => this.#coordination.answer(session, questions),
       held: () => this.held(),
       log,
@@ -145,6 +146,7 @@ export class Weights {
         store: this.store,
         client: this.#client,
         coordination: this.#coordination,
+        giveUpMs: Math.min(60_000, (this.#options.limits ?? PULL_LIMITS).giveUpMs),
         now: this.#options.now ?? Date.now,
         log,
       },
@@ -269,6 +271,11 @@ export class Weights {
     await this.store.collect();
     await this.#refresh();
     return before - (await this.store.used());
+  }
+
+  /** For tests, which ask as a node would that does not keep to the rules. */
+  get parts(): { client: WeightsClient } {
+    return { client: this.#client };
   }
 
   /** Idempotent. */

@@ -1,5 +1,6 @@
 /** factory.toml: docs/factory.md has every key with an example. */
 import * as z from 'zod';
+import { parseSource } from '../../shared/weights/source.ts';
 import { duration, id, oneLine, timeLimitMs, word } from './values.ts';
 
 const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux'] as const;
@@ -102,8 +103,11 @@ const engine = z.strictObject({
 export type EngineConfig = z.infer<typeof engine>;
 
 const recipe = z.strictObject({
-  /** A repository's name with `@revision`, or a path. */
-  weights: oneLine,
+  /** A repository's name or a path, for the engine; or a source that the agent pulls to local disk: `hub:…`, `dir:/…`, `s3://…`. */
+  weights: oneLine.refine(
+    (text) => !/^(hub|dir|s3):/.test(text) || parseSource(text) !== undefined,
+    'none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX',
+  ),
   /** From the job's begin to the first answer, until a start has been measured. */
   load: duration.prefault('5m'),
   /** An engine that has not served by then has failed. */

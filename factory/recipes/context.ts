@@ -1,5 +1,6 @@
 /** A context: all that makes an engine what it is. Jobs with one context serve the same, whoever asked for them. */
 import { createHash } from 'node:crypto';
+import { parseSource } from '../../shared/weights/source.ts';
 import type { Place } from '../config/places.ts';
 import type { EngineConfig, EngineKind } from '../config/schema.ts';
 
@@ -8,11 +9,12 @@ const CONTEXT_DIGITS = 12;
 
 /** What the job runs and with what. */
 export interface Context {
-  /** Word by word; {{port}} is filled in by the job. */
+  /** Word by word; {{port}} is filled in by the job, {{weights}} by the agent where it pulls them. */
   command: string[];
   environment: Record<string, string>;
   container: EngineConfig['container'];
   image?: string;
+  /** What the engine is told, or a source that the agent pulls to local disk. */
   weights: string;
   gpus: number;
   /** Absent where the file has the command itself. */
@@ -26,7 +28,7 @@ export function contextOf(
   return {
     command: (engine.command ?? commandOf(engine.engine ?? 'vllm', engine)).map((word) =>
       word
-        .replaceAll('{{weights}}', recipe.weights)
+        .replaceAll('{{weights}}', parseSource(recipe.weights) === undefined ? recipe.weights : '{{weights}}')
         .replaceAll('{{model}}', model)
         .replaceAll('{{gpus}}', String(engine.gpus)),
     ),

@@ -1,5 +1,6 @@
 /** The part of a job's script that all batch systems share: what stands below their own directives. */
 import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/exchange.ts';
+import { parseSource } from '../../shared/weights/source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import type { Context } from './context.ts';
 
@@ -32,6 +33,7 @@ export function scriptBody({ factory, gateway, cluster, context, contextId, jobI
     '--label',
     `"${JOB_LABEL}=${cluster.id}/${jobId}"`,
     ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
+    ...(parseSource(context.weights) === undefined ? [] : ['--weights', quoted(context.weights)]),
     // A command such as `bash -c …` does not show the agent where its engine listens.
     '--engine-port',
     '"$OTELA_PORT"',

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
@@ -21,19 +21,32 @@ const knownSchema = z.object({ elsewhere: z.array(z.object({ session: z.string()
 async function keeper(gateway: Gateway, token: string, args: string[] = []) {
   const state = await temporaryDirectory('otela-state');
   const directory = await temporaryDirectory('otela-weights');
-  const agent = await startAgent({
-    gateways: [gateway.url],
-    token,
-    args: ['--weights-dir', directory, ...args],
-    env: { XDG_RUNTIME_DIR: state },
-  });
+  const start = () =>
+    startAgent({
+      gateways: [gateway.url],
+      token,
+      args: ['--weights-dir', directory, ...args],
+      env: { XDG_RUNTIME_DIR: state },
+    });
+  const agent = await start();
   const weights = async (...words: string[]) => {
     const { stdout } = await run(NODE, [AGENT_MAIN, 'weights', ...words], {
       env: { ...process.env, XDG_RUNTIME_DIR: state },
     });
     return stdout;
   };
-  return { agent, directory, weights };
+  return { agent, start, directory, weights };
+}
+
+type Keeper = Awaited<ReturnType<typeof keeper>>;
+
+async function meet(...nodes: Keeper[]): Promise<void> {
+  for (const node of nodes)
+    await eventually('it knows the others', 60_000, async () => {
+      const listed = await node.weights('ls', '--json').catch(() => '{}');
+      const known = knownSchema.safeParse(JSON.parse(listed)).data?.elsewhere;
+      return known?.length === nodes.length - 1 ? true : undefined;
+    });
 }
 
 it('the second node of a cluster takes a model from the first, also when its source has gone', async () => {
@@ -45,11 +58,7 @@ it('the second node of a cluster takes a model from the first, also when its sou
   await writeFile(join(source, 'model.safetensors'), bytes);
   await writeFile(join(source, 'config.json'), '{}');
   const [first, second] = [await keeper(gateway, token), await keeper(gateway, token)];
-  for (const node of [first, second])
-    await eventually('it knows the other', 60_000, async () => {
-      const listed = await node.weights('ls', '--json').catch(() => '{}');
-      return knownSchema.safeParse(JSON.parse(listed)).data?.elsewhere.length === 1 ? true : undefined;
-    });
+  await meet(first, second);
   const a = pulledSchema.parse(JSON.parse(await first.weights('pull', source, '--json')));
   expect(a).toMatchObject({ state: 'done', from_source: bytes.length + 2, from_peers: 0 });
   await rm(source, { recursive: true });
@@ -58,4 +67,35 @@ it('the second node of a cluster takes a model from the first, also when its sou
   expect((await readFile(join(b.path, 'model.safetensors'))).equals(bytes)).toBe(true);
   const listed = await first.weights('ls');
   expect(listed.match(/100 % of 41\.9 MB/g)).toHaveLength(2);
+});
+
+const PIECE = 16 * 1024 * 1024;
+
+it('a node that is killed in the middle of a pull has lost one piece at the most', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const source = await temporaryDirectory('otela-source');
+  const bytes = randomBytes(6 * PIECE);
+  await writeFile(join(source, 'model.safetensors'), bytes);
+  const [first, second] = [await keeper(gateway, token, ['--weights-rate', '16MB']), await keeper(gateway, token)];
+  await meet(first, second);
+  await first.weights('pull', source);
+  const cut = second.weights('pull', source).catch(() => 'cut off');
+  const blobs = join(second.directory, '.otela', 'blobs');
+  const pieces = await eventually('two pieces are there', 60_000, async () => {
+    const [name] = (await readdir(blobs).catch(() => [])).filter((one) => one.endsWith('.digests'));
+    const { size } = name === undefined ? { size: 0 } : await stat(join(blobs, name));
+    return size >= 64 ? size / 32 : undefined;
+  });
+  process.kill(second.agent.pid, 'SIGKILL');
+  await second.agent.exited;
+  expect(await cut).toBe('cut off');
+  await second.start();
+  await meet(first, second);
+  const again = pulledSchema.parse(JSON.parse(await second.weights('pull', source, '--json')));
+  expect(again.state).toBe('done');
+  expect(again.from_source).toBe(0);
+  // What is on the disk is not fetched again.
+  expect(again.from_peers).toBeLessThanOrEqual(bytes.length - pieces * PIECE);
+  expect((await readFile(join(again.path, 'model.safetensors'))).equals(bytes)).toBe(true);
 });

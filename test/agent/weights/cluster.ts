@@ -56,7 +56,7 @@ export class Node {
       log: (line) => this.log.push(line),
       pieceBytes: PIECE,
       limits: QUICK,
-      settleMs: 0,
+      settleMs: 1_000,
       openSource: (source, env) => this.#counted(openSource(source, env)),
       ...weights,
     });
