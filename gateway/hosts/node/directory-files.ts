@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { mkdir, open, opendir, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, opendir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type FileStore, FileStoreError, FileTooLarge, type StoredFile } from '../../files/file-store.ts';
 
@@ -37,23 +37,14 @@ export class DirectoryFiles implements FileStore {
   async #write(path: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<number> {
     const handle = await storing(() => open(path, 'w', 0o600));
     try {
-      const buffer = Buffer.allocUnsafeSlow(WRITE_BYTES);
-      let [bytes, filled] = [0, 0];
-      const write = () => storing(() => handle.write(buffer, 0, filled));
+      const writer = new BlockWriter(handle);
+      let bytes = 0;
       for await (const piece of content) {
         bytes += piece.length;
         if (bytes > maxBytes) throw new FileTooLarge(maxBytes);
-        for (let at = 0; at < piece.length; ) {
-          const taken = piece.subarray(at, at + WRITE_BYTES - filled);
-          buffer.set(taken, filled);
-          filled += taken.length;
-          at += taken.length;
-          if (filled < WRITE_BYTES) continue;
-          await write();
-          filled = 0;
-        }
+        await writer.write(piece);
       }
-      if (filled > 0) await write();
+      await writer.end();
       await storing(() => handle.sync());
       return bytes;
     } finally {
@@ -103,6 +94,46 @@ export class DirectoryFiles implements FileStore {
   #pathOf(id: string): string {
     if (!ID.test(id)) throw new TypeError('not a file id');
     return join(this.#directory, id);
+  }
+}
+
+/** Writes whole blocks, one while the next one fills. */
+class BlockWriter {
+  readonly #handle: FileHandle;
+  #filling = Buffer.allocUnsafeSlow(WRITE_BYTES);
+  #written = Buffer.allocUnsafeSlow(WRITE_BYTES);
+  #filled = 0;
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(handle: FileHandle) {
+    this.#handle = handle;
+  }
+
+  /** Takes a copy. @throws FileStoreError of this block or the one before */
+  async write(piece: Uint8Array): Promise<void> {
+    for (let at = 0; at < piece.length; ) {
+      const taken = piece.subarray(at, at + WRITE_BYTES - this.#filled);
+      this.#filling.set(taken, this.#filled);
+      this.#filled += taken.length;
+      at += taken.length;
+      if (this.#filled === WRITE_BYTES) await this.#flush();
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#flush();
+    await this.#writing;
+  }
+
+  async #flush(): Promise<void> {
+    await this.#writing;
+    const block = this.#filling.subarray(0, this.#filled);
+    // Not `write`: on a disk that is nearly full it takes a part of the block, and that is no error.
+    this.#writing = storing(() => this.#handle.writeFile(block));
+    // Its error is told with the next block.
+    this.#writing.catch(() => {});
+    [this.#filling, this.#written] = [this.#written, this.#filling];
+    this.#filled = 0;
   }
 }
 
