@@ -2,6 +2,7 @@
 import type { LimitsObject } from './accounts/limits/limits-object.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/queue-object.ts';
+import type { CircuitObject } from './circuit/circuit-object.ts';
 import type { FactoryObject } from './factory/object.ts';
 import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
@@ -52,6 +53,8 @@ export interface Env extends IssuerEnvironment {
   BATCH_QUEUE: ObjectNamespace<BatchQueueObject>;
   /** One: what factories of jobs report, and what is wanted of them. */
   FACTORY: ObjectNamespace<FactoryObject>;
+  /** Joins agents that cannot reach each other. Only where all objects are in one process and MESH_RELAY is not `off`. */
+  CIRCUIT?: ObjectNamespace<CircuitObject>;
   /** Deletes files that have expired. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
   /** Bytes of files; without it there are no files and no batches. */

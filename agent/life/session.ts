@@ -105,6 +105,7 @@ export class Session {
         load,
         seals: seals?.opener,
         proxy,
+        circuit: (gateway, name) => this.#mesh?.circuits.answer(gateway, name),
         ...(usage === undefined ? {} : { usage }),
         ...(order === undefined ? {} : { order }),
       },

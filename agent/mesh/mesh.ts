@@ -133,6 +133,9 @@ export class Mesh {
       replica,
       openTicket,
       offered: options.offerRelay ?? false,
+      identity: { session, publicKey: key.publicKey, sign: (message) => key.sign(message) },
+      env,
+      proxy,
       accept: (socket, relay) => this.#listener.acceptThrough(socket, relay),
       random,
     });
@@ -234,6 +237,7 @@ export class Mesh {
 
   /** All gateways that took this session in, each time. */
   setGateways(gateways: readonly MeshGateway[]): void {
+    this.circuits.setGateways(gateways);
     this.#delegates.setGateways(gateways);
     this.#driver.give({ type: 'gateways', gateways: gateways.map(({ id }) => id) });
   }

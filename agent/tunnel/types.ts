@@ -39,6 +39,8 @@ export interface TunnelOptions {
   onDisconnected?(): void;
   /** Answers an order, and then does what it says; absent: this agent takes none. */
   order?: (order: Uint8Array) => Promise<Reply>;
+  /** An agent without a way to this one waits at this circuit of this gateway. */
+  circuit?: (gateway: URL, name: string) => void;
   /** Brings what our ingress used to a gateway: this tunnel is one way. */
   usage?: UsageDelivery;
 }

@@ -204,6 +204,11 @@ export class RegistryObject extends GatewayObject {
     return this.#probe(session);
   }
 
+  /** Tells a session's agent that somebody waits for it at this circuit. False: it is not here. */
+  async call(session: string, circuit: string): Promise<boolean> {
+    return this.#members.sessions.isOpen(session) && this.env.TUNNEL.getByName(session).call(circuit);
+  }
+
   async #probe(session: string): Promise<ProbeVerdict> {
     if (!this.#members.sessions.isOpen(session)) return 'unknown'; // not tried is not silent
     this.#probes++;

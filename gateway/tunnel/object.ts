@@ -5,6 +5,7 @@ import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { Watchdog } from '../../shared/upstream/watchdog.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { CIRCUIT_FRAME } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
@@ -280,6 +281,14 @@ export class TunnelObject extends GatewayObject {
   probe(): Promise<ProbeVerdict> {
     const { active } = this.#sockets;
     return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
+  }
+
+  /** Tells the agent that somebody waits for it at this circuit. False: there is no tunnel, or an agent that knows no circuits. */
+  call(circuit: string): boolean {
+    const { active } = this.#sockets;
+    if (active === undefined || (active.attachment.reads ?? 0) < CIRCUIT_FRAME) return false;
+    active.link.put({ type: 'circuit', name: circuit });
+    return true;
   }
 
   /** Sends an order, or an empty one, which asks; gives what the agent answers, JSON. Null: it did not, or there is no tunnel. */

@@ -115,6 +115,8 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       return out.varint(frame.kvUse === undefined ? 0 : 1 + Math.round(frame.kvUse * 1000));
     case 'rate':
       return out.varint(Math.round(frame.tokensPerSecond * 10));
+    case 'circuit':
+      return out.text(frame.name);
     case 'deploy':
       out.varint(frame.sequence);
       return out.blob(frame.order);
@@ -218,6 +220,8 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
     }
     case 'rate':
       return { type, tokensPerSecond: input.varint() / 10 };
+    case 'circuit':
+      return { type, name: input.text(32) };
     case 'deploy':
       return { type, sequence: input.varint(), order: input.copy(DEPLOY_MAX_BYTES) };
     case 'deployed':

@@ -68,6 +68,7 @@ export const FRAME_LIMITS = {
   /** Twice a second, beside the answers of requests. */
   load: { bytes: FIXED_BYTES, perSecond: 20, burst: 200 },
   rate: { bytes: FIXED_BYTES, perSecond: 20, burst: 200 },
+  circuit: { bytes: FIXED_BYTES + 32, perSecond: 20, burst: 200 },
   deploy: { bytes: FIXED_BYTES + DEPLOY_MAX_BYTES, perSecond: 20, burst: 200 },
   deployed: { bytes: FIXED_BYTES + DEPLOYED_MAX_BYTES, perSecond: 20, burst: 200 },
   /** One for each prompt that is told about. */

@@ -100,7 +100,9 @@ export type Frame =
   /** The answer, JSON: see shared/deployment/answer. */
   | { type: 'deployed'; sequence: number; json: string }
   /** SHA-256 of each full block of 16 token ids of the prompt that came as stream `of`, one after the other; empty: no tokenizer. */
-  | { type: 'prefixes'; of: number; blocks: Uint8Array };
+  | { type: 'prefixes'; of: number; blocks: Uint8Array }
+  /** An agent without a way to this one waits at `/agent/circuit/NAME`. Only to who reads it: see FRAMES_HEADER. */
+  | { type: 'circuit'; name: string };
 
 /** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */
 export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
@@ -141,6 +143,7 @@ export const TYPES = [
   'prefixes',
   'rate',
   'report', // 26: with timings. 7 is written where there are none
+  'circuit',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
@@ -161,4 +164,5 @@ export const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'deployed',
   'prefixes',
   'rate',
+  'circuit',
 ]);

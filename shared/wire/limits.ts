@@ -8,13 +8,16 @@ export const PROTOCOL_VERSION = 2;
  * Who says nothing reads up to 24. What no older end need understand is added so, without another version.
  */
 export const FRAMES_HEADER = 'x-otela-frames';
-export const FRAMES_READ = 26;
+export const FRAMES_READ = 27;
 
 /** Its reader is also the first that obeys an order to drain. */
 export const RATE_FRAME = 25;
 
 /** A REPORT with timings. */
 export const TIMED_REPORT_FRAME = 26;
+
+/** CIRCUIT: somebody waits for this agent at its gateway. */
+export const CIRCUIT_FRAME = 27;
 
 /** Credit that a stream has without being told: the opening, a prompt and its answer rarely need more than one window. */
 export const STREAM_WINDOW_BYTES = 256 * 1024;

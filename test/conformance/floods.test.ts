@@ -85,6 +85,7 @@ const FRAMES: { [T in Frame['type']]: (n: number) => Extract<Frame, { type: T }>
   stored: (n) => ({ type: 'stored', sequence: n }),
   load: (n) => ({ type: 'load', running: n % 100, waiting: n % 7 }),
   rate: (n) => ({ type: 'rate', tokensPerSecond: n % 1_000 }),
+  circuit: () => ({ type: 'circuit', name: '0'.repeat(32) }),
   deploy: (n) => ({ type: 'deploy', sequence: n, order: bytes(16_000) }),
   deployed: (n) => ({ type: 'deployed', sequence: n, json: '{}' }),
   prefixes: (n) => ({ type: 'prefixes', of: stream + n, blocks: bytes(32 * 1_024) }),

@@ -63,8 +63,12 @@ interface Answer {
   ms: number;
 }
 
+/** Stands for a prompt of 2 MB, which no command line takes. */
+const LONG = 'a long prompt';
+
 const CLIENT = `
-  const [, url, key, body] = process.argv;
+  const [, url, key, said] = process.argv;
+  const body = said.replace('${LONG}', 'x'.repeat(2_000_000));
   const startedAt = performance.now();
   const headers = { authorization: 'Bearer ' + key, 'content-type': 'application/json' };
   fetch(url, { method: 'POST', body, headers, signal: AbortSignal.timeout(100_000) }).then(async (answer) => {
@@ -86,7 +90,7 @@ async function ask({ host, process, status }: Inhabitant, body: unknown): Promis
     key,
     JSON.stringify(body),
   ];
-  const { stdout } = await promisify(execFile)('ip', command, { timeout: 120_000 });
+  const { stdout } = await promisify(execFile)('ip', command, { timeout: 120_000, maxBuffer: 64 * 1024 * 1024 });
   return JSON.parse(stdout) as Answer;
 }
 
@@ -140,3 +144,20 @@ it('meet at an agent with --offer-relay: a request is served, a stream is whole,
   console.log(`directly: ${spent(direct)} ms (busy machine)`);
   expect((await relay.status()).mesh?.relaying).toBe(0);
 }, 180_000);
+
+it('meet at their gateway where there is no such agent', async () => {
+  const wide = await openWide();
+  const { client, server } = await apart(wide);
+  const unary: Answer[] = [];
+  for (let n = 0; n < 4; n++) unary.push(await ask(client, chatBody({ tokens: 3 })));
+  expect(unary.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect((await client.status()).mesh?.relayed).toBe(1);
+  expect((await server.status()).mesh?.relayed).toBe(1);
+  console.log(`through a gateway, the first with its handshakes: ${spent(unary)} ms (busy machine)`);
+  // More each way than what may wait on the way.
+  const long = await ask(
+    client,
+    chatBody({ tokens: 10_000 }, { stream: true, messages: [{ role: 'user', content: LONG }] }),
+  );
+  expect(wordsOf(long)).toBe(text(10_000));
+}, 120_000);

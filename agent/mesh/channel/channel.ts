@@ -196,6 +196,7 @@ export class Channel {
       case 'deployed':
       case 'prefixes':
       case 'rate':
+      case 'circuit':
         throw new WireError('bad_state', `${frame.type} between agents`);
       default:
         return this.#events.onFrame(this, frame);

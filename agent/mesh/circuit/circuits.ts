@@ -3,12 +3,16 @@ import type { Duplex } from 'node:stream';
 import type { Replica } from '../../../shared/lattice/replica.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
 import { nodeCrypto } from '../../host/crypto.ts';
+import type { Identity } from '../../tunnel/types.ts';
+import type { WebSocketOptions } from '../../tunnel/websocket.ts';
 import type { Credentials, Proven } from '../channel/accept.ts';
 import type { Peer } from '../channel/channel.ts';
 import { dialChannel, secureDialled } from '../channel/dial.ts';
+import type { MeshGateway } from '../delegates.ts';
 import { agentMeeting, CircuitDialler, type Meeting } from './circuit-dialler.ts';
 import { CircuitRelay } from './circuit-relay.ts';
-import { type RelayAgent, relaysOf } from './relays.ts';
+import { openGatewayLeg } from './gateway-leg.ts';
+import { type RelayAgent, relaysOf, TRIED_MAX } from './relays.ts';
 import { Reservations } from './reservations.ts';
 
 export interface CircuitsOptions {
@@ -19,16 +23,27 @@ export interface CircuitsOptions {
   openTicket(ticket: Uint8Array): Peer;
   /** This agent relays for others (`--offer-relay`). */
   offered: boolean;
+  identity: Identity;
+  env: NodeJS.ProcessEnv;
+  proxy?: WebSocketOptions['proxy'];
   /** A caller's bytes begin: false where they led to no channel. Owns the socket. */
   accept(socket: Duplex, relay: string): Promise<boolean>;
   random(): number;
 }
+
+/** Gateways at which a session is looked for; an agent is at all that it reaches. */
+const GATEWAYS_TRIED_MAX = 2;
+
+/** Calls through gateways whose handshake is not over; more are not answered. */
+const ANSWERING_MAX = 16;
 
 export class Circuits {
   readonly relay: CircuitRelay | undefined;
   readonly #options: CircuitsOptions;
   readonly #reservations: Reservations;
   readonly #dialler: CircuitDialler;
+  #gateways: readonly MeshGateway[] = [];
+  #answering = 0;
   readonly #abort = new AbortController();
 
   constructor(options: CircuitsOptions) {
@@ -56,6 +71,27 @@ export class Circuits {
   changed(sessions: readonly string[]): void {
     if (sessions.some((session) => this.#options.replica.get(session)?.payload?.relay === true))
       this.#reservations.look();
+  }
+
+  /** Gateways that took this session in: relays too, where they do not say otherwise. */
+  setGateways(gateways: readonly MeshGateway[]): void {
+    this.#gateways = gateways.slice(0, GATEWAYS_TRIED_MAX);
+  }
+
+  /** An agent waits for this one at a gateway's circuit. */
+  answer(gateway: URL, name: string): void {
+    if (this.#answering >= ANSWERING_MAX || this.#abort.signal.aborted) return;
+    this.#answering++;
+    const id = this.#gateways.find(({ url }) => url.href === gateway.href)?.id ?? gateway.host;
+    this.#leg(gateway, name, this.#abort.signal)
+      .then((socket) => this.#options.accept(socket, id))
+      .catch(() => {}) // the caller hears of it, and nobody else waits
+      .finally(() => this.#answering--);
+  }
+
+  #leg(gateway: URL, to: string, signal: AbortSignal): Promise<Duplex> {
+    const { identity, own, env, proxy } = this.#options;
+    return openGatewayLeg({ gateway, to, identity, ticket: own.ticket, env, proxy, signal });
   }
 
   /** Some relay is known at which `callee` may be met. */
@@ -87,7 +123,10 @@ export class Circuits {
     const dial = (relay: RelayAgent) => this.#dialRelay(relay);
     const agents = relaysOf(callee, session, replica).map((relay) => agentMeeting(relay, dial));
     const own = this.relay?.holds(callee) ? [this.#ownMeeting(this.relay)] : [];
-    return [...own, ...agents];
+    const gateways = this.#gateways.map(
+      ({ id, url }): Meeting => ({ relay: id, meet: (to, signal) => this.#leg(url, to, signal) }),
+    );
+    return [...own, ...agents.slice(0, TRIED_MAX - gateways.length), ...gateways];
   }
 
   /** A relay reaches by itself those that have a reservation with it. */

@@ -4,6 +4,7 @@ import type { Policy } from '../../../shared/routing/policy.ts';
 import { LimitsObject } from '../../accounts/limits/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/queue-object.ts';
+import { CircuitObject } from '../../circuit/circuit-object.ts';
 import type { Env } from '../../env.ts';
 import { FactoryObject } from '../../factory/object.ts';
 import type { FileStore } from '../../files/file-store.ts';
@@ -38,6 +39,7 @@ const CLASSES = {
   BATCH_QUEUE: BatchQueueObject,
   FACTORY: FactoryObject,
   FILE_SWEEP: FileSweepObject,
+  CIRCUIT: CircuitObject,
 } satisfies Record<string, ObjectClass>;
 
 export interface NodeGatewayOptions {
@@ -110,6 +112,7 @@ export class NodeGateway {
       BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
       FACTORY: host.namespace<FactoryObject>('FACTORY'),
       FILE_SWEEP: host.namespace<FileSweepObject>('FILE_SWEEP'),
+      ...(settings.MESH_RELAY === 'off' ? {} : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
       FILES: files,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,

@@ -93,6 +93,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('deployed' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
   fc.record({ type: fc.constant('prefixes' as const), of: short, blocks: fc.uint8Array({ maxLength: 200 }) }),
+  fc.record({ type: fc.constant('circuit' as const), name: fc.stringMatching(/^[0-9a-f]{32}$/) }),
   fc.record({ type: fc.constant('load' as const), running: short, waiting: short }),
   short.map((tenths) => ({ type: 'rate' as const, tokensPerSecond: tenths / 10 })),
   fc

@@ -5,7 +5,7 @@ import type { NodeRecord } from '../../../shared/lattice/node.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
-import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
+import { FRAMES_HEADER, SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 import { atEnd, eventually } from '../processes.ts';
 import { type TestIdentity, wordsOf } from './identities.ts';
@@ -49,10 +49,12 @@ export class HandAgent {
   readonly refused: Promise<number>;
 
   constructor(shop: Pick<Workshop, 'url' | 'issuer'>, identity?: TestIdentity);
-  constructor(shop: Pick<Workshop, 'url'>, identity: TestIdentity);
+  constructor(shop: Pick<Workshop, 'url'>, identity: TestIdentity, reads?: number);
   constructor(
     shop: Pick<Workshop, 'url'> & Partial<Pick<Workshop, 'issuer'>>,
     identity = shop.issuer?.identity({ cluster: 'testbed' }),
+    /** The highest number of a frame that it reads. */
+    reads?: number,
   ) {
     if (identity === undefined) throw new Error('an issuer or an identity');
     this.identity = identity;
@@ -64,6 +66,7 @@ export class HandAgent {
       headers: {
         'x-otela-protocol': '2',
         'x-otela-ticket': toBase64url(identity.ticket.bytes),
+        ...(reads === undefined ? {} : { [FRAMES_HEADER]: String(reads) }),
       },
     });
     this.socket.on('message', (data: Buffer, binary: boolean) => {

@@ -1,0 +1,148 @@
+/** A way to another agent through a gateway: a WebSocket whose bytes the gateway passes on. See shared/wire/circuit.ts. */
+import { Duplex } from 'node:stream';
+import type { WebSocket } from 'ws';
+import { helloMessage } from '../../../shared/lattice/session.ts';
+import {
+  CIRCUIT_STEP_BYTES,
+  CIRCUIT_WINDOW_BYTES,
+  CONNECTED_TEXT,
+  MORE_TEXT,
+  READ_TEXT,
+} from '../../../shared/wire/circuit.ts';
+import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
+import { DATA_MAX_BYTES, PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
+import type { Identity } from '../../tunnel/types.ts';
+import { openWebSocket, type WebSocketOptions } from '../../tunnel/websocket.ts';
+import { ChannelError } from '../channel/error.ts';
+
+/** The gateway gives the other end 10 s. */
+const CONNECTED_MS = 12_000;
+
+export interface LegOptions {
+  gateway: URL;
+  /** A callee's session, or the name of the circuit at which this agent is waited for. */
+  to: string;
+  identity: Identity;
+  ticket: Uint8Array;
+  env: NodeJS.ProcessEnv;
+  proxy?: WebSocketOptions['proxy'];
+  signal: AbortSignal;
+}
+
+/** Resolves once the other end is there. @throws ChannelError */
+export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
+  const { gateway, to, ticket, env, proxy, signal } = options;
+  const headers = {
+    'x-otela-protocol': String(PROTOCOL_VERSION),
+    'x-otela-ticket': Buffer.from(ticket).toString('base64url'),
+  };
+  const socket = await openWebSocket({ gateway, path: `/agent/circuit/${to}`, headers, env, proxy }).catch((error) => {
+    throw new ChannelError('unreachable', String(error), { cause: error });
+  });
+  socket.binaryType = 'nodebuffer';
+  await connected(socket, options.identity, signal);
+  return new GatewayLeg(socket);
+}
+
+function connected(socket: WebSocket, identity: Identity, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let why = 'the gateway does not join it';
+    const done = (act: () => void) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', give);
+      socket.off('message', hear).off('close', onClose);
+      act();
+    };
+    const give = () => {
+      done(() => reject(new ChannelError('unreachable', why)));
+      socket.terminate();
+    };
+    const onClose = (_code: number, reason: Buffer) => {
+      why = reason.toString() || why;
+      give();
+    };
+    const hear = (data: Buffer, isBinary: boolean) => {
+      try {
+        if (isBinary) answerChallenge(socket, data, identity);
+        else if (data.toString() === CONNECTED_TEXT) done(resolve);
+      } catch {
+        give();
+      }
+    };
+    const timer = setTimeout(give, CONNECTED_MS);
+    socket.on('error', (error) => {
+      why = error.message;
+    });
+    socket.on('message', hear).on('close', onClose);
+    signal.addEventListener('abort', give, { once: true });
+    if (signal.aborted) give();
+  });
+}
+
+function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicKey, sign }: Identity): void {
+  readFrames(data, (frame) => {
+    if (frame.type !== 'challenge') throw new ChannelError('broken', `${frame.type} before the challenge`);
+    const signature = sign(helloMessage(session, 0, frame.nonce, `circuit:${new URL(socket.url).host}`));
+    socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 0, window: 0 }));
+  });
+}
+
+/** The circuit's bytes. What waits in each direction is bounded by what the gateway grants and by what is read here. */
+class GatewayLeg extends Duplex {
+  readonly #socket: WebSocket;
+  #granted = CIRCUIT_WINDOW_BYTES;
+  /** Bytes that wait for a grant, and who is told when they are out. */
+  #waiting: { bytes: Buffer; done: (error?: Error | null) => void } | undefined;
+
+  constructor(socket: WebSocket) {
+    super({ allowHalfOpen: false });
+    this.#socket = socket;
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.#onMessage(data, isBinary));
+    socket.on('close', () => this.destroy());
+    if (socket.readyState !== socket.OPEN) this.destroy();
+  }
+
+  #onMessage(data: Buffer, isBinary: boolean): void {
+    // Paused, it hands out neither bytes nor the question behind them, so that the answer means what it says.
+    if (isBinary) return void (this.push(data) || this.#socket.pause());
+    const text = data.toString();
+    if (text === MORE_TEXT) {
+      this.#granted = Math.min(CIRCUIT_WINDOW_BYTES, this.#granted + CIRCUIT_STEP_BYTES);
+      this.#send();
+    } else if (READ_TEXT.test(text)) this.#socket.send(text);
+    else this.destroy();
+  }
+
+  override _read(): void {
+    this.#socket.resume();
+  }
+
+  override _write(bytes: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#waiting = { bytes, done };
+    this.#send();
+  }
+
+  #send(): void {
+    for (let now = this.#waiting; now !== undefined && this.#granted > 0; now = this.#waiting) {
+      const length = Math.min(this.#granted, now.bytes.length, DATA_MAX_BYTES);
+      this.#granted -= length;
+      this.#socket.send(now.bytes.subarray(0, length));
+      const bytes = now.bytes.subarray(length);
+      this.#waiting = bytes.length > 0 ? { ...now, bytes } : undefined;
+      if (bytes.length === 0) now.done();
+    }
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#socket.close(1000);
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#socket.close(1000);
+    this.#waiting?.done(new ChannelError('broken', 'the circuit is over'));
+    this.#waiting = undefined;
+    this.push(null);
+    done(error);
+  }
+}

@@ -1,0 +1,212 @@
+import { Bucket } from '../../shared/collections/bucket.ts';
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import {
+  CIRCUIT_STEP_BYTES,
+  CIRCUIT_WINDOW_BYTES,
+  CONNECTED_TEXT,
+  MORE_TEXT,
+  READ_TEXT,
+} from '../../shared/wire/circuit.ts';
+import { WireError } from '../../shared/wire/error.ts';
+import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import type { ObjectSocket } from '../object-context.ts';
+import { AUDIENCE_HEADER } from '../registry/gossip/door-headers.ts';
+import { provesSession } from '../registry/gossip/handshake.ts';
+import { TICKET_HEADER } from '../registry/tickets.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
+import { steadyNow } from '../steady-clock.ts';
+
+/** The callee's session, from the caller. */
+export const CALLEE_HEADER = 'x-otela-callee';
+
+/** From the caller's upgrade to the callee's proof. */
+const MEET_MS = 10_000;
+/** A gateway carries for others beside its own requests. Both directions together. */
+const CIRCUIT_BYTES = 4 * 1024 ** 3;
+const CIRCUIT_BYTES_PER_S = 16 * 1024 * 1024;
+const GATEWAY_BYTES_PER_S = 32 * 1024 * 1024;
+/** Gossip alone is more often. */
+const IDLE_MS = 120_000;
+/** Then both ends knock again, and a session that is over by then is not let in. */
+const LIFE_MS = 60 * 60_000;
+
+const CIRCUITS_MAX = 256;
+const CIRCUITS_PER_SESSION_MAX = 16;
+/** Each call rings at its callee. */
+const CALLS_PER_S = 1;
+const CALLS_BURST = 32;
+const CALLERS_MAX = 4_096;
+
+/** Of this process: circuits are on hosts that have all objects in one. */
+const open = new Map<CircuitObject, readonly string[]>();
+/** At most CALLERS_MAX, the oldest first. */
+const calls = new Map<string, Bucket>();
+const everything = new Bucket(GATEWAY_BYTES_PER_S, GATEWAY_BYTES_PER_S, steadyNow());
+
+interface End {
+  readonly socket: ObjectSocket;
+  readonly ticket: Ticket;
+  readonly audience: string;
+  readonly nonce: Uint8Array;
+  proven: boolean;
+  /** Bytes sent to it since it was last asked whether it reads. */
+  unasked: number;
+  /** What it was asked, oldest first: as many as fit the window. */
+  readonly asked: string[];
+}
+
+/** One circuit: a caller, its callee, and what passes between them, which is TLS from end to end. Lives as long as its sockets. */
+export class CircuitObject extends GatewayObject {
+  #callee = '';
+  #caller: End | undefined;
+  #called: End | undefined;
+  #joined = false;
+  #bytes = 0;
+  readonly #pace = new Bucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
+  #idle: () => void = () => {};
+  #over = false;
+
+  /** The caller, who names its callee, then the callee. */
+  fetch(request: Request): Response {
+    const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES) ?? new Uint8Array();
+    const ticket = decodeTicket(bytes, workerdCrypto); // the door has verified it
+    const callee = request.headers.get(CALLEE_HEADER);
+    const isCaller = callee !== null;
+    if (this.#over || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))
+      return new Response('no such circuit', { status: 404 });
+    if (!isCaller && ticket.session !== this.#callee) return new Response('another is called', { status: 403 });
+    const { socket, response } = this.ctx.sockets.accept();
+    const end: End = {
+      socket,
+      ticket,
+      audience: request.headers.get(AUDIENCE_HEADER) ?? '',
+      nonce: crypto.getRandomValues(new Uint8Array(32)),
+      proven: false,
+      unasked: 0,
+      asked: [],
+    };
+    if (isCaller) {
+      this.#callee = callee;
+      this.#caller = end;
+      this.ctx.clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come'));
+      this.ctx.clock.after(LIFE_MS, () => this.#end('an hour is over'));
+    } else this.#called = end;
+    socket.send(encodeFrame({ type: 'challenge', nonce: end.nonce }));
+    return response;
+  }
+
+  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+    const end = [this.#caller, this.#called].find((one) => one?.socket === socket);
+    if (end === undefined || this.#over) return;
+    try {
+      if (!end.proven) this.#prove(end, message);
+      else if (!this.#joined) throw new WireError('bad_state', 'bytes before the other end is there');
+      else this.#pass(end, message);
+    } catch (error) {
+      if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
+      this.#end(error.message);
+    }
+  }
+
+  #prove(end: End, message: string | ArrayBuffer): void {
+    if (typeof message === 'string') throw new WireError('bad_state', 'a text before the hello');
+    let hello: Extract<Frame, { type: 'hello' }> | undefined;
+    readFrames(new Uint8Array(message), (frame) => {
+      if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the hello`);
+      hello = frame;
+    });
+    if (hello === undefined || !provesSession(end.ticket, end, hello))
+      throw new WireError('bad_state', 'not this session’s signature');
+    end.proven = true;
+    if (end === this.#caller) return this.#call(end.ticket.session);
+    this.#joined = true;
+    for (const one of [this.#caller, this.#called]) one?.socket.send(CONNECTED_TEXT);
+    this.#heard();
+  }
+
+  #call(caller: string): void {
+    const now = steadyNow();
+    const quota = calls.get(caller) ?? new Bucket(CALLS_PER_S, CALLS_BURST, now);
+    calls.delete(caller);
+    calls.set(caller, quota);
+    const oldest = calls.keys().next().value;
+    if (calls.size > CALLERS_MAX && oldest !== undefined) calls.delete(oldest);
+    const ends = [caller, this.#callee];
+    const of = (session: string) => [...open.values()].filter((one) => one.includes(session)).length;
+    const full = open.size >= CIRCUITS_MAX || ends.some((session) => of(session) >= CIRCUITS_PER_SESSION_MAX);
+    if (full || !quota.take(1, now)) return this.#end('this gateway carries all that it may');
+    open.set(this, ends);
+    const called = this.env.REGISTRY.getByName(REGISTRY_NAME).call(this.#callee, this.ctx.name);
+    this.ctx.waitUntil(
+      called.then(
+        (there) => there || this.#end(`${this.#callee} is not connected here`),
+        () => this.#end('the registry does not answer'),
+      ),
+    );
+  }
+
+  #pass(from: End, message: string | ArrayBuffer): void {
+    const to = from === this.#caller ? this.#called : this.#caller;
+    if (to === undefined) return;
+    this.#heard();
+    if (typeof message === 'string') return this.#onText(from, to, message);
+    this.#bytes += message.byteLength;
+    to.unasked += message.byteLength;
+    if (to.unasked + to.asked.length * CIRCUIT_STEP_BYTES > CIRCUIT_WINDOW_BYTES + CIRCUIT_STEP_BYTES)
+      throw new WireError('too_large', 'more than was granted');
+    if (this.#bytes > CIRCUIT_BYTES) return this.#end('a circuit’s share is used up');
+    to.socket.send(new Uint8Array(message));
+    for (; to.unasked >= CIRCUIT_STEP_BYTES; to.unasked -= CIRCUIT_STEP_BYTES) {
+      const nonce = Array.from(crypto.getRandomValues(new Uint8Array(8)), hex).join('');
+      to.asked.push(nonce);
+      to.socket.send(`read ${nonce}`);
+    }
+  }
+
+  /** The end `from` has read a step of what `to` sent: `to` may send another one, at the pace of the circuit and the gateway. */
+  #onText(from: End, to: End, text: string): void {
+    const nonce = READ_TEXT.exec(text)?.[1];
+    if (nonce === undefined || from.asked[0] !== nonce)
+      throw new WireError('bad_state', 'an end says what it was not asked');
+    from.asked.shift();
+    this.#grant(to);
+  }
+
+  #grant(to: End): void {
+    if (this.#over) return;
+    const now = steadyNow();
+    const waits = [this.#pace, everything].map((pace) => (pace.take(0, now) ? pace.waitMs(CIRCUIT_STEP_BYTES) : 0));
+    const waitMs = Math.max(...waits);
+    if (waitMs > 0) return void this.ctx.clock.after(Math.ceil(waitMs), () => this.#grant(to));
+    this.#pace.take(CIRCUIT_STEP_BYTES, now);
+    everything.take(CIRCUIT_STEP_BYTES, now);
+    to.socket.send(MORE_TEXT);
+  }
+
+  #heard(): void {
+    this.#idle();
+    this.#idle = this.ctx.clock.after(IDLE_MS, () => this.#end('nothing for two minutes'));
+  }
+
+  webSocketClose(socket: ObjectSocket): void {
+    if (socket === this.#caller?.socket || socket === this.#called?.socket) this.#end('the other end has left');
+  }
+
+  webSocketError(socket: ObjectSocket): void {
+    this.webSocketClose(socket);
+  }
+
+  #end(why: string): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#idle();
+    open.delete(this);
+    for (const end of [this.#caller, this.#called]) end?.socket.close(1000, why.slice(0, 100));
+  }
+}
+
+const hex = (byte: number) => byte.toString(16).padStart(2, '0');

@@ -1,0 +1,39 @@
+import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { CIRCUIT_NAME } from '../../shared/wire/circuit.ts';
+import type { Env } from '../env.ts';
+import type { Background } from '../object-context.ts';
+import { audienceOf, checkUpgrade } from '../registry/gossip/door.ts';
+import { AUDIENCE_HEADER } from '../registry/gossip/door-headers.ts';
+import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';
+import { issuersView } from '../registry/views/issuers-view.ts';
+import { CALLEE_HEADER } from './circuit-object.ts';
+
+/**
+ * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the session, which was told the
+ * name over its tunnel: both meet at one object. That the tickets are their own they prove to it.
+ * @throws ApiError 400, 403, 404 where this host joins nobody, 410, 503; 426 is answered for another protocol version.
+ */
+export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {
+  const calls = SESSION_PATTERN.test(to);
+  if (env.CIRCUIT === undefined || !(calls || CIRCUIT_NAME.test(to)))
+    throw new ApiError('not_found', 'There is no such circuit here.');
+  const mismatch = checkUpgrade(request);
+  if (mismatch !== undefined) return mismatch;
+  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
+  const name = calls ? newName() : to;
+  const headers = {
+    upgrade: 'websocket',
+    [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
+    [AUDIENCE_HEADER]: `circuit:${audienceOf(request)}`,
+    ...(calls ? { [CALLEE_HEADER]: to } : {}),
+  };
+  const answer = await env.CIRCUIT.getByName(name).fetch('https://circuit/join', { headers });
+  if (answer.status >= 400) throw new ApiError('not_found', 'There is no such circuit here.');
+  return answer;
+}
+
+/** 128 random bits. */
+function newName(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
