@@ -1,5 +1,5 @@
 /** Three gateways of one institution: a first put back from an old backup, old statements said again, a follower that sends nonsense. */
-import { cpSync, readFileSync } from 'node:fs';
+import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -72,6 +72,22 @@ test('a first from an old backup finds the gateway that was promoted since, what
   await follows(restored, two, 2);
   expect((await tell(oldWord)).answer.epoch).toBe(2);
   expect((await statusOf(restored)).first).toBe(two.url);
+
+  // A first with a new key is believed, and a follower with a new key is no second one.
+  for (const gateway of [one, two]) {
+    const here = join(gateway.data, 'issuer/root.key');
+    cpSync(root, here);
+    cli('issuer', 'rotate', '--data', gateway.data);
+    rmSync(here);
+    await gateway.stop();
+    // Without --follow: a promoted gateway refuses it.
+    if (gateway === two) await Gateway.start({ data: two.data, port: two.port, args: ['--url', two.url] });
+    else await gateway.restart();
+  }
+  await follows(one, two, 2);
+  await eventually('two followers, and none of a former key', 20_000, async () =>
+    (await statusOf(two)).followers?.length === 2 ? true : undefined,
+  );
 
   // What a follower that fell silent once said does not make it seem to be there.
   const body = Buffer.from(JSON.stringify({ url: 'http://ghost.example', version: '1', cursor: null, waiting: 0 }));

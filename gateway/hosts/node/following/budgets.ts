@@ -27,13 +27,15 @@ export interface BudgetsPage {
 
 export class Budgets {
   readonly #database: Database;
-  readonly #own: string;
+  /** Names this gateway's counts. Its key may change, this does not. */
+  readonly own: string;
   #last: number;
 
-  /** `own`: name of this gateway's key. */
-  constructor(database: Database, own: string) {
+  /** `key`: name of this gateway's key. */
+  constructor(database: Database, key: string) {
     this.#database = database;
-    this.#own = own;
+    const [origin] = database.rows('SELECT name FROM budget_origin', []);
+    this.own = String(origin?.name ?? key);
     const [row] = database.rows('SELECT max(seq) AS seq FROM budgets', []);
     this.#last = Number(row?.seq ?? 0);
   }
@@ -45,6 +47,7 @@ export class Budgets {
 
   /** Something is about to be booked for a subject: noted before, so that a crash between the two loses no count. */
   note(subject: string): void {
+    if (this.#last === 0) this.#database.rows('INSERT OR IGNORE INTO budget_origin (name) VALUES (?)', [this.own]);
     this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
   }
 
@@ -62,12 +65,12 @@ export class Budgets {
   async counts(subject: string, limits: ObjectNamespace<LimitsObject>): Promise<SubjectCounts> {
     const month = monthNow();
     const counts = await limits.getByName(subject).counts(month);
-    return { subject, month, counts: counts.map((count) => ({ ...count, origin: count.origin || this.#own })) };
+    return { subject, month, counts: counts.map((count) => ({ ...count, origin: count.origin || this.own })) };
   }
 
   /** Another gateway's word. What it says of this one is older than what this one knows. */
   async hear({ subject, month, counts }: SubjectCounts, limits: ObjectNamespace<LimitsObject>): Promise<void> {
-    const others = counts.filter(({ origin }) => origin !== this.#own);
+    const others = counts.filter(({ origin }) => origin !== this.own);
     this.note(subject);
     await limits.getByName(subject).hearCounts(month, others);
   }

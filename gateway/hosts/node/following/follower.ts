@@ -31,6 +31,8 @@ interface FollowerOptions {
   link: GatewayLink;
   copy: AccountsCopy;
   handOver: HandOver;
+  /** Names this gateway's counts of months. */
+  origin: string;
   /** What other gateways booked for months. */
   heard(counts: SubjectCounts): Promise<void>;
   state: CopyState;
@@ -209,9 +211,15 @@ export class Follower {
 
   /** What waits, in order, until nothing does. */
   async #deliver(): Promise<void> {
-    const { link, first, handOver } = this.#options;
+    const { link, first, handOver, origin } = this.#options;
     for (let items = handOver.oldest(); items.length > 0; items = handOver.oldest()) {
-      const { answer } = await link.ask(first, '/gateway/records', { items }, recordsTakenSchema, LONG_ANSWER_MS);
+      const { answer } = await link.ask(
+        first,
+        '/gateway/records',
+        { origin, items },
+        recordsTakenSchema,
+        LONG_ANSWER_MS,
+      );
       if (answer.position < (items[0]?.position ?? 0)) throw new Error('it takes no records');
       handOver.done(answer.position);
     }

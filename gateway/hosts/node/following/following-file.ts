@@ -10,6 +10,7 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
   CREATE TABLE IF NOT EXISTS copy_state (id INTEGER PRIMARY KEY, state TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS past_hours (name TEXT PRIMARY KEY, except_of TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS budgets (subject TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+  CREATE TABLE IF NOT EXISTS budget_origin (name TEXT PRIMARY KEY);
   CREATE TABLE IF NOT EXISTS past_budgets (subject TEXT PRIMARY KEY)`;
 
 /**
@@ -18,7 +19,7 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
  */
 export function openFollowingFile(data: string): Database {
   const database = new Database(join(data, FOLLOWING_FILE));
-  if (database.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'past_budgets'", []).length > 0) return database;
+  if (database.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'budget_origin'", []).length > 0) return database;
   try {
     database.script(TABLES);
     return database;

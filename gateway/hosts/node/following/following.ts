@@ -259,6 +259,7 @@ export class Following {
       link: this.#link,
       copy: new AccountsCopy(this.#options.accounts),
       handOver: this.#handOver,
+      origin: this.#budgets.own,
       heard: async (counts) => {
         if (this.#own !== undefined) await this.#budgets.hear(counts, this.#own.limits);
       },

@@ -179,7 +179,8 @@ export class Leader {
   async #take(from: string, body: Buffer): Promise<number> {
     const { members, usage, limits, budgets } = this.#options;
     let done = members.taken(from);
-    for (const { position, kind, name, body: text } of parse(recordsSchema, body).items) {
+    const { items: sent, origin = from } = parse(recordsSchema, body);
+    for (const { position, kind, name, body: text } of sent) {
       if (position <= done) continue;
       const content: unknown = JSON.parse(text);
       if (kind === 'usage') {
@@ -189,7 +190,7 @@ export class Leader {
       else {
         const { source, items } = content as { source: string; items: { position: number; settlement: Settlement }[] };
         budgets.note(name);
-        await limits.getByName(name).settle(`${source}@${from}`, items, from);
+        await limits.getByName(name).settle(`${source}@${from}`, items, origin);
       }
       done = position;
     }

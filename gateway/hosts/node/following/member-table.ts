@@ -44,6 +44,7 @@ export class MemberTable {
   /** @returns false: there are too many already */
   heard(key: string, url: string, version: string, waiting: number): boolean {
     const before = this.#known.get(key);
+    this.#replace(key, url);
     if (before === undefined && this.list().length >= FOLLOWERS_MAX) return false;
     // Its row is for restarts: now and then is enough.
     const isOld = before === undefined || Date.now() - before.seenAt > ROW_EVERY_MS;
@@ -58,6 +59,12 @@ export class MemberTable {
         seenAt,
       ]);
     return true;
+  }
+
+  /** A gateway that comes with a new key is the one that was there before: its former self would hold a part of each limit back. */
+  #replace(key: string, url: string): void {
+    for (const former of this.list())
+      if (former.key !== key && former.url === url && !former.connected) this.remove(former.key);
   }
 
   list(): Follower[] {

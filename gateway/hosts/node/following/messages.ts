@@ -65,6 +65,8 @@ export const budgetsPageSchema = z.object({
 
 /** POST /gateway/records */
 export const recordsSchema = z.object({
+  /** Names the follower's counts of months, whatever its key; absent: the key's name. */
+  origin: z.string().min(1).max(64).optional(),
   items: z
     .array(
       z.object({

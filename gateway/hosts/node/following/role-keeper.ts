@@ -34,15 +34,19 @@ export class RoleKeeper {
   readonly #options: RoleKeeperOptions;
   readonly #timers: NodeJS.Timeout[] = [];
   #role: Role;
+  /** The statement of this process's key: `issuer rotate` writes another one, which is the next start's. */
+  #spoken: string | undefined;
 
   /** @throws CommandError where the file is damaged */
   constructor(options: RoleKeeperOptions) {
     this.#options = options;
     this.#role = readRole(options.data);
+    this.#spoken = this.#role.statement;
   }
 
   get role(): Role {
-    return this.#role;
+    const { statement: _, ...role } = this.#role;
+    return this.#spoken === undefined ? role : { ...role, statement: this.#spoken };
   }
 
   start(): void {
@@ -87,6 +91,7 @@ export class RoleKeeper {
 
   #become(role: Role): void {
     writeRole(this.#options.data, role);
+    if (role.epoch !== this.#role.epoch) this.#spoken = role.statement;
     this.#role = role;
   }
 
@@ -100,6 +105,10 @@ export class RoleKeeper {
       return;
     }
     if (JSON.stringify(role) === JSON.stringify(this.#role)) return;
+    if (role.role === 'first' && this.#role.role === 'first' && role.epoch === this.#role.epoch) {
+      this.#role = role;
+      return;
+    }
     const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
     // The former first hears of it, and those that follow it as this gateway did.
     if (role.role === 'first' && this.#role.role === 'follower')
@@ -116,7 +125,7 @@ export class RoleKeeper {
     if (this.#role.role !== 'first') return;
     for (const url of silent().slice(0, TELL_MAX)) {
       try {
-        const asked = { statement: this.#role.statement ?? '' };
+        const asked = { statement: this.#spoken ?? '' };
         const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochTakenSchema, TELL_ANSWER_MS);
         if (answer.statement !== undefined) this.hear(answer.statement);
       } catch {
@@ -127,7 +136,8 @@ export class RoleKeeper {
 
   /** Until each has heard it. */
   async #tell(): Promise<void> {
-    const { statement, tell = [], epoch } = this.#role;
+    const { tell = [], epoch } = this.#role;
+    const statement = this.#spoken;
     if (statement === undefined || this.#role.role !== 'first') return;
     for (const url of tell) {
       try {

@@ -5,7 +5,7 @@ import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CommandError } from '../../../command.ts';
 import { newSeed } from '../../../issuer/crypto.ts';
 import { certify, GatewayIssuer } from '../../../issuer/issuer.ts';
-import { type IssuerFiles, needRoot, read, write } from './issuer-files.ts';
+import { type IssuerFiles, keyNames, needRoot, openIssuer, read, write } from './issuer-files.ts';
 
 const identitySchema = z.strictObject({ key: z.string().max(64), certificate: z.string().max(512) });
 
@@ -20,15 +20,19 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
     throw new CommandError(`${file} cannot be read: ${cause instanceof Error ? cause.message : cause}`, { cause });
   });
   let identity: z.infer<typeof identitySchema>;
+  let name: string;
   try {
     identity = identitySchema.parse(JSON.parse(text));
-    new GatewayIssuer(identity);
+    name = new GatewayIssuer(identity).certificate.keyName;
   } catch (cause) {
     throw new CommandError(`${file} is not what \`otela-gateway issuer delegate\` printed`, { cause });
   }
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const own = await read(dir, 'gateway.key');
   if (own === identity.key) return;
+  // Its service still names the file that it began with, and `issuer rotate` has given it a newer key.
+  const files = own === undefined ? undefined : await openIssuer(dir, Math.floor(Date.now() / 1000));
+  if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)
     throw new CommandError(`${dir} has the key of another gateway. A follower gets a data directory of its own.`);
   await write(dir, 'gateway.cert', identity.certificate);

@@ -13,6 +13,7 @@ import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/certificate.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
+import { renewStatement } from '../following/renew-statement.ts';
 import { delegate } from './delegate.ts';
 import { environment, type IssuerFiles, keyNames, openIssuer, revoke, rotate } from './issuer-files.ts';
 
@@ -56,6 +57,8 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);
+  // Followers believe the gateway that the root names.
+  renewStatement(values.data, after);
   if (after !== before) console.error('Restart the gateway for this to take effect.');
   show(after, values.json);
   return EXIT_DONE;

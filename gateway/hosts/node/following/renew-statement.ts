@@ -1,0 +1,21 @@
+/** The first of an institution has a new gateway key: the root says again, in the same epoch, which gateway is the first. */
+
+import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
+import type { Certificate } from '../../../../shared/lattice/certificate.ts';
+import { workerdSigner } from '../../../issuer/crypto.ts';
+import { readEpoch, signEpoch } from './epoch.ts';
+import { readRole, writeRole } from './role.ts';
+
+/** Of a gateway that was promoted; else there is no such statement. `root`: the root's key, base64url. */
+export function renewStatement(
+  data: string,
+  { root, certificate }: { root: string | undefined; certificate: Certificate },
+) {
+  const role = readRole(data);
+  const seed = root === undefined ? undefined : fromBase64url(root, 32);
+  if (role.role !== 'first' || role.statement === undefined || seed === undefined) return;
+  const said = readEpoch(role.statement, certificate.root);
+  if (said === undefined || said.first === certificate.keyName) return;
+  const statement = signEpoch({ ...said, first: certificate.keyName }, workerdSigner(seed));
+  writeRole(data, { ...role, statement });
+}
