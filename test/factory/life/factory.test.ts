@@ -1,5 +1,5 @@
 /** A factory as it runs: its file, its lease, its memory; batch system and gateway are stand-ins. */
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { readConfig } from '../../../factory/config/read.ts';
@@ -104,4 +104,19 @@ it('why a model rests, and what its engine printed last, is in status for as lon
   expect(report?.jobs).toContainEqual(expect.objectContaining({ id: '7', state: 'failed', log_tail: 'out of memory' }));
   expect(site.status()).toMatch(/Llama-3\.1-8B-Instruct +resting .*job 7 on alps failed/);
   expect(site.status()).toContain('torch.OutOfMemoryError: CUDA out of memory');
+});
+
+it('a factory whose disk is full submits nothing that it could not remember, and goes on when there is room', {
+  timeout: 40_000,
+}, async () => {
+  const site = new FactorySite(KEPT);
+  // A directory in the way of the file that becomes memory.json.
+  const inTheWay = join(site.state, `memory.json.${process.pid}`);
+  mkdirSync(inTheWay, { recursive: true });
+  const { lines } = site.start();
+  await says(lines, 'this round failed');
+  await eventually('more rounds', 20_000, () => (site.launcher.lists > 2 ? true : undefined));
+  expect(site.launcher.submissions).toEqual([]);
+  rmSync(inTheWay, { recursive: true });
+  await eventually('a job', 20_000, () => (site.launcher.submissions.length === 1 ? true : undefined));
 });
