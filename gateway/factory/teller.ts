@@ -28,6 +28,8 @@ export class Teller {
   /** Not before it, since nobody listened. */
   #quietUntil = 0;
   #telling = false;
+  /** While it was being told: what was said is out of date already. */
+  #changed = false;
 
   constructor(options: TellerOptions) {
     this.#options = options;
@@ -35,6 +37,7 @@ export class Teller {
 
   /** What is wanted has changed. */
   news(): void {
+    this.#changed = this.#telling;
     this.#schedule(SOON_MS);
   }
 
@@ -58,6 +61,8 @@ export class Teller {
       // the object moves: it is told again
     }
     this.#telling = false;
-    if (lasts()) this.#schedule(TELL_MS);
+    if (this.#changed) this.#schedule(SOON_MS);
+    else if (lasts()) this.#schedule(TELL_MS);
+    this.#changed = false;
   }
 }

@@ -17,7 +17,7 @@ let joinToken: string;
 beforeAll(async () => {
   gateway = await Gateway.start();
   [key, joinToken] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
-});
+}, 200_000);
 afterAll(endAll);
 
 async function factoryToken(name = 'test'): Promise<z.infer<typeof tokenSchema>> {
@@ -287,7 +287,7 @@ it('a thousand requests of one key for a cold model: half of its places wait, th
   await factory.heard('nobody', () => factory.demandFor('cold/crowd')?.waiting === 0, 20_000);
 });
 
-it('a gateway that restarts still knows which models are cold', async () => {
+it('a gateway that restarts still knows which models are cold', { timeout: 240_000 }, async () => {
   await openFactory('restart', [['cold/restart']]);
   expect((await ask('cold/restart')).status).toBe(503);
   await gateway.stop();
