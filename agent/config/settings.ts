@@ -241,6 +241,21 @@ export const SETTINGS = [
     otherwise: '60s, at most a tenth of the time left',
   },
   {
+    flag: 'no-remote-logs',
+    env: 'OTELA_NO_REMOTE_LOGS',
+    kind: 'switch',
+    value: '',
+    help: 'gateways are shown no output of engine and agent, neither now nor at the end',
+  },
+  {
+    flag: 'log-dir',
+    env: 'OTELA_LOG_DIR',
+    kind: 'value',
+    value: 'DIR',
+    help: 'where the last output of engine and agent is kept when they end; the newest 100',
+    otherwise: 'nowhere',
+  },
+  {
     flag: 'drain-timeout',
     env: 'OTELA_DRAIN_TIMEOUT',
     kind: 'value',

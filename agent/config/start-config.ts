@@ -63,6 +63,9 @@ export interface StartConfig {
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
+  /** Gateways may read the output of engine and agent. */
+  remoteLogs: boolean;
+  logDirectory: string | undefined;
   /** When this node ends by the operator's word; undefined: as its batch job does. */
   endsAt: Date | undefined;
   /** What vouches for this node's encryption keys; undefined: no one does. */
@@ -147,6 +150,8 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to'), one('policy')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
+    remoteLogs: !isOn('no-remote-logs', one('no-remote-logs') ?? 'false'),
+    logDirectory: one('log-dir'),
     endsAt: endsAt(one('ends-at')),
     delegate: delegateKey(one('delegate-file')),
     evidence: evidenceHelper(one('evidence-command'), one('evidence-kinds')),

@@ -8,7 +8,6 @@ import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import { formatDuration } from '../config/duration.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
 import type { StartConfig } from '../config/start-config.ts';
-import { inspect } from '../deploy/inspect.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -22,6 +21,7 @@ import { GpuUseReader } from '../host/gpu-use.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { LastWill } from '../host/last-will.ts';
 import { requireInstalled } from '../host/own-program.ts';
+import { redactor } from '../host/redact.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
@@ -37,6 +37,7 @@ import { type JoinContext, type JoinOptions, join } from './join.ts';
 import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
 import { NodeWeights, type Prepared } from './node-weights.ts';
+import { RemoteLogs } from './remote-logs.ts';
 import { openRequests } from './requests.ts';
 import { SelfReport } from './self-report.ts';
 import { SessionHealth } from './session-health.ts';
@@ -73,6 +74,7 @@ export class Lifecycle {
   readonly #report: SelfReport;
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
+  readonly #logs: RemoteLogs;
   readonly #shutdown: Shutdown;
   readonly #health: SessionHealth;
   readonly #load: LoadMeter;
@@ -88,8 +90,20 @@ export class Lifecycle {
   restarts = false;
 
   constructor(options: LifecycleOptions) {
-    this.#options = options;
-    const { config, env, log, willCommand } = options;
+    const { config, env, willCommand } = options;
+    const log = (line: string) => {
+      this.#logs.line(line);
+      options.log(line);
+    };
+    this.#options = { ...options, log };
+    this.#logs = new RemoteLogs({
+      engine: () => this.#parts.engine,
+      allowed: config.remoteLogs,
+      sealed: () => this.#seals.opener.used,
+      redact: redactor([config.token, config.engine?.key], env),
+      directory: config.logDirectory,
+      log,
+    });
     this.#run = toolRunner(env);
     this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
     if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
@@ -108,7 +122,7 @@ export class Lifecycle {
     });
     this.#host = this.#job.node ?? hostname().slice(0, 255);
     this.#network = new Network({ config, env, host: this.#host, log });
-    this.#shutdown = new Shutdown(this.#parts, log);
+    this.#shutdown = new Shutdown(this.#parts, this.#logs, log);
     this.#health = new SessionHealth({
       config,
       parts: this.#parts,
@@ -142,12 +156,12 @@ export class Lifecycle {
         const act = () => this.#ending.settle({ kind: 'drain', cause: 'request', why, restart: true });
         return { from: AGENT_VERSION, act };
       },
-      inspect: () => inspect(this.#parts.engine, this.#gpuUse),
+      inspect: () => this.#logs.inspect(this.#gpuUse),
       inFlight: () => this.#shutdown.inFlight,
       crypto: nodeCrypto,
       now: () => Date.now(),
       revoked: (issuer, key) => this.#network.replica.revocations(issuer).some(({ keyName }) => keyName === key),
-      log: options.log,
+      log,
     });
   }
 

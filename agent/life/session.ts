@@ -237,13 +237,9 @@ export class Session {
     return signRecord({ session: this.id, state: 'LEFT', version: 0, payload }, this.key, nodeCrypto);
   }
 
-  /** The engine's last words, which explain the node's end. */
+  /** Last words of engine and agent, which explain the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;
-    if (this.#options.seals?.opener.used === true) {
-      this.#options.log('the engine’s last output stays here: this node opened sealed requests, and it may quote them');
-      return Promise.resolve();
-    }
     return this.#options.leaveLogTail({ gateways: this.#gateways.connected, ticket, key, tail, signal });
   }
 

@@ -10,6 +10,7 @@ import type { RequestService } from '../ingress/service.ts';
 import type { BatchWork } from './batches.ts';
 import type { DrainPlan } from './drain-plan.ts';
 import type { NodeWeights } from './node-weights.ts';
+import type { RemoteLogs } from './remote-logs.ts';
 import type { Sessions } from './sessions.ts';
 import { Once, within } from './wait.ts';
 
@@ -54,12 +55,14 @@ const never = new Promise<never>(() => {});
 
 export class Shutdown {
   readonly #parts: Parts;
+  readonly #logs: Pick<RemoteLogs, 'atEnd'>;
   readonly #log: (line: string) => void;
   readonly #forced = new Once<void>();
   readonly #shortened = new Once<void>();
 
-  constructor(parts: Parts, log: (line: string) => void) {
+  constructor(parts: Parts, logs: Pick<RemoteLogs, 'atEnd'>, log: (line: string) => void) {
     this.#parts = parts;
+    this.#logs = logs;
     this.#log = log;
   }
 
@@ -87,6 +90,7 @@ export class Shutdown {
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await Promise.race([told, this.#forced.promise]);
+    await this.#uploadLogTail();
     await this.#leave(graceMs);
   }
 
@@ -152,9 +156,11 @@ export class Shutdown {
 
   /** Before LEFT: from a session that has left nobody takes anything. */
   async #uploadLogTail(): Promise<void> {
-    const { engine, sessions } = this.#parts;
-    const tail = engine?.tail();
-    if (sessions === undefined || tail === undefined || tail.length === 0 || this.#forced.settled) return;
+    const { sessions } = this.#parts;
+    const session = sessions?.current?.id;
+    if (sessions === undefined || session === undefined || this.#forced.settled) return;
+    const tail = this.#logs.atEnd(session);
+    if (tail === undefined) return;
     const given = new AbortController();
     await within(LOG_TAIL_WAIT_MS, Promise.race([sessions.leaveLogTail(tail, given.signal), this.#forced.promise]));
     given.abort();

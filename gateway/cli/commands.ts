@@ -13,6 +13,7 @@ import { BATCHES } from './batches-command.ts';
 import { FACTORY } from './factory-command.ts';
 import { FILES } from './files-command.ts';
 import { GATEWAYS } from './gateways-command.ts';
+import { LOGS } from './logs-command.ts';
 import { NODES } from './nodes-command.ts';
 import { PEERS } from './peers-command.ts';
 import { commandOf } from './resource-command.ts';
@@ -29,6 +30,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   ...Object.fromEntries(Object.entries(RESOURCES).map(([name, resource]) => [name, commandOf(name, resource)])),
   factory: FACTORY,
   nodes: NODES,
+  logs: LOGS,
   rollout: ROLLOUT,
   peers: PEERS,
   batches: BATCHES,

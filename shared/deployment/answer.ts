@@ -35,6 +35,8 @@ export type Described = z.infer<typeof describedSchema>;
 
 /** Bytes of the engine's output in one answer: JSON may double them, and `ANSWER_MAX_BYTES` holds that. */
 export const INSPECTED_LOG_MAX_BYTES = 32 * 1024;
+/** Of the agent's own. */
+export const AGENT_LOG_MAX_BYTES = 16 * 1024;
 /** GPUs of one node. */
 const GPUS_MAX = 64;
 
@@ -52,6 +54,10 @@ export const inspectedSchema = z.object({
   log: z.string().max(INSPECTED_LOG_MAX_BYTES),
   /** Null: the node has no tool that tells. */
   gpus: z.array(gpuUseSchema).max(GPUS_MAX).nullable(),
+  /** What the agent itself said last; older agents do not tell. */
+  agent_log: z.string().max(AGENT_LOG_MAX_BYTES).optional(),
+  /** Why there is no log: the provider keeps it, or the node opened sealed requests. */
+  withheld: z.enum(['forbidden', 'sealed']).optional(),
 });
 export type Inspected = z.infer<typeof inspectedSchema>;
 

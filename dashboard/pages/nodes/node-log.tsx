@@ -26,6 +26,7 @@ export function NodeLog({ session, telemetry, error, isLive }: NodeLogProps) {
     queryFn: ({ signal }) => readLastLog(session, signal),
     enabled: !isLive || error !== null,
   });
+  if (isLive && telemetry?.withheld !== undefined) return <Empty>{texts.withheld[telemetry.withheld]}</Empty>;
   if (isLive && telemetry !== undefined)
     return telemetry.log === '' ? <Empty>{texts.silent}</Empty> : <Log text={telemetry.log} about={texts.logLive} />;
   if (isLive && error === null) return <Loading />;

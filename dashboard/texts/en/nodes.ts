@@ -120,9 +120,13 @@ export const nodes = {
     },
     log: 'Log',
     logLive: 'What the engine prints now (last 32 KiB).',
-    logLast: 'What the engine printed last, before it failed.',
+    logLast: 'What engine and agent printed last.',
     silent: 'The engine has printed nothing yet, or its agent did not start it.',
-    noLog: 'No log is kept: only an engine that fails leaves one.',
+    noLog: 'No log is kept. A node that was killed, or whose provider shows none, leaves no log.',
+    withheld: {
+      forbidden: 'The provider of this node shows no logs.',
+      sealed: 'This node opened sealed requests. Its log may quote them, and stays there.',
+    },
     drain: 'Drain',
     drainTitle: 'Drain this node?',
     drainSteps: (models: string) => [

@@ -32,7 +32,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/nodes/:session/logs',
     params: SESSION_PARAM,
-    summary: 'What the engine of a node that failed said last: text, 256 KiB at most, kept 7 days.',
+    summary: 'What engine and agent of a node that has ended said last: text, 256 KiB at most, kept 7 days.',
     run: readLogs,
   }),
   route({

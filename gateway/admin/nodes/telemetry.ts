@@ -19,7 +19,7 @@ export const telemetryRoutes: readonly AdminRoute[] = [
     path: '/nodes/:session/telemetry',
     params: SESSION_PARAM,
     summary:
-      "The engine's last output (32 KiB) and the use of each GPU, asked of the agent now. Providers see their own nodes'.",
+      "The engine's last output (32 KiB), the agent's (16 KiB) and the use of each GPU, asked of the agent now. Providers see their own nodes'.",
     answer: telemetrySchema,
     run: readTelemetry,
   }),
@@ -37,5 +37,6 @@ async function readTelemetry(call: Call): Promise<object> {
     throw new ApiError('order_refused', `The agent of session ${session} is too old to tell what its engine prints.`);
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
   if (answer.kind !== 'inspected') throw notUnderstood();
-  return { object: 'node_telemetry', session, log: answer.log, gpus: answer.gpus };
+  const { kind: _kind, ...told } = answer;
+  return { object: 'node_telemetry', session, ...told };
 }

@@ -1,0 +1,38 @@
+/** Takes secrets out of text that leaves this machine: those that this agent was given, and what looks like one. */
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** Shorter words are in every text. */
+const SECRET_MIN = 8;
+const NAMES = /(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$/i;
+export const REDACTED = '[redacted]';
+
+/**
+ * Keys of this network, OpenAI, Hugging Face, GitHub, GitLab, AWS and Slack; bearer and basic credentials; passwords in URLs; JSON Web Tokens;
+ * and `name=value` where the name says that it is secret.
+ */
+const SHAPES: readonly (readonly [RegExp, string])[] = [
+  [/-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)/g, REDACTED],
+  [/\b(sk|otj|otm|hf|ghp|gho|ghs|github_pat|glpat|xox[abp])[-_][A-Za-z0-9_-]{8,}/g, REDACTED],
+  [/\bAKIA[0-9A-Z]{16}\b/g, REDACTED],
+  [/\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, REDACTED],
+  [/\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}/gi, `$1 ${REDACTED}`],
+  [/(\w+:\/\/[^\s:/@]{0,256}):[^\s/@]{1,256}@/g, `$1:${REDACTED}@`],
+  [/((?:api[-_]?key|token|secret|password|passwd)["']?\s*[:=]\s*["']?)[^\s"',;]{8,}/gi, `$1${REDACTED}`],
+];
+
+/** `secrets`: as they are. Of `env` the variables that are named like secrets and hold no path. */
+export function redactor(secrets: readonly (string | undefined)[], env: Env): (text: string) => string {
+  const named = Object.entries(env).flatMap(([name, value]) =>
+    value !== undefined && NAMES.test(name) && !/^[~.]?\//.test(value) ? [value] : [],
+  );
+  const known = [...secrets, ...named].filter((one): one is string => one !== undefined && one.length >= SECRET_MIN);
+  // The longest first: one may be the beginning of another.
+  const words = [...new Set(known)].sort((a, b) => b.length - a.length);
+  return (text) => {
+    let out = text;
+    for (const word of words) out = out.replaceAll(word, REDACTED);
+    for (const [shape, by] of SHAPES) out = out.replace(shape, by);
+    return out;
+  };
+}

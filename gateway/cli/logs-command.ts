@@ -1,0 +1,117 @@
+/** `otela-gateway logs NODE`: what engine and agent of a node print now; of one that has ended, what they printed last. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as z from 'zod';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { printable } from '../../shared/terminal/printable.ts';
+import { ask, ClientError, CONNECTION, type Door, doorTo, download } from './client.ts';
+import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
+import { newSince } from './new-since.ts';
+import { isReaderGone } from './reader.ts';
+
+const telemetrySchema = z.object({
+  log: z.string(),
+  agent_log: z.string().optional(),
+  withheld: z.enum(['forbidden', 'sealed']).optional(),
+});
+type Telemetry = z.infer<typeof telemetrySchema>;
+const nodeSchema = z.looseObject({ ...LISTED_NODE, job: z.looseObject({ node: z.string().optional() }).optional() });
+
+const FLAGS = {
+  follow: { short: 'f', help: 'and what comes, until the node has left' },
+  agent: { help: "the agent's own log in place of the engine's" },
+  ...CONNECTION,
+} as const satisfies Flags;
+
+export const LOGS: Command = {
+  summary: 'what a node prints, or printed last',
+  examples: `NODE [--follow] [--agent]
+
+  otela-gateway logs iydk4q…                                   a session, the beginning of one, or a machine's name
+  otela-gateway logs nid001234 --follow
+Live it is the engine's last 32 KiB, or the agent's last 16; of a node that has ended the last 256 KiB of both, for 7 days.`,
+  flags: FLAGS,
+  run: logsCommand,
+};
+
+const WITHHELD = {
+  forbidden: 'its provider shows no logs (--no-remote-logs)',
+  sealed: 'it opened sealed requests, and its log may quote them',
+};
+/** Agents are asked as often as the node's page asks. */
+const EVERY_MS = 2_000;
+
+async function logsCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, FLAGS, { words: 1 });
+  const [name] = words;
+  if (name === undefined) throw new UsageError('usage: otela-gateway logs NODE [--follow] [--agent]');
+  const door = doorTo('/admin/nodes', values);
+  const { session, state } = await nodeOf(door, name);
+  if (state === 'LEFT') {
+    say(door, session, await lastWords(door, session));
+    return EXIT_DONE;
+  }
+  for (let before = ''; !isReaderGone(); await sleep(EVERY_MS)) {
+    const told = await telemetry(door, session);
+    if (told === undefined) {
+      say(door, session, newSince(before, await lastWords(door, session)));
+      return EXIT_DONE;
+    }
+    if (told.withheld !== undefined) throw new ClientError(`no log of ${session}: ${WITHHELD[told.withheld]}`);
+    const text = values.agent ? (told.agent_log ?? '') : told.log;
+    say(door, session, newSince(before, text));
+    if (!values.follow) return EXIT_DONE;
+    before = text === '' ? before : text;
+  }
+  return EXIT_DONE;
+}
+
+/** By session, its beginning, or the machine's name; the one that has not left first. @throws ClientError for none and for several */
+async function nodeOf(door: Door, name: string): Promise<z.infer<typeof nodeSchema>> {
+  const found: z.infer<typeof nodeSchema>[] = [];
+  for await (const node of listedNodes(door, new URLSearchParams({ limit: '1000' }), nodeSchema))
+    if (node.session.startsWith(name) || node.job?.node === name) found.push(node);
+  const live = found.filter(({ state }) => state !== 'LEFT');
+  const [one, ...others] = live.length > 0 ? live : found;
+  if (one === undefined) throw new ClientError(`no node ${name}: otela-gateway nodes list has those that are known`);
+  if (others.length > 0)
+    throw new ClientError(
+      `${name} is several nodes: ${[one, ...others.slice(0, 9)].map(({ session }) => session).join(', ')}`,
+    );
+  return one;
+}
+
+/** Undefined where its agent cannot be asked any more. */
+async function telemetry(door: Door, session: string): Promise<Telemetry | undefined> {
+  try {
+    return telemetrySchema.parse(await ask(door, 'GET', `/${encodeURIComponent(session)}/telemetry`));
+  } catch (error) {
+    const { state } = await nodeOf(door, session);
+    if (state === 'LEFT' || state === 'DOWN') return undefined;
+    throw error;
+  }
+}
+
+const LAST_WORDS_TRIES = 5;
+
+/** What is kept of a node that has ended. A session that is about to leave its log is asked again for a moment. */
+async function lastWords(door: Door, session: string): Promise<string> {
+  for (let tries = LAST_WORDS_TRIES; ; tries--) {
+    try {
+      let text = '';
+      const decoder = new TextDecoder();
+      for await (const chunk of await download(door, `/${encodeURIComponent(session)}/logs`))
+        text += decoder.decode(chunk, { stream: true });
+      return text;
+    } catch (error) {
+      if (tries <= 1 || (await nodeOf(door, session)).state === 'LEFT') throw error;
+      await sleep(EVERY_MS);
+    }
+  }
+}
+
+/** Lines of people's engines: nothing of them may drive a terminal. */
+function say({ json }: Door, session: string, text: string): void {
+  if (text === '') return;
+  for (const line of text.replace(/\n$/, '').split('\n'))
+    console.log(json ? JSON.stringify({ session, line }) : printable(line));
+}

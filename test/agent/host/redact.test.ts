@@ -1,0 +1,34 @@
+import { expect, it } from 'vitest';
+import { REDACTED, redactor } from '../../../agent/host/redact.ts';
+
+const redact = redactor(['join-token-of-this-agent'], {
+  VLLM_API_KEY: 'a1b2c3d4e5f6',
+  OTELA_TOKEN_FILE: '/home/ada/.otela-token',
+  HF_TOKEN: 'plain-word-token',
+  SHORT_KEY: 'abc',
+  PATH: '/usr/bin',
+});
+
+it.each([
+  'started with join-token-of-this-agent',
+  'api key a1b2c3d4e5f6 in use',
+  'token plain-word-token',
+  'Authorization: Bearer abcdefgh12345678',
+  'sk-otela-0123456789abcdef0123456789abcdef0123456789a',
+  'hf_abcdefghijklmnop',
+  'clone https://ada:hunter22@git.example.org/x',
+  '--api-key=0123456789',
+  '{"password": "0123456789"}',
+  'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sflKxwRJSMeKKF2QT4',
+  '-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----',
+  '-----BEGIN PRIVATE KEY-----\nMIIE cut off',
+])('%s', (text) => {
+  const out = redact(text);
+  expect(out).toContain(REDACTED);
+  expect(out).not.toMatch(/of-this-agent|a1b2c3|plain-word|abcdefgh|0123456789|hunter22|sflKxw|MIIE/);
+});
+
+it('leaves what is no secret as it is', () => {
+  const text = 'loading /home/ada/.otela-token abc; 12 tokens: 345; Basic usage; max_tokens=16';
+  expect(redact(text)).toBe(text);
+});
