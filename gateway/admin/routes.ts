@@ -26,6 +26,7 @@ import { myUseRoutes } from './people/my-use.ts';
 import { projectRoutes } from './people/projects.ts';
 import { userRoutes } from './people/users.ts';
 import { providerRoutes } from './providers.ts';
+import { requestRoutes } from './requests.ts';
 import type { AdminRoute } from './route.ts';
 import { routingRoutes } from './routing.ts';
 import { settingsRoutes } from './settings.ts';
@@ -58,6 +59,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...auditRoutes,
   ...usageRoutes,
   ...batchUsageRoutes,
+  ...requestRoutes,
 ];
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();

@@ -21,6 +21,7 @@ import { RESOURCES } from './resources.ts';
 import { ROLLOUT } from './rollout-command.ts';
 import { SETTINGS } from './settings-command.ts';
 import { AUDIT, TRACE, USAGE } from './usage-command.ts';
+import { WHY } from './why-command.ts';
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   serve: SERVE,
@@ -37,6 +38,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   files: FILES,
   gateways: GATEWAYS,
   usage: USAGE,
+  why: WHY,
   trace: TRACE,
   settings: SETTINGS,
   audit: AUDIT,

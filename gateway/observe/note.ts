@@ -29,6 +29,7 @@ import {
 import { logLine } from './log.ts';
 import { endpointName, operationName } from './names.ts';
 import { Reporter } from './report.ts';
+import { isWorthTelling, STEPS_MAX, type Step, type Story } from './story.ts';
 
 interface Context {
   waitUntil(work: Promise<unknown>): void;
@@ -69,6 +70,7 @@ export class Note implements Recorder {
   /** Where the gateway itself failed: the error's class and its first frames. Messages may hold a piece of a prompt. */
   failedAt: string | undefined;
   queuedMs = 0;
+  readonly #steps: Step[] = [];
   /** How the last attempt went. */
   #failed = '';
   #firstAt = 0;
@@ -93,7 +95,8 @@ export class Note implements Recorder {
   }
 
   /** One attempt came to an engine's head with this status, or failed on its way with this code. */
-  attempt(outcome: number | string): void {
+  attempt(outcome: number | string, node = ''): void {
+    this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
     if (this.attempts++ > 0) reporter.counts.count(RETRIES, [this.#failed]);
     this.#failed = typeof outcome === 'number' ? `${Math.floor(outcome / 100)}xx` : outcome;
     reporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);
@@ -113,6 +116,7 @@ export class Note implements Recorder {
       this.#endWait = undefined;
       this.#queued(-1);
       this.queuedMs += Date.now() - from;
+      this.#step({ at: this.#age, kind: 'wait', ms: Date.now() - from, outcome });
       reporter.counts.observe(QUEUE_WAIT, [this.#model, outcome], (Date.now() - from) / 1000);
     };
     this.#endWait = end;
@@ -183,8 +187,40 @@ export class Note implements Recorder {
       const labels = [operationName(endpoint), this.provider, this.#model, type];
       reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
+    const story = this.#story(now);
+    if (isWorthTelling(story)) reporter.tell(story);
     if (error !== LEFT_ERROR) reporter.touch(this.#env, this.#ctx, now);
     logLine(this.#env, this, now - seen.startedAt, this.#firstAt === 0 ? undefined : this.#firstAt - seen.startedAt);
+  }
+
+  #step(step: Step): void {
+    if (this.#steps.length < STEPS_MAX) this.#steps.push(step);
+  }
+
+  /** Milliseconds since it came. */
+  get #age(): number {
+    return Date.now() - this.seen.startedAt;
+  }
+
+  #story(now: number): Story {
+    const { requestId, name, startedAt, model = '', caller, endpoint = 0 } = this.seen;
+    return {
+      id: requestId,
+      name,
+      at: startedAt,
+      endpoint: endpointName(endpointById(endpoint)),
+      model: model.slice(0, MODEL_MAX),
+      served: this.served,
+      key: caller?.account.keyId ?? '',
+      node: this.node,
+      provider: this.provider,
+      status: this.status,
+      error: this.error,
+      failedAt: this.failedAt,
+      firstMs: this.#firstAt === 0 ? undefined : this.#firstAt - startedAt,
+      totalMs: now - startedAt,
+      steps: this.#steps,
+    };
   }
 
   get #model(): string {
@@ -195,6 +231,8 @@ export class Note implements Recorder {
 }
 
 const FRAMES = 4;
+/** A client chooses the model's name: longer ones are cut. */
+const MODEL_MAX = 128;
 
 function framesOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error;

@@ -2,8 +2,11 @@ import { Book, type BookState } from '../../shared/metrics/book.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
+import { writeIfPossible } from '../storage/health.ts';
 import { OUTBOX, REPORTS } from './families.ts';
 import type { Report } from './report.ts';
+import { Stories } from './stories.ts';
+import type { Story } from './story.ts';
 
 /** Places that report; the one that was silent longest makes room. */
 const SOURCES_MAX = 4_000;
@@ -27,6 +30,7 @@ interface Source {
  */
 export class ObserveObject extends GatewayObject {
   readonly #book = new Book();
+  readonly #stories: Stories;
   /** In the order of their last word. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
@@ -35,18 +39,21 @@ export class ObserveObject extends GatewayObject {
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
+    this.#stories = new Stories(ctx.storage);
     for (const [key, samples] of ctx.storage.kv.list<BookState[string]>({ prefix: PREFIX }))
       this.#book.merge({ [key.slice(PREFIX.length)]: samples });
   }
 
   /** Each report counts once, however often it comes. */
-  add({ source, sequence, counts, gauges }: Report): void {
+  add({ source, sequence, counts, gauges, stories = [] }: Report): void {
     if (sequence <= (this.#sources.get(source)?.sequence ?? 0)) return;
     this.#sources.delete(source);
     this.#sources.set(source, { sequence, gauges, at: Date.now() });
     const silent = this.#sources.keys().next().value;
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
     this.#book.merge(counts);
+    // A disk that is full costs stories, and no counts.
+    writeIfPossible(() => this.#stories.add(stories, Date.now()));
     this.#book.count(REPORTS, []);
     for (const name of [...Object.keys(counts), REPORTS.name]) this.#unsaved.add(name);
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());
@@ -56,6 +63,11 @@ export class ObserveObject extends GatewayObject {
   outbox(session: string, waiting: number): void {
     this.#outboxes.delete(session);
     if (waiting > 0 && this.#outboxes.size < OUTBOXES_MAX) this.#outboxes.set(session, waiting);
+  }
+
+  /** Requests by the client's id or ours, the newest first. */
+  stories(id: string): Story[] {
+    return this.#stories.find(id, Date.now());
   }
 
   /** All that was ever counted, and what is so now. */

@@ -1,5 +1,6 @@
 import { Book, type BookState } from '../../shared/metrics/book.ts';
 import type { Env } from '../env.ts';
+import type { Story } from './story.ts';
 
 /** There is one object that counts per gateway. */
 export const OBSERVE_NAME = 'observe';
@@ -17,7 +18,12 @@ export interface Report {
   counts: BookState;
   /** As they stand there now: they replace those of the source's report before. */
   gauges: BookState;
+  /** Of requests that are over. */
+  stories?: readonly Story[];
 }
+
+/** Stories that wait for a report; of more, those that come later go untold. */
+const STORIES_MAX = 1_000;
 
 interface Context {
   waitUntil(work: Promise<unknown>): void;
@@ -31,6 +37,7 @@ export class Reporter {
   readonly counts = new Book();
   readonly #gauges: (now: Book) => void;
   /** Not at start: a Worker has no randomness before its first request. */
+  #stories: Story[] = [];
   #source = '';
   #sequence = 0;
   #reportingSince = Number.NEGATIVE_INFINITY;
@@ -52,6 +59,11 @@ export class Reporter {
     ctx.waitUntil(this.#report(env));
   }
 
+  /** Travels with the next report. */
+  tell(story: Story): void {
+    if (this.#stories.length < STORIES_MAX) this.#stories.push(story);
+  }
+
   async #report(env: Env): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
     this.#reportingSince = Number.NEGATIVE_INFINITY;
@@ -68,7 +80,10 @@ export class Reporter {
     if (this.#source === '') this.#source = crypto.randomUUID();
     const now = new Book();
     this.#gauges(now);
-    return { source: this.#source, sequence: ++this.#sequence, counts: this.counts.take(), gauges: now.state() };
+    const stories = this.#stories;
+    this.#stories = [];
+    const counts = this.counts.take();
+    return { source: this.#source, sequence: ++this.#sequence, counts, gauges: now.state(), stories };
   }
 
   async #send(env: Env, report: Report): Promise<void> {

@@ -21,6 +21,9 @@ export interface ModelWorkload {
   output: ReturnType<Histogram['state']>;
 }
 
+/** Of one request. */
+const ATTEMPTS_MAX = 32;
+
 type Stored = { row: string };
 
 export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
@@ -34,7 +37,7 @@ export interface Whose {
 }
 
 /** What a host may do in a thread of its own. */
-export const HOUR_READS = ['page', 'traceLines', 'recent', 'sums', 'count', 'workload'] as const;
+export const HOUR_READS = ['page', 'traceLines', 'recent', 'ofRequest', 'sums', 'count', 'workload'] as const;
 export type HourRead = (typeof HOUR_READS)[number];
 
 export class HourReader {
@@ -73,6 +76,14 @@ export class HourReader {
     const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
     const query = `SELECT row FROM records WHERE json_extract(row, ?) = ? ${bad} ORDER BY at DESC LIMIT ?`;
     const rows = this.#sql.exec<Stored>(query, name ?? '', value ?? '', limit).toArray();
+    return rows.map(({ row }) => JSON.parse(row) as UsageRow);
+  }
+
+  /** All attempts of one request, by our name of it. */
+  ofRequest(name: string): UsageRow[] {
+    if (!this.#exists()) return [];
+    const query = `SELECT row FROM records WHERE json_extract(row, '$.request') = ? ORDER BY at LIMIT ?`;
+    const rows = this.#sql.exec<Stored>(query, name, ATTEMPTS_MAX).toArray();
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 

@@ -120,6 +120,10 @@ export class UsageObject extends GatewayObject {
     return this.#reader.recent(...args);
   }
 
+  ofRequest(...args: Parameters<HourReader['ofRequest']>): ReturnType<HourReader['ofRequest']> {
+    return this.#reader.ofRequest(...args);
+  }
+
   sums(...args: Parameters<HourReader['sums']>): ReturnType<HourReader['sums']> {
     return this.#reader.sums(...args);
   }

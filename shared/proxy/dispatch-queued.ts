@@ -86,7 +86,7 @@ export function upstreamOf<C>(context: RequestContext<C>): Upstream<Choice, Resp
     onFailure: ({ node }, code) => {
       const now = clock.now();
       entry.onFailure(node.session, code, now);
-      record.attempt(code);
+      record.attempt(code, node.session);
       if (tellsOfHang(code)) memory.breakers.hangs(node.session, now);
       host.onAttemptFailed(node, code);
     },
@@ -137,7 +137,7 @@ async function attempt<C>(
   if (load !== undefined) route.nodes.live.heard(choice.node.session, load);
   const whole = stream.whole !== undefined && !isEventStream(stream.head);
   const begun = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
-  record.attempt(stream.status);
+  record.attempt(stream.status, choice.node.session);
   return begun;
 }
 

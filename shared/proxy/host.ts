@@ -115,8 +115,8 @@ export interface RequestInfo<C = unknown> {
 export interface Recorder {
   /** The request waits for a node. Call what it returns when the wait has ended. */
   queues(): (outcome: 'turn' | 'full' | 'late') => void;
-  /** An attempt came to an engine's head with this status, or failed with this code. */
-  attempt(outcome: number | AttemptFailure): void;
+  /** An attempt at the node of this session came to an engine's head with this status, or failed with this code. */
+  attempt(outcome: number | AttemptFailure, session: string): void;
   /** The response goes out from now on. */
   answered(status: number, choice: Pick<Choice, 'node' | 'model'>): void;
   /** Refused before anything went out. */

@@ -1,0 +1,218 @@
+/** The story of one request: what the gateway, the queue, each attempt and the nodes have on record of it, and what nobody knows. */
+import * as z from 'zod';
+import { departureCause } from '../../shared/lattice/departure.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
+import { asked } from '../accounts/database.ts';
+import { reporter } from '../observe/note.ts';
+import { OBSERVE_NAME } from '../observe/report.ts';
+import type { Story } from '../observe/story.ts';
+import { NO_SESSION, shardsBetween, type UsageRow } from '../usage/row.ts';
+import { listOf } from './fields.ts';
+import { list, rfc3339 } from './list.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+import { asking } from './session.ts';
+
+const HOUR_MS = 3_600_000;
+/** Each hour is an object that is asked. */
+const HOURS_MAX = 48;
+/** A record comes with its node's report: at the latest so long after the request's end. */
+const RECORD_LATE_MS = HOUR_MS;
+/** Of a node: so long after the request, since its loss is found out later. */
+const NODE_EVENTS_MS = 10 * 60_000;
+const NODE_EVENTS_MAX = 20;
+/** Nodes that are asked about. */
+const NODES_MAX = 8;
+
+const querySchema = z.strictObject({
+  /** How far back records are looked through where nothing else tells when the request was. */
+  hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
+});
+
+const PLACES = ['gateway', 'queue', 'attempt', 'record', 'node'] as const;
+const stepSchema = z.object({ at: z.iso.datetime(), where: z.enum(PLACES), text: z.string() });
+export type StoryStep = z.infer<typeof stepSchema>;
+const storySchema = z.object({
+  object: z.literal('request_story'),
+  request_id: z.string(),
+  /** The request's name in `/admin/usage`, the trace and nodes' errors. */
+  usage_id: z.string(),
+  steps: z.array(stepSchema),
+  /** What is on record nowhere. */
+  not_known: z.array(z.string()),
+});
+
+export const requestRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/requests/:id',
+    params: {
+      id: z
+        .string()
+        .regex(REQUEST_ID_PATTERN, 'This is no request id.')
+        .meta({ examples: ['0b6a2c9e'] }),
+    },
+    summary:
+      "A request's story by its x-request-id: waits, attempts, tokens, how it ended, and what became of its nodes. Operators see all, the others their own. Several where clients gave one id to many.",
+    query: querySchema,
+    answer: listOf(storySchema),
+    run: readStory,
+  }),
+];
+
+async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
+  const { env, now, query } = call;
+  const id = call.param('id');
+  await reporter.flush(env);
+  const stories = (await asked(env.OBSERVE.getByName(OBSERVE_NAME).stories(id))).filter((one) => isOwn(call, one.key));
+  const told = await Promise.all(
+    stories.map(async (story) => {
+      const rows = await rowsOf(call, story.name, story.at, Math.min(now, story.at + story.totalMs + RECORD_LATE_MS));
+      return tell(call, story.name, story, rows);
+    }),
+  );
+  if (told.length === 0) {
+    const rows = (await rowsOf(call, id, now - (query.hours - 1) * HOUR_MS, now)).filter(
+      (row) => isOwn(call, row.key) || (row.user !== '' && row.user === call.account.userId),
+    );
+    if (rows.length > 0) told.push(await tell(call, id, undefined, rows));
+  }
+  if (told.length === 0)
+    throw new ApiError(
+      'not_found',
+      `Nothing is on record of request ${id} in the last ${query.hours} hours. Records come with the node's report, a second or two after the answer.`,
+    );
+  return list(told, { limit: told.length });
+}
+
+function isOwn({ account }: Call, key: string): boolean {
+  return account.role === 'operator' || key === account.keyId;
+}
+
+/** The newest hour first, until one has it. */
+async function rowsOf({ env }: Call, name: string, from: number, to: number): Promise<UsageRow[]> {
+  const rows: UsageRow[] = [];
+  for (const shard of shardsBetween(from, to).reverse()) {
+    rows.push(...(await asked(env.USAGE.getByName(shard).ofRequest(name))));
+    // Attempts of one request may lie on both sides of an hour's end.
+    if (rows.length > 0 && rows.every((row) => row.at - (row.totalMs ?? 0) > Date.parse(`${shard}:00:00Z`))) break;
+  }
+  return rows.sort((a, b) => a.at - b.at);
+}
+
+async function tell(call: Call, name: string, story: Story | undefined, rows: readonly UsageRow[]): Promise<object> {
+  const steps = [...(story === undefined ? [] : ofGateway(story)), ...rows.map(ofRecord)];
+  const sessions = [
+    ...(story?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
+    ...rows.map(({ session }) => session),
+  ];
+  const from = story?.at ?? Math.min(...rows.map((row) => row.at - (row.totalMs ?? 0)));
+  const to = (story === undefined ? Math.max(...rows.map(({ at }) => at)) : story.at + story.totalMs) + NODE_EVENTS_MS;
+  const nodes = [...new Set(sessions)].filter((session) => session !== NO_SESSION).slice(0, NODES_MAX);
+  for (const session of nodes) steps.push(...(await ofNode(call, session, from, to)));
+  return {
+    object: 'request_story',
+    request_id: story?.id ?? name,
+    usage_id: name,
+    steps: steps.sort((a, b) => Date.parse(a.at) - Date.parse(b.at)),
+    not_known: notKnown(story, rows),
+  };
+}
+
+function ofGateway(story: Story): StoryStep[] {
+  const { at, endpoint, model, served, key, status, error, failedAt, firstMs, totalMs, steps } = story;
+  const step = (ms: number, where: StoryStep['where'], text: string) => ({ at: rfc3339(at + ms), where, text });
+  const asAlias = served === '' || served === model ? '' : `, served as ${served}`;
+  const asked = `${endpoint || 'a path that is no endpoint'} for ${model === '' ? 'no model' : model}${asAlias}, with ${key === '' ? 'no valid key' : `key ${key}`}`;
+  return [
+    step(0, 'gateway', `came: ${asked}`),
+    ...steps.map((one) =>
+      one.kind === 'wait'
+        ? step(one.at, 'queue', `waited ${one.ms} ms for a free node: ${WAITS[one.outcome] ?? one.outcome}`)
+        : step(one.at, 'attempt', `node ${one.node}: ${outcomeOf(one.outcome)}`),
+    ),
+    ...(firstMs === undefined
+      ? []
+      : [step(firstMs, 'gateway', `the answer began, ${firstMs} ms after the request came`)]),
+    step(
+      totalMs,
+      'gateway',
+      `over after ${totalMs} ms: status ${status}${error === '' ? '' : `, ${error}`}${failedAt === undefined ? '' : `, at ${failedAt}`}`,
+    ),
+  ];
+}
+
+const WAITS: Readonly<Record<string, string>> = {
+  turn: 'a place became free',
+  full: 'the queue was full',
+  late: 'none became free in time',
+  left: 'the client left',
+};
+
+function outcomeOf(outcome: string): string {
+  return /^\d+$/.test(outcome) ? `its engine answered ${outcome}` : `no answer of its engine: ${outcome}`;
+}
+
+function ofRecord(row: UsageRow): StoryStep {
+  const {
+    at,
+    session,
+    attempt,
+    status,
+    prompt,
+    completion,
+    cached,
+    reasoning,
+    queueMs = 0,
+    firstMs,
+    totalMs,
+    aborted,
+    estimated,
+    error,
+    times = 1,
+  } = row;
+  if (session === NO_SESSION) {
+    const others = times > 1 ? ` (${times} alike within a second)` : '';
+    return { at: rfc3339(at), where: 'record', text: `no engine saw it: ${error ?? 'not said'}${others}` };
+  }
+  const parts = [
+    `attempt ${attempt} at node ${session}: ${status === null ? 'status not known' : `status ${status}`}`,
+    `${prompt} tokens in${cached > 0 ? ` (${cached} cached)` : ''}, ${completion} out${reasoning > 0 ? ` (${reasoning} of reasoning)` : ''}`,
+    ...(queueMs > 0 ? [`handed over after ${queueMs} ms`] : []),
+    ...(firstMs === null ? [] : [`first token after ${firstMs} ms`]),
+    ...(totalMs === null ? [] : [`over after ${totalMs} ms`]),
+    ...(aborted ? ['broken off'] : []),
+    ...(estimated ? ['estimated: its node has not reported'] : []),
+  ];
+  return { at: rfc3339(at), where: 'record', text: parts.join('; ') };
+}
+
+/** What happened to a node while it had the request, or soon after. Providers' secrets are none of a consumer's business: the cause alone. */
+async function ofNode({ env, account }: Call, session: string, from: number, to: number): Promise<StoryStep[]> {
+  const events = await asking(env, (registry) => registry.history({ session, limit: NODE_EVENTS_MAX }));
+  return events
+    .filter(({ at, event }) => at >= from && at <= to && event !== 'join' && event !== 'serving')
+    .map(({ at, event, reason }) => {
+      const why = event === 'left' ? departureCause(reason) : account.role === 'operator' ? reason : null;
+      return {
+        at: rfc3339(at),
+        where: 'node' as const,
+        text: `node ${session}: ${event}${why === null ? '' : ` (${why})`}`,
+      };
+    });
+}
+
+function notKnown(story: Story | undefined, rows: readonly UsageRow[]): string[] {
+  return [
+    ...(story === undefined
+      ? [
+          'how the gateway answered: of requests that their first node answers, and whose client chose no id, the record of use is all that is kept',
+        ]
+      : []),
+    ...(rows.length === 0 ? ['tokens: no record of use is here (yet, or the hour is over its time to be kept)'] : []),
+    ...(rows.some(({ estimated }) => estimated) ? ['exact tokens: a node has not reported'] : []),
+    'what was asked and answered: no text is kept',
+  ];
+}

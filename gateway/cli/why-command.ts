@@ -1,0 +1,56 @@
+/** `otela-gateway why REQUEST_ID`: a request's story. */
+import * as z from 'zod';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { printable } from '../../shared/terminal/printable.ts';
+import { ask, CONNECTION, doorTo } from './client.ts';
+
+const storiesSchema = z.object({
+  data: z.array(
+    z.looseObject({
+      request_id: z.string(),
+      usage_id: z.string(),
+      steps: z.array(z.object({ at: z.string(), where: z.string(), text: z.string() })),
+      not_known: z.array(z.string()),
+    }),
+  ),
+});
+
+const FLAGS = {
+  hours: { default: '24', value: 'N', help: 'how far back records are looked through, 48 at most' },
+  ...CONNECTION,
+} as const satisfies Flags;
+
+export const WHY: Command = {
+  summary: "a request's story: waits, attempts, nodes, how it ended",
+  examples: `REQUEST_ID [--hours N]
+
+  otela-gateway why 0b6a2c9e-…                                 the x-request-id of the answer, also of an error
+What is on record nowhere is said at the end. Stories are kept 7 days, records of use 400.`,
+  flags: FLAGS,
+  run: whyCommand,
+};
+
+const WHERE_CHARS = 8;
+
+async function whyCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, FLAGS, { words: 1 });
+  const [id] = words;
+  if (id === undefined) throw new UsageError('usage: otela-gateway why REQUEST_ID [--hours N]');
+  const door = doorTo('/admin/requests', values);
+  const query = new URLSearchParams({ hours: values.hours });
+  const { data } = storiesSchema.parse(await ask(door, 'GET', `/${encodeURIComponent(id)}?${query}`));
+  for (const [n, story] of data.entries()) {
+    if (door.json) {
+      console.log(JSON.stringify(story));
+      continue;
+    }
+    if (n > 0) console.log('');
+    const { request_id, usage_id, steps, not_known } = story;
+    console.log(
+      printable(`request ${request_id}${usage_id === request_id ? '' : `  (in usage and trace: ${usage_id})`}`),
+    );
+    for (const { at, where, text } of steps) console.log(printable(`${at}  ${where.padEnd(WHERE_CHARS)}  ${text}`));
+    for (const text of not_known) console.log(printable(`not known: ${text}`));
+  }
+  return EXIT_DONE;
+}

@@ -1,0 +1,48 @@
+import type { ObjectStorage, Sql } from '../object-context.ts';
+import type { Story } from './story.ts';
+
+const KEPT_MS = 7 * 24 * 60 * 60_000;
+/** A kilobyte each; the oldest go first. */
+const STORIES_MAX = 50_000;
+/** Looked after once in so many. */
+const TRIM_EVERY = 1_000;
+/** One id may be that of many requests: clients choose them. */
+export const FOUND_MAX = 20;
+
+/** Stories of the last days, in the SQLite of one object. */
+export class Stories {
+  readonly #sql: Sql;
+  #untrimmed = 0;
+
+  constructor({ sql }: ObjectStorage) {
+    this.#sql = sql;
+    sql.exec(
+      `CREATE TABLE IF NOT EXISTS stories (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL, story TEXT NOT NULL);
+       CREATE INDEX IF NOT EXISTS stories_id ON stories (id);
+       CREATE INDEX IF NOT EXISTS stories_name ON stories (name)`,
+    );
+  }
+
+  add(stories: readonly Story[], now: number): void {
+    if (stories.length === 0) return;
+    this.#sql.exec(
+      `INSERT INTO stories (id, name, at, story) SELECT value ->> 'id', value ->> 'name', value ->> 'at', value FROM json_each(?)`,
+      JSON.stringify(stories),
+    );
+    this.#untrimmed += stories.length;
+    if (this.#untrimmed < TRIM_EVERY) return;
+    this.#untrimmed = 0;
+    this.#sql.exec('DELETE FROM stories WHERE at <= ?', now - KEPT_MS);
+    this.#sql.exec(
+      'DELETE FROM stories WHERE n <= (SELECT n FROM stories ORDER BY n DESC LIMIT 1 OFFSET ?)',
+      STORIES_MAX,
+    );
+  }
+
+  /** By the client's id or ours, the newest first. */
+  find(id: string, now: number): Story[] {
+    const query = 'SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ? ORDER BY n DESC LIMIT ?';
+    const rows = this.#sql.exec<{ story: string }>(query, id, id, now - KEPT_MS, FOUND_MAX).toArray();
+    return rows.map(({ story }) => JSON.parse(story) as Story);
+  }
+}

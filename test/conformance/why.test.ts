@@ -1,0 +1,89 @@
+/** The story of a request, by the id that its client was told, on both hosts. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import * as z from 'zod';
+import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+const storySchema = z.object({
+  data: z.array(
+    z.looseObject({
+      request_id: z.string(),
+      usage_id: z.string(),
+      steps: z.array(z.object({ at: z.iso.datetime(), where: z.string(), text: z.string() })),
+      not_known: z.array(z.string()),
+    }),
+  ),
+});
+const read = (id: string, key: string) =>
+  fetch(`${house.gateway.url}/admin/requests/${id}`, { headers: { authorization: `Bearer ${key}` } });
+
+/** Once its node has reported. */
+function storyOf(id: string, key = house.gateway.adminKey) {
+  return eventually(`the story of ${id}`, 20_000, async () => {
+    const answer = await read(id, key);
+    if (!answer.ok) return undefined;
+    const [story] = storySchema.parse(await answer.json()).data;
+    return story?.steps.some(({ where }) => where === 'record') ? story : undefined;
+  });
+}
+const texts = (story: Awaited<ReturnType<typeof storyOf>>) =>
+  story.steps.map(({ where, text }) => `${where}: ${text}`).join('\n');
+
+it('of a quick success: its record, and that no more is kept', async () => {
+  const answer = await house.ask('/v1/chat/completions', chatBody({ tokens: 3 }));
+  await answer.text();
+  const story = await storyOf(answer.headers.get('x-request-id') ?? '');
+  expect(texts(story)).toMatch(/record: attempt 1 at node \w+: status 200; \d+ tokens in.*, 3 out/);
+  expect(story.not_known.join()).toContain('the record of use is all that is kept');
+});
+
+it('by an id that the client chose: the gateway’s own words, the attempt and the record, to the key that sent it', async () => {
+  const id = `my-request-${Date.now()}`;
+  const answer = await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }), { headers: { 'x-request-id': id } });
+  await answer.text();
+  const story = await storyOf(id, house.key);
+  expect(story.usage_id).not.toBe(id);
+  expect(texts(story)).toMatch(/gateway: came: chat\/completions for .*, with key key_/);
+  expect(texts(story)).toMatch(/attempt: node \w+: its engine answered 200/);
+  expect(texts(story)).toMatch(/gateway: over after \d+ ms: status 200/);
+  expect(texts(story)).toMatch(/record: attempt 1/);
+  const other = await house.gateway.createKey();
+  expect((await read(id, other)).status).toBe(404);
+});
+
+it('of one that was refused: why, and that no engine saw it', async () => {
+  const answer = await house.ask('/v1/chat/completions', { ...chatBody(), model: 'no/such-model' });
+  expect(answer.status).toBe(404);
+  const id = answer.headers.get('x-request-id') ?? '';
+  const body = await eventually('its story', 20_000, async () => {
+    const told = await read(id, house.gateway.adminKey);
+    return told.ok ? storySchema.parse(await told.json()) : undefined;
+  });
+  expect(body.data[0]?.steps.map(({ text }) => text).join('\n')).toMatch(/status 404, model_not_found/);
+});
+
+it('of an engine that fails: its status, and never a word of the prompt', async () => {
+  const secret = 'a prompt that must not be kept';
+  const body = { ...chatBody({ status: 500 }), messages: [{ role: 'user', content: secret }] };
+  const answer = await house.ask('/v1/chat/completions', body);
+  await answer.text();
+  const id = answer.headers.get('x-request-id') ?? '';
+  const text = await eventually('its story', 20_000, async () => {
+    const told = await read(id, house.gateway.adminKey);
+    return told.ok ? told.text() : undefined;
+  });
+  expect(text).not.toContain(secret);
+  expect(text).toContain(MODEL);
+});
+
+it('nothing on record is 404, what is no id is refused, and without a key nobody is told', async () => {
+  expect((await read('never-seen', house.gateway.adminKey)).status).toBe(404);
+  expect((await read(encodeURIComponent('a b\n'), house.gateway.adminKey)).status).toBe(400);
+  expect((await read('never-seen', 'sk-wrong')).status).toBe(401);
+});
