@@ -13,7 +13,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** Undefined: the tool is not here, or fails. */
 export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const query = [
-    '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,mig.mode.current',
+    '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,mig.mode.current',
     '--format=csv,noheader,nounits',
   ];
   const listed = await run('nvidia-smi', query);
@@ -23,9 +23,9 @@ export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | 
   return visibleDevices(devices, env.CUDA_VISIBLE_DEVICES);
 }
 
-/** `GPU-5d5b…, 87, 60211, 81920, Disabled`; words such as `[N/A]` are null. */
+/** `GPU-5d5b…, 87, 60211, 81920, 412.08, Disabled`; words such as `[N/A]` are null. */
 function deviceOf(line: string): UsedDevice[] {
-  const [uuid = '', use = '', used = '', total = ''] = line.split(',').map((field) => field.trim());
+  const [uuid = '', use = '', used = '', total = '', power = ''] = line.split(',').map((field) => field.trim());
   if (!/^GPU-/i.test(uuid)) return [];
   const percent = amount(use);
   return [
@@ -36,6 +36,7 @@ function deviceOf(line: string): UsedDevice[] {
         use: percent === null ? null : Math.min(1, percent / 100),
         memory_used_mib: amount(used),
         memory_total_mib: amount(total),
+        ...(/^\d+(\.\d+)?$/.test(power) ? { power_w: Number(power) } : {}),
       },
     },
   ];

@@ -1,6 +1,5 @@
 /** `otela-gateway usage|trace|audit`: what was used, and who changed what. */
 import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import {
@@ -12,9 +11,11 @@ import {
   type Values,
 } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
+import { ask, CONNECTION, doorTo, download } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
-import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
+import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
+import { readTraceLine } from './trace/read-line.ts';
+import { TraceStats } from './trace-stats.ts';
 
 const when = (help: string) => ({ value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ value, help }) as const;
@@ -123,19 +124,26 @@ const TRACE_FLAGS = {
   from: when('2026-11-01T00:00:00Z'),
   to: when('2026-11-08T00:00:00Z'),
   format: { default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: how' },
+  out: { default: './figures', value: 'DIR', help: 'plot: where SVG and numbers go' },
+  nodes: { value: 'FILE', takes: 'file', help: 'plot: what trace sample wrote, for idle GPUs, KV cache and energy' },
+  reasoning: { value: 'M,…', help: "plot: models of the class; of a gateway's own trace its settings say" },
+  every: { value: 'SECONDS', help: 'sample: again and again' },
   ...CONNECTION,
 } as const satisfies Flags;
 const TRACE_USAGE =
-  'usage: otela-gateway trace export --from … --to … | trace stats --from … --to … | trace stats FILE.ndjson';
+  'usage: otela-gateway trace export --from … --to … | trace stats|plot --from … --to … | trace stats|plot FILE.ndjson | trace sample';
 
 export const TRACE: Command = {
   summary: 'a line per request of projects that turned it on, without any text',
-  examples: `export | stats [FILE.ndjson]
+  examples: `export | stats [FILE.ndjson] | plot [FILE.ndjson] | sample
 
   otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z > week.ndjson
   otela-gateway trace export --from … --to … --format csv > week.csv
-  otela-gateway trace stats week.ndjson                        or of a gateway: stats --from … --to …`,
-  verbs: ['export', 'stats'],
+  otela-gateway trace stats week.ndjson                        or of a gateway: stats --from … --to …
+  otela-gateway trace sample --every 60 >> nodes.ndjson        GPUs, KV cache and power of each node
+  otela-gateway trace plot week.ndjson --nodes nodes.ndjson    Figures 1 and 9 to 17 of the paper, as SVG and JSON
+stats and plot also read the published trace eth-easl/swissai-serving-trace.`,
+  verbs: ['export', 'stats', 'plot', 'sample'],
   flags: TRACE_FLAGS,
   run: traceCommand,
 };
@@ -144,6 +152,14 @@ async function traceCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, TRACE_FLAGS, { words: 2 });
   const [verb, file] = words;
   if (verb === 'stats') return traceStats(values, file);
+  if (verb === 'plot') return tracePlot(values, file);
+  if (verb === 'sample' && file === undefined) {
+    const every = values.every === undefined ? undefined : Number(values.every) * 1_000;
+    if (every !== undefined && !(every >= 1_000 && every <= 86_400_000))
+      throw new UsageError('--every: 1 to 86400 seconds');
+    await sampleNodes(doorTo('/admin/nodes', values), every);
+    return EXIT_DONE;
+  }
   const { from, to, format } = values;
   if (verb !== 'export' || file !== undefined || from === undefined || to === undefined)
     throw new UsageError(TRACE_USAGE);
@@ -156,34 +172,35 @@ async function traceCommand(args: readonly string[]): Promise<number> {
 }
 
 /** Of a file that was exported before, or of what the gateway has. */
-async function traceStats(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
+async function traceSource(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<Readable> {
   const { from, to } = values;
   const asked = from !== undefined && to !== undefined;
   if (asked === (file !== undefined)) throw new UsageError(TRACE_USAGE);
-  const source = asked
+  return asked
     ? Readable.fromWeb(await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to })}`))
     : createReadStream(file ?? '');
+}
+
+async function traceStats(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
   const stats = new TraceStats();
-  let number = 0;
-  // An error of the source ends the lines and is told to nobody else.
-  const failed = new Promise<never>((_, reject) => source.once('error', reject));
-  const reading = (async () => {
-    for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
-      number++;
-      if (line.trim() !== '') stats.add(parseTraceLine(line, number));
-    }
-  })();
-  await Promise.race([reading, failed.catch((error: Error) => Promise.reject(new ClientError(error.message)))]);
+  await eachLine(await traceSource(values, file), (line) => stats.add(readTraceLine(line)));
   printStats(stats, values.json);
   return EXIT_DONE;
 }
 
-function parseTraceLine(line: string, number: number): TraceLine {
-  try {
-    return traceLineSchema.parse(JSON.parse(line));
-  } catch {
-    throw new ClientError(`line ${number} is no line of a trace: ${line.slice(0, 80)}`);
-  }
+async function tracePlot(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
+  const { nodes, out, reasoning, from } = values;
+  const hasTrace = file !== undefined || from !== undefined;
+  if (!hasTrace && nodes === undefined) throw new UsageError(TRACE_USAGE);
+  const classed =
+    reasoning !== undefined
+      ? new Set(reasoning.split(',').map((name) => name.trim()))
+      : from === undefined
+        ? new Set<string>()
+        : await reasoningModels(doorTo('/admin/models', values));
+  const trace = hasTrace ? await traceSource(values, file) : undefined;
+  await plotTrace({ trace, nodes, reasoning: classed, out });
+  return EXIT_DONE;
 }
 
 function printStats(stats: TraceStats, json: boolean): void {

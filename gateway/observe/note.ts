@@ -187,8 +187,8 @@ export class Note implements Recorder {
       const labels = [operationName(endpoint), this.provider, this.#model, type];
       reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
-    const story = this.#story(now);
-    if (isWorthTelling(story)) reporter.tell(story);
+    const { requestId: id, name } = seen;
+    if (isWorthTelling({ id, name, status, error, steps: this.#steps })) reporter.tell(this.#story(now));
     if (error !== LEFT_ERROR) reporter.touch(this.#env, this.#ctx, now);
     logLine(this.#env, this, now - seen.startedAt, this.#firstAt === 0 ? undefined : this.#firstAt - seen.startedAt);
   }

@@ -36,6 +36,12 @@ export interface Story {
  * A request that the first node asked answered well is told by its record of use alone, so that it costs nothing here; unless its client chose
  * an id, which no record has.
  */
-export function isWorthTelling({ id, name, status, error, steps }: Story): boolean {
+export function isWorthTelling({
+  id,
+  name,
+  status,
+  error,
+  steps,
+}: Pick<Story, 'id' | 'name' | 'status' | 'error' | 'steps'>): boolean {
   return id !== name || error !== '' || status >= 400 || steps.length !== 1;
 }

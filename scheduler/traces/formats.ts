@@ -106,6 +106,15 @@ function jsonFormat(first: string): Format | undefined {
   if ('input_length' in fields && 'output_length' in fields) {
     return { name: 'mooncake', dated: false, prefixBlockTokens: MOONCAKE_BLOCK_TOKENS, parse: mooncakeLine };
   }
+  if ('reported_token_input' in fields && 'created_at' in fields) {
+    const ids = new PrefixIds();
+    return {
+      name: 'swissai',
+      dated: true,
+      prefixBlockTokens: OWN_BLOCK_TOKENS,
+      parse: (line) => publishedLine(line, ids),
+    };
+  }
   if ('input_tokens' in fields && 'output_tokens' in fields) {
     const ids = new PrefixIds();
     return { name: 'otela', dated: true, prefixBlockTokens: OWN_BLOCK_TOKENS, parse: (line) => ownLine(line, ids) };
@@ -130,6 +139,17 @@ function ownLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) 
   const row = request(secondsOf(String(timestamp)), numberOf(input_tokens), numberOf(output_tokens), true);
   if (row === undefined) return undefined;
   const buckets = Array.isArray(prefix_buckets) ? prefix_buckets.map(String) : [];
+  return { ...row, hashes: ids.chain(buckets), ...(typeof model === 'string' ? { model } : {}) };
+}
+
+/** eth-easl/swissai-serving-trace (OSDI'26); counts of −1 are missing, as of a failure. Buckets of 16 tokens in one of its files. */
+function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) | undefined {
+  const { created_at, reported_token_input, reported_token_output, token_count, model, bucket_ids } = objectOf(line);
+  const [reported, output] = [numberOf(reported_token_input), Math.max(0, numberOf(reported_token_output))];
+  const input = reported >= 0 ? reported : Math.max(0, numberOf(token_count ?? 0));
+  const row = request(secondsOf(String(created_at)), input, output, true);
+  if (row === undefined) return undefined;
+  const buckets = Array.isArray(bucket_ids) ? bucket_ids.map(String) : [];
   return { ...row, hashes: ids.chain(buckets), ...(typeof model === 'string' ? { model } : {}) };
 }
 

@@ -45,6 +45,8 @@ const gpuUseSchema = z.object({
   use: z.number().min(0).max(1).nullable(),
   memory_used_mib: z.number().min(0).nullable(),
   memory_total_mib: z.number().min(0).nullable(),
+  /** Watts; absent where the tool does not tell. */
+  power_w: z.number().min(0).max(100_000).nullable().optional(),
 });
 export type GpuUse = z.infer<typeof gpuUseSchema>;
 

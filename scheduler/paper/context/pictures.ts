@@ -1,6 +1,6 @@
+import { chartsSvg, type Series } from '../../../shared/text/chart.ts';
 import { barsSvg } from '../../cli/picture.ts';
 import { type Result, simulate } from '../../contexts/simulate.ts';
-import { chartsSvg, type Series } from '../chart.ts';
 import { BATCHES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
 
 const SEED = 1;

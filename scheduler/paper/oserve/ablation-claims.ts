@@ -1,10 +1,10 @@
+import { chartsSvg } from '../../../shared/text/chart.ts';
 import type { FittedForecaster, History } from '../../forecast/types.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { normal, seeded } from '../../serving/random.ts';
 import { table } from '../../validate/table.ts';
 import { countByKind } from '../../workload/counts.ts';
-import { chartsSvg } from '../chart.ts';
 import { row, statement } from '../rows.ts';
 import { bestOf, run, runOurs } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';

@@ -1,3 +1,4 @@
+import { chartsSvg } from '../../../shared/text/chart.ts';
 import { findGpu, findModel } from '../../catalogue/catalogue.ts';
 import type { Model } from '../../catalogue/model.ts';
 import { headsOf } from '../../catalogue/model.ts';
@@ -8,7 +9,6 @@ import type { Shape } from '../../orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../serving/limits.ts';
 import { exponential, seeded } from '../../serving/random.ts';
 import { table } from '../../validate/table.ts';
-import { chartsSvg } from '../chart.ts';
 import { row, statement } from '../rows.ts';
 import type { RunOptions, Section } from './section.ts';
 import { catalogue, setupOf } from './setups.ts';

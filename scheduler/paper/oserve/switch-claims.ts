@@ -1,10 +1,10 @@
+import { chartsSvg } from '../../../shared/text/chart.ts';
 import { type Placed, place } from '../../orchestration/placement.ts';
 import { shardMoves } from '../../orchestration/shards.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';
 import { greedyTransfers, H100_LINKS, transferBound } from '../../orchestration/transfer.ts';
 import type { DeploymentPlan } from '../../orchestration/types.ts';
 import { table } from '../../validate/table.ts';
-import { chartsSvg } from '../chart.ts';
 import { row, statement } from '../rows.ts';
 import { runOurs } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';

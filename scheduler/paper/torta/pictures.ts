@@ -1,5 +1,5 @@
+import { chartsSvg } from '../../../shared/text/chart.ts';
 import { barsSvg } from '../../cli/picture.ts';
-import { chartsSvg } from '../chart.ts';
 import type { Compared } from './comparison.ts';
 import { type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
 import type { AccuracyPoint } from './scenarios.ts';

@@ -1,0 +1,125 @@
+/** `otela-gateway trace plot` and `trace sample`. */
+import { createReadStream, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as z from 'zod';
+import { chartsSvg } from '../../../shared/text/chart.ts';
+import { ask, ClientError, type Door } from '../client.ts';
+import { LISTED_NODE, listedNodes } from '../listed-nodes.ts';
+import { isReaderGone } from '../reader.ts';
+import { type NodeSample, sampleSchema, TraceFigures } from './figures.ts';
+import { readTraceLine } from './read-line.ts';
+
+interface PlotOptions {
+  trace: Readable | undefined;
+  /** File of `trace sample`. */
+  nodes: string | undefined;
+  /** Models of that class. */
+  reasoning: ReadonlySet<string>;
+  /** Directory for SVG and numbers. */
+  out: string;
+}
+
+/** @throws ClientError for a line that is none of a trace */
+export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): Promise<void> {
+  const figures = new TraceFigures(reasoning);
+  if (trace !== undefined) await eachLine(trace, (line) => figures.add(readTraceLine(line)));
+  if (nodes !== undefined)
+    await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))));
+  const all = figures.figures();
+  mkdirSync(out, { recursive: true });
+  for (const { number, name, charts, facts } of all) {
+    writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));
+    writeFileSync(join(out, `${name}.json`), `${JSON.stringify({ figure: number, name, facts, charts }, null, 1)}\n`);
+    console.log(`Figure ${number}  ${join(out, `${name}.svg`)}`);
+  }
+  if (figures.truncated) console.error('a long trace: minutes are told by its first six million');
+}
+
+/** @throws ClientError with the number of the line that cannot be read */
+export async function eachLine(source: Readable, take: (line: string) => void): Promise<void> {
+  let number = 0;
+  // An error of the source ends the lines and is told to nobody else.
+  const failed = new Promise<never>((_, reject) =>
+    source.once('error', (error) => reject(new ClientError(error.message))),
+  );
+  const reading = (async () => {
+    for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      if (line.trim() === '') continue;
+      try {
+        take(line);
+      } catch {
+        throw new ClientError(`line ${number} is no line of a trace: ${line.slice(0, 80)}`);
+      }
+    }
+  })();
+  await Promise.race([reading, failed]);
+}
+
+const modelsSchema = z.object({
+  data: z.array(
+    z.looseObject({ model: z.string().optional(), id: z.string().optional(), class: z.string().optional() }),
+  ),
+});
+
+/** Models that this gateway's operator classed as reasoning ones. */
+export async function reasoningModels(door: Door): Promise<Set<string>> {
+  const { data } = modelsSchema.parse(await ask({ ...door, path: '/admin/models' }, 'GET', ''));
+  return new Set(data.flatMap((one) => (one.class === 'reasoning' ? [one.id ?? one.model ?? ''] : [])));
+}
+
+const nodeSchema = z.looseObject({
+  ...LISTED_NODE,
+  in_flight: z.number().nullable(),
+  load: z.looseObject({ running: z.number(), kv_use: z.number().nullable() }).nullable(),
+  hardware: z.looseObject({ gpus: z.array(z.unknown()) }),
+});
+const telemetrySchema = z.looseObject({
+  gpus: z.array(z.looseObject({ power_w: z.number().nullable().optional() })).nullable(),
+});
+
+/** One line of JSON per node that serves, again and again. */
+export async function sampleNodes(door: Door, everyMs: number | undefined): Promise<void> {
+  const nodesDoor = { ...door, path: '/admin/nodes' };
+  do {
+    const timestamp = new Date().toISOString();
+    for await (const node of listedNodes(
+      nodesDoor,
+      new URLSearchParams({ state: 'SERVING', limit: '1000' }),
+      nodeSchema,
+    )) {
+      const { session, provider, cluster, in_flight, load, hardware } = node;
+      const sample: NodeSample & Record<string, unknown> = {
+        timestamp,
+        session,
+        provider,
+        cluster,
+        gpus: hardware.gpus.length,
+        // A node that does nothing says nothing.
+        busy: (load?.running ?? 0) > 0 || (in_flight ?? 0) > 0,
+        kv_use: load?.kv_use ?? null,
+        power_w: await powerOf(nodesDoor, session),
+      };
+      console.log(JSON.stringify(sample));
+      if (isReaderGone()) return;
+    }
+    if (everyMs !== undefined) await sleep(everyMs);
+  } while (everyMs !== undefined && !isReaderGone());
+}
+
+/** Watts of all its GPUs; null where its agent cannot be asked, or does not tell of one of them. */
+async function powerOf(door: Door, session: string): Promise<number | null> {
+  try {
+    const { gpus } = telemetrySchema.parse(await ask(door, 'GET', `/${session}/telemetry`));
+    if (gpus === null || gpus.length === 0) return null;
+    return gpus.reduce<number | null>(
+      (sum, { power_w }) => (sum === null || power_w == null ? null : sum + power_w),
+      0,
+    );
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,50 @@
+/** How well the length of an answer can be foretold when its request comes, by four simple rules. One pass, in the order of the file. */
+
+/** Users, prompts and models that are remembered; a longer trace is told by the first so many. */
+const REMEMBERED_MAX = 1_000_000;
+/** Prompt blocks that make two prompts alike: 64 tokens, which is a system prompt's beginning. */
+const ALIKE_BLOCKS = 4;
+
+export interface Seen {
+  model: string;
+  user: string | undefined;
+  buckets: readonly string[] | null;
+  input: number;
+  output: number;
+}
+
+export const RULES = [
+  'mean of the model',
+  "user's last answer",
+  'last answer to a like prompt',
+  'as long as the prompt',
+] as const;
+type Rule = (typeof RULES)[number];
+
+export class Predictability {
+  readonly #means = new Map<string, { count: number; sum: number }>();
+  readonly #lasts = new Map<string, number>();
+  /** Errors of each rule: |foretold − true| over true. */
+  readonly errors: Record<Rule, number[]> = Object.fromEntries(RULES.map((rule) => [rule, []])) as never;
+
+  add({ model, user, buckets, input, output }: Seen): void {
+    if (output < 1) return;
+    const mean = this.#means.get(model);
+    const byUser = user === undefined ? undefined : `u ${model} ${user}`;
+    const byPrompt =
+      buckets === null || buckets.length === 0 ? undefined : `p ${model} ${buckets.slice(0, ALIKE_BLOCKS).join(' ')}`;
+    this.#judge('mean of the model', mean && mean.sum / mean.count, output);
+    this.#judge("user's last answer", byUser && this.#lasts.get(byUser), output);
+    this.#judge('last answer to a like prompt', byPrompt && this.#lasts.get(byPrompt), output);
+    this.#judge('as long as the prompt', input > 0 ? input : undefined, output);
+    this.#means.set(model, { count: (mean?.count ?? 0) + 1, sum: (mean?.sum ?? 0) + output });
+    for (const key of [byUser, byPrompt])
+      if (key !== undefined && (this.#lasts.has(key) || this.#lasts.size < REMEMBERED_MAX))
+        this.#lasts.set(key, output);
+  }
+
+  #judge(rule: Rule, foretold: number | '' | undefined, output: number): void {
+    if (typeof foretold === 'number' && this.errors[rule].length < REMEMBERED_MAX)
+      this.errors[rule].push(Math.abs(foretold - output) / output);
+  }
+}

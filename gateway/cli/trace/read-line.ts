@@ -1,0 +1,57 @@
+/** One line of a trace: of our export, or of the published serving trace of SwissAI (eth-easl/swissai-serving-trace, OSDI'26). Pure. */
+import * as z from 'zod';
+import { type TraceLine, traceLineSchema } from '../trace-stats.ts';
+
+/** `trace.jsonl`, and `qwen3-32b-buckets.jsonl`, which adds the last two. Counts of −1 are missing ones. */
+const publishedSchema = z.looseObject({
+  created_at: z.string(),
+  finished_at: z.string().nullish(),
+  status: z.union([z.string(), z.number()]).nullish(),
+  model: z.string(),
+  reported_token_input: z.number().nullish(),
+  reported_token_output: z.number().nullish(),
+  token_count: z.number().nullish(),
+  bucket_ids: z.array(z.union([z.number(), z.string()])).nullish(),
+});
+
+/** @throws Error where it is neither */
+export function readTraceLine(text: string): TraceLine {
+  const value: unknown = JSON.parse(text);
+  const isPublished = typeof value === 'object' && value !== null && 'created_at' in value;
+  return isPublished ? fromPublished(publishedSchema.parse(value)) : traceLineSchema.parse(value);
+}
+
+function fromPublished(line: z.infer<typeof publishedSchema>): TraceLine {
+  const created = utc(line.created_at);
+  const total = line.finished_at == null ? null : Date.parse(utc(line.finished_at)) - Date.parse(created);
+  const input = [line.reported_token_input, line.token_count].find((count) => count != null && count >= 0);
+  return traceLineSchema.parse({
+    timestamp: created,
+    model: line.model,
+    status: statusOf(line.status),
+    input_tokens: input ?? 0,
+    output_tokens: Math.max(0, line.reported_token_output ?? 0),
+    first_token_ms: null,
+    total_ms: total !== null && total >= 0 ? total : null,
+    prefix_buckets: line.bucket_ids?.map(String) ?? null,
+  });
+}
+
+/** With a `T` and a zone; UTC where the file names none. */
+function utc(text: string): string {
+  const iso = text
+    .trim()
+    .replace(' ', 'T')
+    .replace(/([+-]\d\d)(\d\d)?$/, (zone, hours, minutes) =>
+      zone.includes(':') ? zone : `${hours}:${minutes ?? '00'}`,
+    );
+  return /(Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`;
+}
+
+function statusOf(status: string | number | null | undefined): number | null {
+  if (status == null) return null;
+  if (typeof status === 'number') return status;
+  if (/^\d{3}$/.test(status)) return Number(status);
+  if (/^(ok|success|succeeded|completed?|default)$/i.test(status)) return 200;
+  return /error|fail/i.test(status) ? 500 : null;
+}
