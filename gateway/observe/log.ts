@@ -1,6 +1,7 @@
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { Env } from '../env.ts';
+import { telemetry } from '../telemetry-sink.ts';
 import { endpointName } from './names.ts';
 import type { Note } from './note.ts';
 
@@ -20,29 +21,29 @@ export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: numb
   const wanted = env.REQUEST_LOG ?? DEFAULT;
   if (wanted === 'off' || (wanted === 'error' && !hasFailed(note))) return;
   const { requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = note.seen;
-  console.log(
-    JSON.stringify({
-      event: 'request',
-      at: new Date(startedAt).toISOString(),
-      request_id: requestId,
-      usage_id: name === requestId ? undefined : name,
-      trace_id: note.traceId,
-      endpoint: endpointName(endpointById(endpoint)) || undefined,
-      model: model.slice(0, MODEL_MAX) || undefined,
-      served_model: note.served === '' || note.served === model ? undefined : note.served,
-      stream: streamed,
-      key: caller?.account.keyId,
-      node: note.node || undefined,
-      provider: note.provider || undefined,
-      attempts: note.attempts,
-      queued_ms: note.queuedMs || undefined,
-      status: note.status,
-      error: note.error || undefined,
-      failed_at: note.failedAt,
-      first_ms: firstMs,
-      total_ms: totalMs,
-    }),
-  );
+  const line = {
+    event: 'request',
+    at: new Date(startedAt).toISOString(),
+    request_id: requestId,
+    usage_id: name === requestId ? undefined : name,
+    trace_id: note.traceId,
+    endpoint: endpointName(endpointById(endpoint)) || undefined,
+    model: model.slice(0, MODEL_MAX) || undefined,
+    served_model: note.served === '' || note.served === model ? undefined : note.served,
+    stream: streamed,
+    key: caller?.account.keyId,
+    node: note.node || undefined,
+    provider: note.provider || undefined,
+    attempts: note.attempts,
+    queued_ms: note.queuedMs || undefined,
+    status: note.status,
+    error: note.error || undefined,
+    failed_at: note.failedAt,
+    first_ms: firstMs,
+    total_ms: totalMs,
+  };
+  telemetry.sink?.event(line);
+  console.log(JSON.stringify(line));
 }
 
 function hasFailed({ status, error }: Note): boolean {

@@ -10,6 +10,7 @@ import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../storage/health.ts';
+import { telemetry } from '../telemetry-sink.ts';
 import {
   ATTEMPTS,
   BROKEN,
@@ -56,6 +57,7 @@ export type Sighting = RequestInfo<{ readonly account: Account; readonly untrack
 export class Note implements Recorder {
   readonly seen: Readonly<Sighting>;
   readonly traceId: string | undefined;
+  readonly #traceparent: string | undefined;
   readonly #env: Env;
   readonly #ctx: Context;
   readonly #client: ClientDisconnect;
@@ -88,6 +90,7 @@ export class Note implements Recorder {
     this.#ctx = ctx;
     this.#client = client;
     const traceparent = request.header('traceparent') ?? undefined;
+    this.#traceparent = telemetry.sink && traceparent;
     this.traceId = traceparent && traceIdOf(traceparent);
     inFlight++;
     // The runtime may end all that a request was doing then, wherever it stands.
@@ -189,6 +192,11 @@ export class Note implements Recorder {
     }
     const { requestId: id, name } = seen;
     if (isWorthTelling({ id, name, status, error, steps: this.#steps })) reporter.tell(this.#story(now));
+    telemetry.sink?.request({
+      ...this.#story(now),
+      operation: operationName(endpoint),
+      traceparent: this.#traceparent,
+    });
     if (error !== LEFT_ERROR) reporter.touch(this.#env, this.#ctx, now);
     logLine(this.#env, this, now - seen.startedAt, this.#firstAt === 0 ? undefined : this.#firstAt - seen.startedAt);
   }

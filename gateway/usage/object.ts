@@ -3,6 +3,7 @@ import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { Reporter } from '../observe/report.ts';
 import { storageHealth } from '../storage/health.ts';
+import { telemetry } from '../telemetry-sink.ts';
 import { countRow } from './count-row.ts';
 import { HourReader } from './hour-reader.ts';
 import { Minutes } from './minutes.ts';
@@ -69,7 +70,10 @@ export class UsageObject extends GatewayObject {
   add(rows: readonly UsageRow[]): void {
     this.#create();
     const now = Date.now();
-    const changes = storeRows(this.ctx.storage.sql, rows, (row) => countRow(this.#reporter.counts, row, now));
+    const changes = storeRows(this.ctx.storage.sql, rows, (row) => {
+      telemetry.sink?.usage(row);
+      countRow(this.#reporter.counts, row, now);
+    });
     if (this.#counted) this.#minutes.count(changes);
     const totals = new Map<string, Total>();
     for (const { row, sign } of changes) {

@@ -3,6 +3,7 @@ import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../object-context.ts';
 import { writeIfPossible } from '../../storage/health.ts';
+import { telemetry } from '../../telemetry-sink.ts';
 
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
 export type NodeEvent = (typeof NODE_EVENTS)[number];
@@ -112,7 +113,9 @@ export class History {
     const cause = departureCause(reason);
     this.departures[cause]++;
     const told = { session, node: job?.node, job: job?.id, provider, cluster, cause, reason };
-    console.log(JSON.stringify({ event: 'node_left', at: new Date(at).toISOString(), ...told }));
+    const line = { event: 'node_left', at: new Date(at).toISOString(), ...told };
+    telemetry.sink?.event(line);
+    console.log(JSON.stringify(line));
   }
 
   /** What is lost is said once a minute, and found again only where its loss was said. */

@@ -3,12 +3,14 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
+import manifest from '../../../../package.json' with { type: 'json' };
 import { isOn } from '../../../../shared/release/release.ts';
 import { PolicyFileError, readPolicyFile } from '../../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../../shared/routing/policy.ts';
 import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { CommandError } from '../../../command.ts';
 import { storageHealth } from '../../../storage/health.ts';
+import { telemetry } from '../../../telemetry-sink.ts';
 import { refuseDamaged } from '../data/damage.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { nameDisk } from '../data/disk-error.ts';
@@ -76,6 +78,22 @@ function releaseSettings({ releaseKeys }: ProgramFiles): NodeJS.ProcessEnv {
   return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
 }
 
+/** Waited for at the end: an unreachable collector does not hold up a restart. */
+const TELEMETRY_CLOSE_MS = 2_000;
+
+/** Where the environment names a collector; the SDK is loaded for that alone. */
+async function openTelemetry(): Promise<() => Promise<void>> {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_SDK_DISABLED: disabled } = process.env;
+  if (endpoint === undefined || endpoint === '' || disabled === 'true') return async () => {};
+  const { Otlp } = await import('../telemetry/otlp.ts');
+  const otlp = new Otlp(manifest.version);
+  telemetry.sink = otlp;
+  return async () => {
+    telemetry.sink = undefined;
+    await Promise.race([otlp.close(), new Promise((done) => setTimeout(done, TELEMETRY_CLOSE_MS).unref())]);
+  };
+}
+
 /** Resolves when the gateway answers at its address. Whatever fails, nothing is left running. */
 export function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
   return start(options, log).catch((error: unknown) => nameDisk(options.data, error));
@@ -131,9 +149,11 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     },
     log,
   });
+  const closeTelemetry = await openTelemetry();
   const stop = once(async (drainMs: number) => {
     probe.close();
     await gateway.close(drainMs);
+    await closeTelemetry();
     data.release();
   });
   try {

@@ -1,0 +1,179 @@
+/**
+ * Traces and logs by OTLP over HTTP, made by OpenTelemetry's own SDK, which also reads its environment (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS,
+ * OTEL_BSP_*). Loaded where an endpoint is named, and nowhere else. Names are of the GenAI conventions:
+ * https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+ */
+import { type Context, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
+import { SeverityNumber } from '@opentelemetry/api-logs';
+import { OTLPLogExporter } from '@opentelemetry/exporter-logs-otlp-http';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs';
+import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
+import type { AttemptUsage, RequestEnd, TelemetrySink } from '../../../telemetry-sink.ts';
+
+/** Tokens come with the node's report, a moment after the answer: a span waits so long for them. */
+const USAGE_WAIT_MS = 3_000;
+/** Requests whose tokens are waited for; of more, the oldest go without. */
+const WAITING_MAX = 10_000;
+
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+interface Waiting {
+  end: RequestEnd;
+  usages: AttemptUsage[];
+  timer: NodeJS.Timeout;
+}
+
+export class Otlp implements TelemetrySink {
+  readonly #traces: BasicTracerProvider;
+  readonly #logs: LoggerProvider;
+  /** By name, the oldest first. */
+  readonly #waiting = new Map<string, Waiting>();
+
+  constructor(version: string) {
+    const resource = resourceFromAttributes({
+      'service.name': process.env.OTEL_SERVICE_NAME || 'otela-gateway',
+      'service.version': version,
+    });
+    this.#traces = new BasicTracerProvider({
+      resource,
+      spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())],
+    });
+    this.#logs = new LoggerProvider({
+      resource,
+      processors: [new BatchLogRecordProcessor({ exporter: new OTLPLogExporter() })],
+    });
+  }
+
+  request(end: RequestEnd): void {
+    if (end.node === '') return this.#export(end, []);
+    const timer = setTimeout(() => this.#settle(end.name), USAGE_WAIT_MS).unref();
+    this.#waiting.set(end.name, { end, usages: [], timer });
+    const [oldest] = this.#waiting.keys();
+    if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#settle(oldest);
+  }
+
+  usage(usage: AttemptUsage): void {
+    const waiting = this.#waiting.get(usage.request);
+    if (waiting === undefined) return;
+    waiting.usages.push(usage);
+    if (usage.session === waiting.end.node) this.#settle(usage.request);
+  }
+
+  event(event: Readonly<Record<string, unknown>>): void {
+    const attributes = Object.fromEntries(
+      Object.entries(event).flatMap(([name, value]) =>
+        typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? [[name, value]] : [],
+      ),
+    );
+    const failed = typeof event.status === 'number' && event.status >= 500;
+    this.#logs.getLogger('otela-gateway').emit({
+      timestamp: typeof event.at === 'string' ? new Date(event.at) : new Date(),
+      eventName: `otela.${String(event.event)}`,
+      severityNumber: failed ? SeverityNumber.ERROR : SeverityNumber.INFO,
+      severityText: failed ? 'ERROR' : 'INFO',
+      body: JSON.stringify(event),
+      attributes,
+    });
+  }
+
+  /** What waits goes out now. */
+  async close(): Promise<void> {
+    for (const name of [...this.#waiting.keys()]) this.#settle(name);
+    await Promise.allSettled([this.#traces.shutdown(), this.#logs.shutdown()]);
+  }
+
+  #settle(name: string): void {
+    const waiting = this.#waiting.get(name);
+    if (waiting === undefined) return;
+    clearTimeout(waiting.timer);
+    this.#waiting.delete(name);
+    this.#export(waiting.end, waiting.usages);
+  }
+
+  #export(end: RequestEnd, usages: readonly AttemptUsage[]): void {
+    const tracer = this.#traces.getTracer('otela-gateway');
+    const { at, totalMs, firstMs, operation, model, served, provider, status, error, id, name, endpoint, steps } = end;
+    const common = { 'gen_ai.operation.name': operation, 'gen_ai.request.model': model };
+    const type = error !== '' ? error : status >= 400 ? String(status) : undefined;
+    const server = tracer.startSpan(
+      `${operation} ${model}`.trim(),
+      {
+        kind: SpanKind.SERVER,
+        startTime: at,
+        attributes: {
+          ...common,
+          ...(served === '' ? {} : { 'gen_ai.response.model': served }),
+          ...(provider === '' ? {} : { 'gen_ai.provider.name': provider }),
+          ...(type === undefined ? {} : { 'error.type': type }),
+          ...(firstMs === undefined ? {} : { 'gen_ai.response.time_to_first_chunk': firstMs / 1_000 }),
+          ...usageOf(usages.find(({ session }) => session === end.node)),
+          'http.response.status_code': status,
+          'url.path': `/v1/${endpoint}`,
+          'otela.request.id': id,
+          'otela.usage.id': name,
+        },
+      },
+      parentOf(end.traceparent),
+    );
+    if (type !== undefined && status >= 500) server.setStatus({ code: SpanStatusCode.ERROR, message: type });
+    const inside = trace.setSpan(ROOT_CONTEXT, server);
+    let from = at;
+    for (const step of steps) {
+      const until = at + step.at;
+      if (step.kind === 'wait') {
+        tracer
+          .startSpan(
+            'wait for a node',
+            { startTime: until - step.ms, attributes: { 'otela.queue.outcome': step.outcome } },
+            inside,
+          )
+          .end(until);
+      } else {
+        const isAnswer = /^\d+$/.test(step.outcome);
+        const isLast = step === steps.at(-1);
+        const usage = usages.find(({ session }) => session === step.node);
+        const span: Span = tracer.startSpan(
+          `${operation} ${served || model}`.trim(),
+          {
+            kind: SpanKind.CLIENT,
+            startTime: from,
+            attributes: {
+              ...common,
+              'otela.node': step.node,
+              ...(isLast && provider !== '' ? { 'gen_ai.provider.name': provider } : {}),
+              ...(isAnswer ? { 'http.response.status_code': Number(step.outcome) } : { 'error.type': step.outcome }),
+              ...usageOf(usage),
+            },
+          },
+          inside,
+        );
+        if (!isAnswer) span.setStatus({ code: SpanStatusCode.ERROR, message: step.outcome });
+        // An answer is read until the request's end; of one that failed this is all.
+        span.end(isAnswer && isLast ? at + totalMs : until);
+      }
+      from = until;
+    }
+    server.end(at + totalMs);
+  }
+}
+
+function usageOf(usage: AttemptUsage | undefined): Record<string, number> {
+  if (usage === undefined) return {};
+  const { prompt, completion, cached, reasoning } = usage;
+  return {
+    'gen_ai.usage.input_tokens': prompt,
+    'gen_ai.usage.output_tokens': completion,
+    ...(cached > 0 ? { 'gen_ai.usage.cache_read.input_tokens': cached } : {}),
+    ...(reasoning > 0 ? { 'gen_ai.usage.reasoning.output_tokens': reasoning } : {}),
+  };
+}
+
+/** The client's trace goes on; a `traceparent` in another form begins none. */
+function parentOf(traceparent: string | undefined): Context {
+  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? [];
+  if (traceId === undefined || spanId === undefined || /^0+$/.test(traceId) || /^0+$/.test(spanId)) return ROOT_CONTEXT;
+  const traceFlags = Number.parseInt(flags ?? '00', 16) & TraceFlags.SAMPLED;
+  return trace.setSpanContext(ROOT_CONTEXT, { traceId, spanId, traceFlags, isRemote: true });
+}
