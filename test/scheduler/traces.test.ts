@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { csvHead, traceLine } from '../../gateway/usage/trace-line.ts';
 import { readTrace } from '../../scheduler/traces/read.ts';
 import { otelaPlan } from './support/small.ts';
 
@@ -46,6 +47,73 @@ describe('a trace', () => {
     const whole = readTrace(sample('burstgpt.csv'));
     expect([whole.rows.length, whole.leftOut]).toEqual([3, 2]);
     expect(readTrace(sample('burstgpt.csv'), 'GPT-4').rows).toEqual([{ arrival: 45, input: 1087, output: 230 }]);
+  });
+
+  it('of SwissAI’s published one has ISO dates, missing counts and buckets of 16 tokens', () => {
+    const line = (more: object) =>
+      JSON.stringify({
+        id: 'a',
+        status: 'success',
+        created_at: '2025-03-01T10:00:00Z',
+        finished_at: '2025-03-01T10:00:04Z',
+        model: 'Qwen/Qwen3-32B',
+        model_parameters: {},
+        reported_token_input: 40,
+        reported_token_output: 12,
+        ...more,
+      });
+    const path = file(
+      [
+        line({}),
+        line({ created_at: '2025-03-01 10:00:20.5', reported_token_input: -1, token_count: 33, bucket_ids: [7, 8] }),
+        line({ reported_token_output: -1 }),
+      ].join('\n'),
+    );
+    const { format, rows, leftOut, prefixBlockTokens } = readTrace(path);
+    expect([format, prefixBlockTokens, leftOut]).toEqual(['swissai', 16, 1]);
+    expect(rows.map(({ arrival, input, output, hashes }) => [arrival, input, output, hashes?.length])).toEqual([
+      [0, 40, 12, 0],
+      [20.5, 33, 12, 2],
+    ]);
+  });
+
+  it.each(['ndjson', 'csv'] as const)('of this project’s gateway is an input as it is exported: %s', async (format) => {
+    const question = { from: 0, to: 1, format, secret: 's', privateModels: new Set<string>() };
+    const row = (at: number, buckets: string[]) =>
+      traceLine(
+        {
+          session: 's',
+          stream: 1,
+          at,
+          request: 'r',
+          attempt: 1,
+          provider: 'p',
+          key: 'k',
+          user: 'u',
+          project: '',
+          model: 'm',
+          endpoint: 1,
+          streamed: true,
+          status: 200,
+          prompt: 40,
+          completion: 8,
+          cached: 0,
+          reasoning: 0,
+          firstMs: 5,
+          totalMs: 100,
+          aborted: false,
+          estimated: false,
+          complete: true,
+          bytes: 1,
+          buckets,
+          traced: true,
+        },
+        question,
+      );
+    const head = format === 'csv' ? csvHead(question) : '';
+    const path = file(head + row(1_700_000_000_000, ['1', '2']) + row(1_700_000_009_000, ['1', '2']));
+    const { code, log } = await simulate(path);
+    expect([code, log]).toEqual([0, expect.stringMatching(/otela, 2 requests/)]);
   });
 
   it.each(['otela.ndjson', 'otela.csv'])(
