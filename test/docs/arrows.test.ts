@@ -6,7 +6,12 @@ import { ROOT } from '../support/where.ts';
 import { read } from './markdown.ts';
 
 /** Job scripts, the comments of a stream, the names of policies: nothing that would bring a pipeline into the page. */
-const SHARED_WITH_PAGE = ['shared/slurm/', 'shared/openai/wait-comment.ts', 'shared/routing/policies/shipped.ts'];
+const SHARED_WITH_PAGE = [
+  'shared/slurm/',
+  'shared/openai/wait-comment.ts',
+  'shared/routing/policies/shipped.ts',
+  'shared/lattice/departure.ts',
+];
 const PROGRAMS = ['gateway', 'agent', 'scheduler', 'factory', 'clients', 'dashboard', 'shared'];
 
 interface Import {

@@ -49,7 +49,7 @@ test('latency and time per token by class: the operator’s class counts, then t
     line({ model: 'thinks', reasoning_tokens: 5, total_ms: 9_000 }),
     line({ model: 'classed', total_ms: 5_000 }),
   ];
-  const { facts } = figuresOf(lines, ['classed']).get('latency') ?? { facts: {} };
+  const facts: Record<string, number> = figuresOf(lines, ['classed']).get('latency')?.facts ?? {};
   expect(facts['whole answer, other: p50']).toBeCloseTo(1.1, 1);
   expect(facts['whole answer, reasoning: p95']).toBeGreaterThan(8);
   expect(figuresOf(lines).get('latency')?.facts['whole answer, other: p95']).toBeGreaterThan(4);
@@ -66,7 +66,7 @@ test('how well lengths are foretold: by who asks always, by the model’s mean b
   const lines = Array.from({ length: 100 }, (_, n) =>
     line({ user: `u${n % 2}`, output_tokens: n % 2 === 0 ? 10 : 1_000 }),
   );
-  const { facts } = figuresOf(lines).get('predictability') ?? { facts: {} };
+  const facts: Record<string, number> = figuresOf(lines).get('predictability')?.facts ?? {};
   expect(facts["user's last answer: within 25 %"]).toBe(1);
   expect(facts['mean of the model: within 25 %']).toBe(0);
 });
