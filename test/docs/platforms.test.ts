@@ -1,0 +1,92 @@
+/** What Kubernetes and Compose read: by Kubernetes' own schema, and by a strict one of what is used of Compose. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
+import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
+import { Service } from 'kubernetes-models/v1/Service';
+import { expect, it } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import * as z from 'zod';
+import { ROOT } from '../support/where.ts';
+
+const objectSchema = z.looseObject({ kind: z.string(), metadata: z.looseObject({ name: z.string() }) });
+const KINDS = { Deployment, StatefulSet, Service } as const;
+
+/** By kind; each is valid by the schema of Kubernetes. */
+function objectsOf(text: string) {
+  return parseAllDocuments(text)
+    .map((document): unknown => document.toJS())
+    .filter((value) => value !== null)
+    .map((value) => {
+      const object = objectSchema.parse(value);
+      const found = Object.entries(KINDS).find(([kind]) => kind === object.kind);
+      if (found === undefined) throw new Error(`no schema for ${object.kind}`);
+      const [, Kind] = found;
+      new Kind(object as never).validate();
+      return object;
+    });
+}
+
+it('the agents’ Deployment in examples/ is valid, and a wrong one is not', () => {
+  const text = readFileSync(join(ROOT, 'examples/kubernetes/deployment.yaml'), 'utf8');
+  expect(objectsOf(text).map(({ kind }) => kind)).toEqual(['Deployment']);
+  expect(() => objectsOf(text.replace('replicas: 1', 'replicas: many'))).toThrow();
+});
+
+it('the gateway’s manifest is valid, has a volume and probes of what the gateway answers, and runs without rights', () => {
+  const objects = objectsOf(readFileSync(join(ROOT, 'deploy/gateway/kubernetes.yaml'), 'utf8'));
+  expect(objects.map(({ kind }) => kind)).toEqual(['Service', 'StatefulSet']);
+  const text = JSON.stringify(objects);
+  for (const part of [
+    '/readyz',
+    '/healthz',
+    'volumeClaimTemplates',
+    '"runAsNonRoot":true',
+    '"readOnlyRootFilesystem":true',
+  ])
+    expect(text).toContain(part);
+});
+
+const serviceSchema = z.strictObject({
+  image: z.string(),
+  build: z.strictObject({ context: z.string(), dockerfile: z.string() }).optional(),
+  profiles: z.array(z.string()).optional(),
+  restart: z.enum(['no', 'always', 'on-failure', 'unless-stopped']),
+  ports: z.array(z.string().regex(/^127\.0\.0\.1:\d+:\d+$/)).optional(),
+  volumes: z.array(z.string()).optional(),
+  environment: z.record(z.string(), z.string()),
+  command: z.array(z.string()).optional(),
+  depends_on: z.record(z.string(), z.strictObject({ condition: z.literal('service_healthy') })).optional(),
+  secrets: z.array(z.string()).optional(),
+  stop_grace_period: z.string().regex(/^\d+s$/),
+  read_only: z.literal(true).optional(),
+  tmpfs: z.array(z.string()).optional(),
+  cap_drop: z.array(z.literal('ALL')).optional(),
+  security_opt: z.array(z.string()).optional(),
+  shm_size: z.string().optional(),
+  deploy: z.looseObject({}).optional(),
+});
+const composeSchema = z.strictObject({
+  services: z.record(z.string(), serviceSchema),
+  volumes: z.record(z.string(), z.strictObject({})),
+  secrets: z.record(z.string(), z.strictObject({ file: z.string() })),
+});
+
+it('the Compose file has what its parts name, and its port is on this machine alone', () => {
+  const compose = composeSchema.parse(parse(readFileSync(join(ROOT, 'deploy/gateway/compose.yaml'), 'utf8')));
+  const { services, volumes, secrets } = compose;
+  for (const service of Object.values(services)) {
+    for (const mount of service.volumes ?? []) expect(Object.keys(volumes)).toContain(mount.split(':')[0]);
+    for (const secret of service.secrets ?? []) expect(Object.keys(secrets)).toContain(secret);
+    for (const other of Object.keys(service.depends_on ?? {})) expect(Object.keys(services)).toContain(other);
+    if (service.build !== undefined)
+      expect(existsSync(join(ROOT, 'deploy/gateway', service.build.context, service.build.dockerfile))).toBe(true);
+  }
+});
+
+it('the image takes what the build makes, runs as another user than root, and says whether it is well', () => {
+  const text = readFileSync(join(ROOT, 'deploy/gateway/Dockerfile'), 'utf8');
+  for (const line of ['USER node', 'VOLUME /data', 'HEALTHCHECK', 'STOPSIGNAL SIGTERM']) expect(text).toContain(line);
+  for (const [, from = ''] of text.matchAll(/^COPY (?:--\S+ )*(dist\/\S+)/gm))
+    expect(readFileSync(join(ROOT, 'build.ts'), 'utf8')).toContain(from.slice('dist/'.length).split('.')[0]);
+});
