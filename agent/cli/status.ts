@@ -53,9 +53,9 @@ function describe(status: AgentStatus, now: number): string[] {
   }
   if (status.provider) lines.push(`  provider  ${status.provider}, cluster ${status.cluster}`);
   if (status.mesh) {
-    const { addresses, channels, relayed, relaying } = status.mesh;
+    const { addresses, channels, relayed, relaying, reserved } = status.mesh;
     const through = relayed > 0 ? ` (${relayed} relayed)` : '';
-    const others = relaying > 0 ? `, relays ${relaying}` : '';
+    const others = reserved > 0 ? `, relay of ${reserved} agents, ${relaying} in use` : '';
     lines.push(`  mesh      ${addresses.join(', ') || 'listens nowhere'}, ${channels} channels${through}${others}`);
   }
   if (status.ingress) lines.push(`  ingress   ${status.ingress.url}, key in ${status.ingress.key_file}`);

@@ -106,6 +106,8 @@ export const statusSchema = z.object({
       relayed: z.number().default(0),
       /** Circuits of other agents that go through this one. */
       relaying: z.number().default(0),
+      /** Agents that can be reached through this one. */
+      reserved: z.number().default(0),
     })
     .optional(),
   ingress: z

@@ -30,7 +30,8 @@ export function partsStatus({
 
 function meshStatus({ addresses, channels, circuits }: Mesh): AgentStatus['mesh'] {
   const relayed = [...channels].filter(({ through }) => through !== undefined).length;
-  return { addresses, channels: channels.size, relayed, relaying: circuits.relay?.open ?? 0 };
+  const { open: relaying = 0, reserved = 0 } = circuits.relay ?? {};
+  return { addresses, channels: channels.size, relayed, relaying, reserved };
 }
 
 function engineStatus(engine: NonNullable<Parts['engine']>, target: { origin: string; pathPrefix: string }) {

@@ -2,7 +2,7 @@
 import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
-import { isVersion } from '../../shared/release/release.ts';
+import { VERSION } from '../../shared/release/release.ts';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
@@ -69,7 +69,7 @@ export const MODEL_SETTINGS_MAX = 1_000;
 export const PROVIDERS_MAX = 2_000;
 
 /** Such as 0.2.0 or 0.2.0-rc.1. */
-export const versionSchema = z.string().refine(isVersion, 'is no version such as 0.2.0');
+export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.2.0');
 
 /** Actions that change what an isolate may have cached. */
 const OF_ACCOUNTS = /^(key|user|project)\./;

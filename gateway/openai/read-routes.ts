@@ -1,5 +1,6 @@
 /** `GET` under /v1: the models and the registry, from the isolate's view. */
 import { type Context, Hono } from 'hono';
+import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { Startable } from '../factory/startable.ts';
@@ -19,7 +20,7 @@ readRoutes.use('*', async (c, next) => {
 
 readRoutes.get('/models', async (c) => {
   const { view, account } = await readModels(c);
-  return c.json(listModels(view, account, c.req.query('state') === 'all' ? await startable(c) : undefined));
+  return c.json(listModels(view, account, wantsAll(c.req.query('state')) ? await startable(c) : undefined));
 });
 readRoutes.get('/models/:id{.+}', async (c) => {
   const { view, account } = await readModels(c);
@@ -31,4 +32,11 @@ readRoutes.route('/registry', registryRoutes);
 async function startable(c: Context<{ Bindings: Env }>, ...wanted: string[]): Promise<Startable[]> {
   await coldModels.refresh({ env: c.env, ctx: c.executionCtx }, Date.now(), wanted);
   return coldModels.all(Date.now());
+}
+
+/** @throws ApiError 400 */
+function wantsAll(state: string | undefined): boolean {
+  if (state !== undefined && state !== 'all')
+    throw new ApiError('invalid_request', 'state: is "all", or left out', { param: 'state' });
+  return state === 'all';
 }

@@ -118,7 +118,7 @@ export function checkRelease(
 }
 
 /** `1.2.3` or `1.2.3-rc.1` (https://semver.org); numbers have six digits at most. */
-const VERSION = /^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[\w.-]{1,32})?$/;
+export const VERSION = /^([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})(-[A-Za-z0-9_.-]{1,32})?$/;
 
 export function isVersion(text: string): boolean {
   return VERSION.test(text);

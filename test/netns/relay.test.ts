@@ -120,6 +120,9 @@ it('meet at an agent with --offer-relay: a request is served, a stream is whole,
   const wide = await openWide();
   const relay = await inhabitant(wide, OPEN, { args: ['--mesh', ':7000', '--offer-relay'] });
   const { client, server } = await apart(wide);
+  await eventually('both can be reached through the relay', TOGETHER_MS, async () =>
+    (await relay.status()).mesh?.reserved === 2 ? true : undefined,
+  );
   // From now on there is no gateway.
   await wide.gateway.kill9();
   const unary: Answer[] = [];

@@ -5,6 +5,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
+import { EXCHANGE_PATH } from '../../../shared/factory/exchange.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
@@ -42,7 +43,9 @@ const HEADERS_MS = 15_000;
 /** How late that is noticed. */
 const HEADERS_LOOK_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
-/** Nobody asks and nothing moved for so long: the last answers are out. */
+/** They are held until there is work, and asked again: an end of this process does not wait for them. */
+const WAITS_FOR_WORK: ReadonlySet<string> = new Set(['/agent/batch/lease', EXCHANGE_PATH]);
+/** No request is being answered, and nothing moved for so long: the last answers are out. */
 const QUIET_MS = 50;
 
 /** No dots, escapes or doubled slashes that a URL parser could read otherwise. */
@@ -188,11 +191,12 @@ export class HttpServer {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     if (connection.last) return;
-    this.#asking++;
+    const answers = WAITS_FOR_WORK.has(message.url ?? '') ? 0 : 1;
+    this.#asking += answers;
     connection.answering.push({ message, response });
     this.#connections.asks(connection);
     response.on('close', () => {
-      this.#asking--;
+      this.#asking -= answers;
       this.#connections.answered(connection, { response });
     });
     response.on('error', () => {}); // 'close' follows

@@ -16,9 +16,10 @@ it('lets an engine that says nothing yet finish its answer', async () => {
   expect(await house.gateway.process.end(5_000)).toEqual({ code: 0, signal: null });
 });
 
-it('does not wait for agents, whose tunnels stay open as long as it does', async () => {
+it('does not wait for agents, whose tunnels and questions for lines of batches stay open as long as it does', async () => {
   const house = await openHouse();
   await (await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).text();
+  await new Promise((resolve) => setTimeout(resolve, 2_500)); // by then the agent has asked for lines, and is held
   const startedAt = Date.now();
   house.gateway.process.signal('SIGTERM');
   await house.gateway.process.end(5_000);

@@ -126,7 +126,7 @@ it('otela-gateway trace stats FILE prints three tables of a file that was export
 it.each([
   ['a file that is not there', ['nowhere.ndjson'], /ENOENT/],
   ['a file of something else', [join(ROOT, 'package.json')], /line 1 is no line of a trace/],
-  ['neither file nor times', [], /trace stats --from/],
+  ['neither file nor times', [], /trace stats\|plot --from/],
 ])('%s: said in a line', async (_, args, reason) => {
   const { code, err } = await otela('trace', 'stats', ...args);
   expect(code).not.toBe(0);

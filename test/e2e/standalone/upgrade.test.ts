@@ -153,7 +153,11 @@ test('the tables of objects and alarms are those of the newest fixture: a change
   await house.gateway.stop();
   // following.sqlite makes its own tables, and is new with the first start that has it.
   const { 'accounts.sqlite': _now, 'following.sqlite': _following, ...now } = schemas(house.gateway.data);
-  const { 'accounts.sqlite': _then, ...fixture } = schemas(await unpacked(String(newestLayout())));
+  const {
+    'accounts.sqlite': _then,
+    'following.sqlite': _followed,
+    ...fixture
+  } = schemas(await unpacked(String(newestLayout())));
   expect(now).toEqual(fixture);
 });
 

@@ -14,8 +14,8 @@ import { ROOT } from '../where.ts';
 import { TestIssuer, wordsOf } from './identities.ts';
 import { Path } from './path.ts';
 
-/** How the log of requests begins, inside a message that is a string of JSON. */
-const REQUEST_LINE = '{\\"event\\":\\"request\\"';
+/** How the lines begin that requests and nodes leave in the log, inside a message that is a string of JSON. */
+const EVENT_LINES = ['request', 'node_left'].map((event) => `{\\"event\\":\\"${event}\\"`);
 
 const usageSchema = z.object({
   requestId: z.string(),
@@ -81,7 +81,7 @@ export interface Workshop {
   suspected(): Promise<string[]>;
   /** Waits until the Worker has a younger view of the registry than now. */
   refreshed(): Promise<void>;
-  /** But for the line that each request leaves. */
+  /** But for the lines that requests and nodes that left leave. */
   logs(): string[];
 }
 
@@ -203,7 +203,7 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
       server
         .getLogs()
         .map((log) => JSON.stringify(log))
-        .filter((line) => !line.includes(REQUEST_LINE)),
+        .filter((line) => !EVENT_LINES.some((begin) => line.includes(begin))),
   };
 }
 
