@@ -30,7 +30,7 @@ await Promise.all(
     const client = new Client(house.through);
     await client.open();
     for (;;) {
-      // Whoever is free takes the next turn: an answer that is late delays no other one's beginning.
+      // The next free connection takes the next turn, so a late answer does not delay the start of other requests.
       const turn = begunAt + (begun++ / rate) * 1000;
       if (Math.max(turn, performance.now()) >= until) break;
       const wait = turn - performance.now();

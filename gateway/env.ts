@@ -21,7 +21,7 @@ interface Fetcher {
   fetch(url: string, init?: RequestInit): Promise<Response>;
 }
 
-/** Gateways of one institution, of which this one is the first or a follower. */
+/** The gateways of one institution. This gateway is the first or a follower. */
 interface Institution {
   /** Where changes are made; undefined: here. */
   readonly first: string | undefined;

@@ -33,7 +33,7 @@ export async function seaBlob(bundle: string): Promise<Buffer> {
   try {
     const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
     const settings = {
-      // Its name alone: the blob keeps it for stack traces, and where the builder's clone lies is nobody's business.
+      // The file's name alone: the blob keeps it for stack traces, and the path of the builder's clone must not be published.
       main: basename(bundle),
       output,
       disableExperimentalSEAWarning: true,

@@ -23,7 +23,7 @@ export const NAMED_BY_SESSION = {
   hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,
 };
 
-/** All agents, or those whose session begins with what was asked for. Throws UsageError where all are others. */
+/** The agents whose session begins with `prefix`; without a prefix, all. Throws UsageError if agents run here and none matches. */
 export async function chosenAgents(prefix: string | undefined, env: Env): Promise<LocalAgent[]> {
   const agents = await localAgents(env);
   const meant = agents.filter(({ session }) => session.startsWith(prefix ?? ''));

@@ -9,8 +9,8 @@ export interface EngineLimits {
 }
 
 /**
- * Requests that may wait inside an engine where nobody says otherwise: enough to refill a batch while the next ones are on their
- * way, and few enough that those who wait do so at the gateway, where it is fair.
+ * Requests that may wait inside an engine by default. Enough to refill a batch while the next requests are on their way. Few enough
+ * that the other requests wait at the gateway, whose queue is fair.
  */
 export const MAX_WAITING = 8;
 

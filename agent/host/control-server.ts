@@ -70,7 +70,7 @@ export class ControlServer {
         this.#server.listen(path, () => resolve());
       });
     });
-    // The directory is 0700 already; this is for those who look at the socket alone.
+    // The directory is 0700 already. A scanner that checks only the socket's mode must find 0600.
     chmodSync(this.#path, 0o600);
     this.#server.on('error', () => {});
   }

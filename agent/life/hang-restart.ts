@@ -44,7 +44,7 @@ export class HangRestart {
     this.#options = options;
   }
 
-  /** The engine runs from now on. Somebody else's is watched by its own people, and by gateways. */
+  /** The engine runs from now on. An engine that this agent did not start is left to its operators and to the gateways. */
   watch(engine: Engine): void {
     const { config, load } = this.#options;
     const { afterMs: quietMs, timeoutMs: probeMs } = config.probe;

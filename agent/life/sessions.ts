@@ -66,7 +66,7 @@ const LASTING_MS = 60_000;
 const AGAIN_MIN_MS = 250;
 const AGAIN_MAX_MS = 60_000;
 
-/** After a failure that is nobody's answer. */
+/** Wait before the next try after an error that is not a gateway's refusal. */
 const UNFORESEEN_MS = 2000;
 
 /** Followed sessions that still drain: each keeps its tunnels. */

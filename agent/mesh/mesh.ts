@@ -33,8 +33,8 @@ import { Tickets } from './tickets.ts';
 import { Ways } from './ways.ts';
 
 /**
- * One session that is not reached from here is tried again so often. The core watches its neighbours; somebody else who was not reached
- * once would stay out of this agent's routes for good.
+ * How often the agent tries one session again that it does not reach. The core pings only its neighbours. Without this, any other
+ * session that failed once would stay out of this agent's routes for good.
  */
 const RECHECK_MS = 5_000;
 

@@ -10,7 +10,7 @@ export interface Seen {
 /** `sessions` changed in the replica, or in what this agent thinks of their liveness. */
 export type Watcher = (sessions: readonly string[]) => void;
 
-/** What this agent sees: the replica, its own liveness table, and those who want to hear of changes. */
+/** What this agent sees: the replica and its own liveness table. Tells its watchers of each change. */
 export class Sightings {
   readonly #replica: Replica;
   /** Of sessions in the replica, which bounds it; alive is not listed. */

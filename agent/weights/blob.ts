@@ -1,4 +1,4 @@
-/** One blob on this node's disk, whole or growing: its verified pieces, in order, and those who wait for the next. */
+/** One blob on this node's disk, whole or growing: its verified pieces, in order, and the readers that wait for the next piece. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
 import { asWeightsError, WeightsError } from './error.ts';

@@ -41,7 +41,7 @@ const doneSchema = z.object({ id: z.number(), digest: z.string() });
 
 export class Hasher {
   #worker: Worker | undefined;
-  /** Pieces in work: two for each blob that is on its way, of which a pull has one at a time. */
+  /** Pieces in work: at most two for each pull, which fetches one blob at a time. */
   readonly #waiting = new Map<number, PromiseWithResolvers<string>>();
   #next = 1;
 

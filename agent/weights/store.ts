@@ -40,7 +40,7 @@ export class Store {
   readonly options: StoreOptions;
   /** Blobs that are open now, by key: those on their way and those that are sent. */
   readonly #open = new Map<string, Promise<Blob>>();
-  /** Those who wait for a blob to be begun here: one for each upload. */
+  /** By blob: the uploads that wait until it is begun here. */
   readonly #awaited = new Map<string, Set<() => void>>();
   /** Sources of manifests that have been linked, or are being pulled, by this process. */
   readonly #pins = new Set<string>();

@@ -5,7 +5,7 @@ import { post, type Target } from '../client.ts';
 import { PATH } from '../house.ts';
 import { MODEL } from './peer.ts';
 
-/** Whoever has not let go by then does not. */
+/** A peer that keeps the engine's request for this long after the client left counts as one that never ends it. */
 const LET_GO_MS = 10_000;
 /** A small answer is not at its end by then, whatever stands between. */
 const UNARY_LEAVES_MS = 700;

@@ -11,7 +11,7 @@ const INSTALL_MS = 600_000;
 const READY_MS = 120_000;
 
 async function finish(label: string, command: string[], cwd?: string): Promise<string> {
-  // The registries, proxies and certificates of whoever runs this are in their environment.
+  // The environment of the person who runs this names their registries, proxies and certificates.
   const child = new Managed(command, { label, env: process.env as Record<string, string>, ...(cwd && { cwd }) });
   const { code } = await child.end(INSTALL_MS);
   if (code !== 0) throw child.failure(`exit code ${code}`);

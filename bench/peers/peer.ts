@@ -1,4 +1,4 @@
-/** A program that somebody might put before an engine instead of this one. */
+/** A program that an operator might put before an engine instead of this one. */
 import type { Target } from '../client.ts';
 
 /** The model's name at every engine of this benchmark: some peers must be told it. */

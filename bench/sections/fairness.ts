@@ -20,7 +20,7 @@ const FLOOD = 256;
 const UNREAD = 16;
 const UNREAD_BYTES = 64 * 1024 * 1024;
 const SLOTTED = 'stand-in/slots';
-/** One more request's time: somebody has to be done first. */
+/** The time of one request: all slots are full, so one running request must end first. */
 const FLOOD_ADDED_MS = SERVICE_MS;
 const UNREAD_ADDED_MS = 5;
 

@@ -7,7 +7,7 @@ import { judged, type Row } from '../report.ts';
 import { median, quantile, repeated } from '../stats.ts';
 
 const STREAMS = 64;
-/** A token's event is some 190 bytes, whoever writes it: an answer with fewer is none of so many tokens. */
+/** A token's event has some 190 bytes at every peer. An answer with less than this per token lacks tokens. */
 const TOKEN_LEAST_BYTES = 100;
 const RATIO_LIMIT = 0.6;
 const ADDED_P50_MS = 0.2;

@@ -41,7 +41,7 @@ export interface Turn {
   at: number;
 }
 
-/** One model's side of a conversation: a tree of turns, of which one branch is shown. */
+/** One model's side of a conversation: a tree of turns. The page shows one branch. */
 export interface Thread {
   model: string;
   turns: Readonly<Record<string, Turn>>;

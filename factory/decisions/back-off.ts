@@ -13,9 +13,10 @@ const REST_MAX_MS = 86_400_000;
 const DOUBLINGS_MAX = 20;
 
 /**
- * `failed`: the job began and its engine did not serve. `short`: it was taken away soon after its begin. `cancelled`: somebody else ended it.
- * `refused`: the scheduler would not have it. `unwatched`: it ended while the factory could not look; whether it served is not known, so it is no
- * failed start, and yet waits: a factory that dies again and again must not submit a broken recipe each time.
+ * `failed`: the job began and its engine did not serve. `short`: the scheduler took it away soon after its begin. `cancelled`: a user or
+ * an operator ended it, not the factory. `refused`: the scheduler did not accept it. `unwatched`: it ended while the factory could not
+ * look. The factory does not know whether such a job served, so it counts no failed start. It waits all the same: a factory that dies
+ * again and again must not submit a broken recipe each time.
  */
 export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused' | 'unwatched';
 

@@ -110,7 +110,7 @@ function idleOnes(
 ): Present[] {
   const running = ours.filter((job) => !isPending(job) && job.state !== 'draining');
   const spare = running.length - want.floor;
-  // Somebody waits, or lines of batches are worth more of them: what is there stays.
+  // Requests wait, or the lines of batches are worth more jobs: the running jobs stay.
   if (spare <= 0 || want.jobs >= running.length) return [];
   return running
     .filter((job) => idleMs(job, wantedAt, now) >= idle && (job.state === 'ready' || want.jobs === 0))

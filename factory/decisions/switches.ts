@@ -11,8 +11,8 @@ const HOUR_MS = 3_600_000;
 const IDLE_LEAST_MS = 30_000;
 
 /**
- * At most one a round. `held` are models that got fewer jobs than they want; those whose jobs only wait are wanted as well.
- * Idle engines of the same or a lower priority go first, then busy ones of a lower one, which drain.
+ * At most one a round. `held`: models that got fewer jobs than they want. A model whose jobs are all pending counts as wanted too.
+ * Idle engines of the same or a lower priority go first. Then busy engines of a lower priority go; they drain.
  */
 export function switches(
   census: Census,

@@ -8,7 +8,7 @@ export interface Wanted {
   jobs: number;
   /** Kept though nobody asks: min, warm hours, a plan. */
   floor: number;
-  /** Somebody waits for the first one. */
+  /** Requests wait for the model's first job. */
   urgent: boolean;
   why: string;
 }

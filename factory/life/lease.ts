@@ -71,7 +71,7 @@ export class Lease {
     return this.#read().holder?.token === this.#own.token;
   }
 
-  /** False: somebody else has it, and this factory must stop. @throws what the disk says */
+  /** False: another factory has the lease, and this one must stop. @throws the disk's error */
   beat(): boolean {
     if (!this.held()) return false;
     this.#own.beat += 1;

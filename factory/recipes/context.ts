@@ -1,4 +1,4 @@
-/** A context: all that makes an engine what it is. Jobs with one context serve the same, whoever asked for them. */
+/** A context: all that makes an engine what it is. Two jobs with the same context serve the same model in the same way. */
 import { createHash } from 'node:crypto';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { Place } from '../config/places.ts';

@@ -1,4 +1,4 @@
-/** Those whom an identity provider vouches for, as users here. */
+/** Persons that an identity provider vouches for become users here. */
 import { and, eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';

@@ -28,7 +28,7 @@ export const ownRoutingSchema = z.strictObject({
 });
 export type OwnRouting = z.infer<typeof ownRoutingSchema>;
 
-/** A day: longer silence is nobody's prefill. */
+/** A day: no prefill is silent for longer. */
 export const timeoutSchema = z.int().min(1).max(86_400_000);
 
 export const startWaitSchema = z.int().min(0).max(START_WAIT_MAX_MS);

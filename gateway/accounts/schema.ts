@@ -177,7 +177,7 @@ export const modelSettings = sqliteTable('model_settings', {
   maxRetries: integer('max_retries'),
   /** How long requests wait while it is being started, where neither they nor their keys say. */
   startWaitMs: integer('start_wait_ms'),
-  /** Its name is nobody's business: the trace has a keyed hash of it. */
+  /** The model's name is confidential: the trace has a keyed hash of it. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
   updatedAt: integer('updated_at').notNull(),
 });

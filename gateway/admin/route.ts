@@ -41,7 +41,7 @@ export interface AdminRoute {
   summary: string;
   /** The lowest role that may call it. What of it a role sees is the handler's business. */
   role: Role;
-  /** Whether those who are no operators must have logged in: a key that leaked must not make more keys. */
+  /** A caller that is not an operator must have logged in: a key that leaked must not make more keys. */
   login?: true;
   /** A key with this scope may call it too, besides `admin` and, for GET, `admin:read`. */
   scope?: 'usage';

@@ -15,7 +15,7 @@ import { type AdminRoute, type Call, route } from './route.ts';
 
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
 type Group = (typeof GROUPS)[number];
-/** What a provider sees of those whom it serves: nothing that tells them apart. */
+/** A provider sees nothing that tells apart the users, keys and projects it serves. */
 const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
 const ROWS_MAX = 10_000;
 /** Half a megabyte. */

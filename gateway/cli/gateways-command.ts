@@ -1,4 +1,4 @@
-/** `otela-gateway gateways …`: the gateways of one institution, of which one is the first. */
+/** `otela-gateway gateways …`: the gateways of one institution. One is the first, the others follow it. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, doorTo } from './client.ts';

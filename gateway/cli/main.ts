@@ -15,7 +15,7 @@ process.exitCode = await runProgram(PROGRAM, argv, undefined, {
   complain: console.error,
   exitOf: (error) => {
     if (error instanceof CommandError) return error.exitCode;
-    // A stack is for those who ask for it.
+    // The stack is shown only with DEBUG set.
     return error instanceof IssuerError || process.env.DEBUG === undefined ? EXIT_FAILED : undefined;
   },
   failed: EXIT_FAILED,

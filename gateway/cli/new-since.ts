@@ -1,11 +1,11 @@
-/** The end of a growing text, looked at again and again, of which only the last part is told. Pure. */
+/** Follows a growing text that is read again and again as its last part only. Pure. */
 
 /** Compared to find where the last look ended. */
 const OVERLAP_CHARS = 1_024;
 
 /**
- * What `text` has that `before` did not end with; with a mark where something between them is missing. Of a line that repeats through all that
- * is compared, repetitions may go untold: they cannot be told from the same ones seen again.
+ * The part of `text` that follows the end of `before`, with a mark where output between them is missing. If one line fills all that is
+ * compared, repetitions of it may be left out: they look the same as the lines that `before` already had.
  */
 export function newSince(before: string, text: string): string {
   if (before === '') return text;

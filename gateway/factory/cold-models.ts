@@ -14,7 +14,7 @@ const FRESH_MS = 1_000;
 const EAGER_MS = 100;
 /** A request waits for its answer so long; then it goes by what was known. */
 const ANSWER_MS = 2_000;
-/** Models of which it is remembered when this isolate last asked for them. */
+/** Models for which this isolate remembers when it last asked. */
 const ASKED_MAX = 1_000;
 
 interface Context {
@@ -30,8 +30,8 @@ class ColdModelCache {
   readonly #askedAt = new Map<string, number>();
 
   /**
-   * Brings it up to date. Never rejects: what cannot be asked stays as it was, for as long as a silent factory counts.
-   * @param wanted models of which one should be known
+   * Brings the list up to date. Never rejects: while the factory object cannot be asked, the old list stays for FACTORY_SILENT_AFTER_MS.
+   * @param wanted asks sooner again if none of these models is known; empty: as usual
    */
   refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
     const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));

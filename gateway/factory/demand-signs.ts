@@ -4,7 +4,7 @@ import type { ModelDemand } from '../../shared/factory/exchange.ts';
 const SIGN_MS = 12_000;
 /** A request that did not wait is remembered for a day: the factory decides how long it keeps a model for it. */
 const ASKED_MS = 86_400_000;
-/** Models of which anything is remembered: those of all factories' reports. */
+/** Models with signs: as many as all factories' reports may name. */
 const MODELS_MAX = 6_400;
 
 /** Requests in the queue of one model. */

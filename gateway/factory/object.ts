@@ -36,8 +36,8 @@ interface Told {
 }
 
 /**
- * All factories of jobs: what they reported, what is wanted of them, and their exchanges that wait. Survives eviction: models, clusters and
- * the day of each report. What is wanted is said again within seconds by those who want it.
+ * All factories of jobs: their reports, the demand for their models, and their exchanges that wait. Survives eviction: models, clusters
+ * and the day of each report. Queues, batches and requests report the demand again within seconds.
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
@@ -180,7 +180,7 @@ export class FactoryObject extends GatewayObject {
   }
 }
 
-/** Factories of which it is known what they were told: as many as report. */
+/** Factories whose last answer is remembered: as many as report. */
 const TOLD_MAX = 64;
 
 function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch }: ModelDemand): boolean {

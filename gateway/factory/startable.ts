@@ -12,7 +12,7 @@ export interface Startable {
   percent: number | undefined;
   /** Of a job that waits: which scheduler it waits in. */
   where: string | undefined;
-  /** Ids of those whose requests may start it; undefined: all. */
+  /** Projects and keys whose requests may start it; undefined: all. */
   wake: { projects: readonly string[]; keys: readonly string[] } | undefined;
 }
 

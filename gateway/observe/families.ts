@@ -2,8 +2,8 @@
  * Every metric of a gateway. `gen_ai_*` are OpenTelemetry's (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/) as
  * its Prometheus exporter would name them; their provider is the one whose node answered. `otela_*` are ours.
  *
- * Label values come from small sets: the endpoint table, error codes, providers, and models that somebody serves. What a stranger
- * may choose freely (a model that nobody knows, a path) is never one.
+ * Label values come from small sets: the endpoint table, error codes, providers, and models that a node serves. A text that a stranger
+ * may choose freely (an unknown model, a path) is never a label value.
  */
 import type { Family, HistogramFamily } from '../../shared/metrics/family.ts';
 

@@ -25,8 +25,8 @@ interface Source {
 }
 
 /**
- * Adds up what isolates and other objects count. Survives eviction: the counts, as they were read last or ten seconds ago. What was
- * shown to somebody is on disk when it goes out (the output gate), so no counter ever runs backwards.
+ * Adds up what isolates and other objects count. Survives eviction: the counts, as they were read last or ten seconds ago. The output
+ * gate sends a count out only once it is on disk, so no reader ever sees a counter run backwards.
  */
 export class ObserveObject extends GatewayObject {
   readonly #book = new Book();

@@ -2,8 +2,8 @@
 const KEPT_MAX_BYTES = 32 * 1024 * 1024;
 
 /**
- * Requests of this isolate that wait. While one does, whoever comes after it for the same nodes waits behind it, without trying
- * first: else newcomers would take every place that becomes free.
+ * Requests of this isolate that wait. While one waits, a later request for the same nodes queues behind it without a try of its own:
+ * else newcomers would take every place that becomes free.
  */
 class WaitingHere {
   /** By model and scope; those that wait, so bounded by the queues' places. */

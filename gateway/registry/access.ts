@@ -19,7 +19,7 @@ export async function readView(c: ReadContext, open: boolean): Promise<{ view: V
   return { view, account };
 }
 
-/** The same for who asks for models: always somebody with a key. */
+/** The same for a client that asks for models. It always needs a key. */
 export async function readModels(c: ReadContext): Promise<{ view: View; account: Account }> {
   const view = await current(c);
   const account = await accountOf(c, view);

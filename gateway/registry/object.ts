@@ -204,7 +204,7 @@ export class RegistryObject extends GatewayObject {
     return this.#probe(session);
   }
 
-  /** Tells a session's agent that somebody waits for it at this circuit. False: it is not here. */
+  /** Tells a session's agent that a caller waits for it at this circuit. False: the session is not connected here. */
   async call(session: string, circuit: string): Promise<boolean> {
     return this.#members.sessions.isOpen(session) && this.env.TUNNEL.getByName(session).call(circuit);
   }

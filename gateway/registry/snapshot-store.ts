@@ -14,7 +14,7 @@ export interface SnapshotDelta {
   removed: string[];
   /** Present where something of it changed. */
   carried?: Carried;
-  /** What lasts for seconds only, of sessions of which it changed. */
+  /** State that lasts for seconds only, of the sessions where it changed. */
   live?: Record<string, LiveState>;
 }
 
@@ -78,7 +78,7 @@ export class SnapshotStore {
     return this.#live.get(session) ?? {};
   }
 
-  /** Of a session that nobody knows nothing is kept. */
+  /** Ignores a session without an entry. */
   setLive(session: string, news: LiveState): void {
     if (!this.#entries.has(session)) return;
     this.#log.add();

@@ -332,7 +332,10 @@ export class Attempts implements UpstreamStreamHost {
     return this.#hangs.asPeer();
   }
 
-  /** Stalled readers give way: those whose answer is all here only when it must be, since its node may be gone. */
+  /**
+   * Parks answers with stalled readers when the socket is under pressure. A complete answer is parked only when the socket is nearly
+   * full: its node may be gone and could not send it again.
+   */
   #relieve(now: number): void {
     const pressure = this.#link?.pressure ?? 0;
     if (pressure < PRESSED) return;

@@ -8,8 +8,8 @@ import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';
 import { issuersView } from '../registry/views/issuers-view.ts';
 
 /**
- * `GET /agent/connect`: hands an agent's socket to the object of its session. The session is named by a ticket, anybody's ticket;
- * that it is the agent's own it proves to the object.
+ * `GET /agent/connect`: hands an agent's socket to the object of its session. A ticket names the session. Tickets are public, so the
+ * agent then proves to the object that the session is its own.
  * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
  */
 export async function connectAgent(request: Request, env: Env, ctx: Background): Promise<Response> {

@@ -283,7 +283,7 @@ export class TunnelObject extends GatewayObject {
     return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
   }
 
-  /** Tells the agent that somebody waits for it at this circuit. False: there is no tunnel, or an agent that knows no circuits. */
+  /** Tells the agent that a caller waits for it at this circuit. False: there is no tunnel, or the agent knows no circuits. */
   call(circuit: string): boolean {
     const { active } = this.#sockets;
     if (active === undefined || (active.attachment.reads ?? 0) < CIRCUIT_FRAME) return false;

@@ -25,7 +25,7 @@ interface Events {
 }
 
 /**
- * The sockets of one session: those whose agents have yet to prove that the session is theirs, and the newest that did.
+ * The sockets of one session: those that have yet to prove the session, and the newest one that did.
  *
  * Survives hibernation: the sockets and their attachments (see SocketAttachment).
  */

@@ -28,7 +28,7 @@ type Stored = { row: string };
 
 export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
-/** A person, or a key that is nobody's. */
+/** A user; without one, a key that belongs to no user. */
 export interface Whose {
   user: string | undefined;
   key: string;

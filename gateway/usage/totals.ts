@@ -1,4 +1,4 @@
-/** Totals in D1, by day and by whose and what: added to in batches, each of which counts once. */
+/** Totals in D1, by day, project, user, key, model and provider. Rows are added in batches; each batch counts once. */
 import { eq, sql } from 'drizzle-orm';
 import { database } from '../accounts/database.ts';
 import { usageBatches, usageTotals } from '../accounts/schema.ts';

@@ -89,7 +89,7 @@ export function modelFromRow(row: z.infer<typeof modelRowSchema>): Model {
   };
 }
 
-/** A model of which only the name is known. */
+/** A model known by its name only. */
 export const opaqueModel = (id: string): Model => ({
   id,
   hidden: 0,

@@ -6,7 +6,7 @@ import { normal, type Random } from '../serving/random.ts';
  */
 export type Policy = 'naive' | 'partial' | 'pervasive';
 
-/** Start of a worker: environment staged and unpacked, first load. Seconds; derived from pv4 (2,942 s, of which 2,400 s compute). */
+/** Start of a worker: environment staged and unpacked, first load. Seconds; derived from pv4 (2,942 s, 2,400 s of them compute). */
 const STARTUP = { meanS: 460, cv: 0.12 };
 
 /** One load of the model from local disk. pv3_1 and pv3_100 agree on a mean of 14.8 s; the floor is the least task of pv3_1. */

@@ -17,7 +17,7 @@ const APPEARS_WITHIN_MS = 90_000;
 /** A node that was told to end its deployment drains first; longer, and the next round finds it. */
 const FREED_WITHIN_MS = 90_000;
 const LOOK_EVERY_MS = 1_000;
-/** Nodes of one pool that are asked in turn when one refuses: it may just have been given something by somebody else. */
+/** Nodes of one pool that are asked in turn when one refuses. Another caller may just have given the refusing node a deployment. */
 const TRIES = 3;
 
 interface AgentsOptions {

@@ -75,7 +75,7 @@ function fitSeries(
 const dot = (a: readonly number[], b: readonly number[]): number =>
   a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
 
-/** Cholesky for a symmetric positive definite matrix, of which the lower half is given. */
+/** Cholesky for a symmetric positive definite matrix, given by its lower half. */
 function solvePositive(matrix: Float64Array[], right: Float64Array): number[] {
   const n = right.length;
   for (let i = 0; i < n; i++) {

@@ -70,7 +70,7 @@ export interface LiveNode {
   pool: string;
 }
 
-/** One engine over more GPUs than this is somebody's joke at the planner's expense. */
+/** No engine spans more GPUs than this. A node that claims more is left out of the plan. */
 const NODE_GPUS_MAX = 1024;
 /** Kinds of node that are planned with, the most frequent first: a provider could else make any number of them. */
 const POOLS_MAX = 128;

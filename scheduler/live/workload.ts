@@ -14,7 +14,7 @@ const workloadSchema = z.object({
   data: z
     .array(
       z.object({
-        /** Whatever somebody asked for: a name that no model can have is left out like any other that nobody knows. */
+        /** Any name that a client asked for. A name that no model can have is left out like every unknown name. */
         model: z.string(),
         requests_per_second: z.number().nonnegative(),
         /** Refused because nobody served the model; older gateways do not tell. */

@@ -14,7 +14,7 @@ export interface Gemm {
   name: string;
   inner: number;
   outer: number;
-  /** Expert layers hold this many such matrices, of which a token passes `active`; both may be shares of one GPU. */
+  /** Expert layers hold this many such matrices. A token passes `active` of them. Both may be shares of one GPU. */
   matrices: number;
   active: number;
   /** Share of the step's tokens that come here. */

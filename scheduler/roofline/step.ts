@@ -100,7 +100,7 @@ export class StepModel {
     return all / layerCount(this.deployment.model);
   }
 
-  /** Seconds of the prompts' attention over so many (query, key) pairs, of which a window shows `inWindow`. */
+  /** Seconds of the prompts' attention over so many (query, key) pairs. A window shows `inWindow` of them. */
   pairsSeconds(pairs: number, inWindow: number): number {
     return pairs * this.#layers.pair + inWindow * this.#layers.windowPair;
   }

@@ -68,7 +68,7 @@ export class Fluid implements FluidLike {
     this.batchMax = Math.max(0, Math.min(maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each));
   }
 
-  /** Mean seconds of a step with `batch` sequences, of which each step ends batch/output and begins as many. */
+  /** Mean seconds of a step with `batch` sequences. Each step ends batch/output of them and begins as many. */
   #stepSeconds(batch: number): number {
     const { input, output } = this.#moments;
     const begins = batch / output.mean;

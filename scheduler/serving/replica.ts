@@ -322,7 +322,7 @@ export class Replica {
     const n = this.#decoding.size;
     if (n === 0) return;
     const room = this.#decoding.stepsToChange();
-    // While somebody waits whom the batch has no room for, newcomers only queue behind.
+    // While a request waits that the batch has no room for, newcomers only queue behind it.
     const next = this.#queue.waiting > 0 ? undefined : this.#queue.nextArrival;
     const horizon = Math.min(until, next ?? Number.POSITIVE_INFINITY) - this.clock;
     const base = this.#model.decodeBase(n);

@@ -89,8 +89,8 @@ interface Offer extends Item {
 }
 
 /**
- * The replicas that serve `rate` with the least of price and waiting together, beside those whose curve is `given`; by branch and bound.
- * Undefined where none can.
+ * The replicas that serve `rate` with the least sum of price and waiting, by branch and bound. They serve beside existing replicas, whose
+ * curve is `given`. Undefined if no number of replicas can.
  */
 export function quickest(
   items: readonly Item[],

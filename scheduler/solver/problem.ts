@@ -77,7 +77,7 @@ export interface Placement {
   /** Where it is more than tensor parallelism. */
   spread?: Parallelism;
   replicas: number;
-  /** Somebody else's: stays even where replicas may be reclaimed. */
+  /** Not started by this scheduler: it stays even where replicas may be reclaimed. */
   pinned?: boolean;
 }
 

@@ -4,7 +4,7 @@ import { REFUSALS } from './error.ts';
 import { deploymentIdSchema } from './order.ts';
 import { parameterSpecsSchema, parametersSchema, templateNameSchema } from './parameters.ts';
 
-/** What an agent would start: never the command itself, which is nobody's business but its operator's. */
+/** What an agent would start. The command itself is left out: only the agent's operator may see it. */
 export const offerSchema = z.object({ template: templateNameSchema, parameters: parameterSpecsSchema });
 export type Offer = z.infer<typeof offerSchema>;
 

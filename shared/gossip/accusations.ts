@@ -102,8 +102,8 @@ export class Accusations {
   }
 
   /**
-   * While some are not reached, one at a time is called: else two halves of a cluster would never meet again (weaviate issue 10698), and
-   * who is no neighbour, and so at nobody's turn, would stay out of this node's routes for one failure.
+   * While some members are not reached, tries one of them at a time. Else two halves of a cluster would never meet again (weaviate issue
+   * 10698). A member that is no neighbour, and so is never pinged by turn, would stay out of this node's routes after one failure.
    */
   watchMissing(): void {
     const { timerQueue, now, options, rng, self } = this.#context;

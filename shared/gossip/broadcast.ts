@@ -12,7 +12,7 @@ import type { PeerId } from './types.ts';
 
 type SignedWord = Extract<Part, { type: 'suspicion' | 'refutation' }>;
 
-/** Of one cluster told by a gateway besides its delegates: those who joined because they saw a split. */
+/** Members of one cluster that a gateway tells besides its delegates: they joined because they saw a split. */
 const PIECES_MAX = 12;
 const PASSES_MAX = 8192;
 /** Delegates ping at most this many times later than they were asked to. */
@@ -156,7 +156,7 @@ export class Broadcast {
     for (const id of peers.slice(0, options.delegates)) out.send(id, part);
   }
 
-  /** A gateway's peers by cluster, those that others would choose too first; nobody who is suspected. */
+  /** A gateway's peers by cluster, without suspected ones. The peers that other gateways would choose too come first. */
   #delegates(): Map<string, PeerId[]> {
     const byCluster = new Map<string, PeerId[]>();
     const { now, options } = this.#context;

@@ -1,4 +1,4 @@
-/** One node's gossip: takes each event apart and hands it to those whose matter it is. */
+/** One node's gossip: takes each event apart and hands each part to the module that handles it. */
 import { LatticeError } from '../lattice/error.ts';
 import { Accusations } from './accusations.ts';
 import { AntiEntropy } from './anti-entropy.ts';

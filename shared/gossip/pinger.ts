@@ -49,7 +49,7 @@ export class Pinger {
     timerQueue.set('turn', now + rng() * options.probeMs, turn);
   }
 
-  /** Every other one the next on the ring: so each member has one who looks at it every two intervals, whoever else does. */
+  /** Every other turn pings the next member on the ring. So at least one neighbour pings each member every two intervals. */
   #next(): PeerId | undefined {
     this.#odd = !this.#odd;
     const successor = this.#channels.neighbour(1);

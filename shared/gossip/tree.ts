@@ -1,10 +1,10 @@
 /**
  * The way of news through a cluster: a tree that waves of news cut out of the channels there are (Plumtree, Leitão, Pereira & Rodrigues
- * 2007). Every new channel is a branch. Whoever is told by one peer what another told before says so, and that peer tells it no more.
- * What the tree failed to bring, a neighbour on the ring asks about a moment later; the one who lacked it makes that channel a branch.
+ * 2007). Every new channel is a branch. A member that hears news a second time says so to the second teller, which then tells it no more.
+ * A moment later each member asks a neighbour on the ring about the news. A neighbour that lacks it makes that channel a branch.
  *
- * Branches have a direction, and only the end that is told cuts them: if both ends could, two waves at once from two sides would cut off
- * whoever stands between.
+ * Branches have a direction, and only the end that is told cuts them. If both ends could, two waves at once from two sides would cut off
+ * the members between them.
  */
 import type { Digest, DigestItem } from '../lattice/digest.ts';
 import type { Channels } from './channels.ts';
@@ -14,7 +14,7 @@ import type { Part } from './messages.ts';
 import type { Peer } from './peer.ts';
 import type { PeerId } from './types.ts';
 
-/** Words remembered, for those who ask about them; the oldest goes first. */
+/** News remembered, for members that ask about it; the oldest goes first. */
 const TOLD_MAX = 512;
 
 interface Told {
@@ -23,7 +23,7 @@ interface Told {
   /** Whether it began in this cluster. From another it enters by several delegates, and each member hears it from all sides. */
   readonly isHome: boolean;
   readonly sentTo: Set<PeerId>;
-  /** Those who said that they have it. */
+  /** Peers that said that they have it. */
   readonly knownBy: Set<PeerId>;
   /** When the next neighbour is asked. */
   askAt: number;

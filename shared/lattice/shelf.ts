@@ -36,8 +36,8 @@ export class Shelf {
   #tally: Tally;
   readonly #root: Uint8Array;
   /**
-   * By the id in digests; bounded by what the replica lets into the maps above. In this order they are told: somebody who lacks a floor
-   * would else be told first, again and again, of sessions that it collects.
+   * By the id in digests; bounded by what the replica lets into the maps above. They are told in this order: else a peer that lacks a
+   * floor would be told first, again and again, of sessions that the floor collects.
    */
   readonly #held = { keys: new Map<string, Held>(), live: new Map<string, Held>(), left: new Map<string, Held>() };
 

@@ -74,7 +74,7 @@ export class WaitQueue {
     };
   }
 
-  /** Its place among those who wait for the same nodes: 1 is next. Undefined: it does not wait now. */
+  /** The request's place among the requests that wait for the same nodes: 1 is next. Undefined: it does not wait now. */
   position(name: string): number | undefined {
     const ahead = this.#turns?.queue.ahead(name);
     return ahead === undefined ? undefined : ahead + 1;

@@ -1,4 +1,4 @@
-/** What a stream has given so far, as whoever continues it must know it: events in clear, or frames that are sealed. */
+/** What a stream has given so far, as the node that continues it must know it: events in clear, or frames that are sealed. */
 import type { Choice } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 

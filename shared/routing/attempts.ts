@@ -49,8 +49,8 @@ export const PASSED_MAX = 12;
 const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);
 
 /**
- * What came of a request at one node, for those who choose: `busy` and `slow` say that it has much to do, `failed` that it may be
- * broken, `left` nothing at all.
+ * How a request ended at one node, for routing policies. `busy` and `slow`: the node has much to do. `failed`: the node may be broken.
+ * `left`: says nothing about the node.
  */
 export type Ending = 'complete' | 'left' | 'busy' | 'slow' | 'failed';
 

@@ -109,7 +109,7 @@ const TRUSTS_MAX = 32;
 /** Demands remembered for each of them. */
 const DEMANDS_MAX = 16;
 
-/** Those who trust all that were admitted are one. */
+/** By trust. Trusts in all admitted nodes share one entry, keyed by their own issuer. */
 const remembered = new WeakMap<ModelNodes, Map<Trust | string, Trusted>>();
 
 /**

@@ -41,9 +41,9 @@ export interface Choice {
 }
 
 /**
- * The node for the next attempt. Whom trust and requirements leave out is not there at all, for no policy and for no last resort:
- * first come those that are well, the preferred ones before the others, then those that are avoided, then those whose path was
- * lost a moment ago; all that before another model is thought of.
+ * The node for the next attempt. A node that trust or requirements exclude is never chosen, by no policy and not as a last resort.
+ * The order: preferred nodes that are well, other nodes that are well, nodes that are avoided, nodes whose path was lost a moment ago.
+ * A fallback model comes only after all of these.
  */
 export function choose(index: NodeIndex, question: Question, tried: ReadonlySet<string>): Choice | undefined {
   index.live.expire(question.now);

@@ -23,9 +23,9 @@ export const BATCH_EVERY = 8;
 export type Entered<P extends Place> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
 
 /**
- * Who is next among those who wait: interactive before batch, within each by the weight of projects, within a project key by key,
- * within a key in the order of coming. Bounded: whoever comes to a full queue with less than a fair share of it takes the place
- * of the newest of the largest share.
+ * Which waiting request is next: interactive before batch, within each by the weight of projects, within a project key by key,
+ * within a key in the order of coming. Bounded: a request that comes to a full queue, from a caller with less than a fair share of it,
+ * takes the place of the newest request of the largest share.
  */
 export class FairQueue<P extends Place> {
   readonly #max: number;
@@ -33,7 +33,7 @@ export class FairQueue<P extends Place> {
     interactive: new PriorityClass(),
     batch: new PriorityClass(),
   };
-  /** At most `max`, and those whose turns came to nothing. */
+  /** At most `max`, besides requests that came back because their turns came to nothing. */
   readonly #places = new Map<string, P>();
   /** Turns of interactive since batch last had one. */
   #inRow = 0;
@@ -66,8 +66,8 @@ export class FairQueue<P extends Place> {
   }
 
   /**
-   * About how many go before it, of those who wait for the same nodes, were nobody else to come: an estimate by everybody's shares, which
-   * does not look at turns of before. Undefined: it does not wait.
+   * About how many requests for the same nodes go before this one if no more requests come. The estimate goes by the callers' shares
+   * and ignores past turns. Undefined: it does not wait.
    */
   ahead(name: string): number | undefined {
     const place = this.#places.get(name);

@@ -1,6 +1,6 @@
 /**
  * Start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each flow has a tag that grows by cost / weight whenever it is
- * served, and the smallest tag is served next. A flow that was away begins at the time of whoever is served now, so that nobody
+ * served, and the smallest tag is served next. A flow that was away begins at the tag of the flow that is served now, so no flow
  * saves up turns.
  */
 export class FairTags {

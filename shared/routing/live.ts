@@ -35,7 +35,7 @@ export class LiveNodes {
     return node;
   }
 
-  /** What it last said; undefined: nothing that is still believed, as far as anybody has looked. */
+  /** The load that the session last reported. Undefined: none, or `expire` found it too old. */
   loadOf(session: string): NodeLoad | undefined {
     return this.#nodes.get(session)?.load;
   }

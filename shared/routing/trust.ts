@@ -2,8 +2,8 @@
  * Whose machines may see a request. Providers trusted by the key, by its project and by the request are intersected before any
  * policy sees a candidate, on every attempt: a node outside the set is not there at all.
  *
- * A provider's id is `name` for those that our own issuer admitted and `name@peer` for those of a peer, so that nobody abroad
- * can take the name of somebody here.
+ * A provider's id is `name` if our own issuer admitted it and `name@peer` if a peer did. So no provider of a peer can take the name of
+ * one of ours.
  */
 
 const NAME = '[a-z0-9][a-z0-9-]{0,62}';

@@ -1,10 +1,10 @@
 import { type Entered, FairQueue, type Place } from './fair-queue.ts';
 
 /**
- * When those who wait for a node are let try. Nobody here knows whether a node is free: a turn is a try, and what comes of it says
- * so. Two things bring turns: the end of a request at a node that was busy (one turn for each, with that node's name), and time.
- * A try that nobody reports back from found a place, so that the next time more are let try at once, as TCP does; one that found
- * none closes the window again.
+ * When a request that waits for a node may try one. This class does not know whether a node is free: a turn is a try, and its outcome
+ * tells. Two things bring turns: the end of a request at a node that was busy (one turn for each, with that node's name), and time.
+ * A try that is not reported back found a place; then one more may try at once next time, as in TCP. A try that found none closes the
+ * window again.
  */
 export interface Turn<P> {
   place: P;
@@ -12,7 +12,7 @@ export interface Turn<P> {
   session: string | undefined;
 }
 
-/** A scope whose tries find nothing has one this often: it finds new nodes, and ends that nobody told of. */
+/** A scope whose tries find nothing has one this often: it finds new nodes, and ends of requests that were not reported. */
 export const PROBE_MS = 250;
 /** A try that finds nothing reports back sooner: to a node and back, to three of them if need be. */
 export const LEASE_MS = 600;
@@ -43,7 +43,7 @@ interface Scope {
 /** Pure: milliseconds are handed in. */
 export class Turns<P extends Place> {
   readonly #queue: FairQueue<P>;
-  /** Of those who wait or try; at most SCOPES_MAX and the shared one. */
+  /** Scopes of requests that wait or try; at most SCOPES_MAX and the shared one. */
   readonly #scopes = new Map<string, Scope>();
   /** Places that became free and were not given yet, by node. */
   readonly #free = new Map<string, number>();

@@ -16,7 +16,7 @@ export const RATE_FRAME = 25;
 /** A REPORT with timings. */
 export const TIMED_REPORT_FRAME = 26;
 
-/** CIRCUIT: somebody waits for this agent at its gateway. */
+/** CIRCUIT: a caller waits for this agent at its gateway. */
 export const CIRCUIT_FRAME = 27;
 
 /** Credit that a stream has without being told: the opening, a prompt and its answer rarely need more than one window. */

@@ -83,7 +83,7 @@ export class Listener {
   }
 
   async #accept(socket: Socket): Promise<void> {
-    socket.on('error', () => {}); // strangers' trouble is nobody's
+    socket.on('error', () => {}); // a stranger's socket error concerns no part of the agent
     await this.#begin(socket, async () => {
       const first = await this.#preface(socket);
       if (first !== 'connect') return this.#handshake(socket, first);

@@ -67,7 +67,7 @@ export class CircuitRelay {
   readonly #limits: CircuitLimits;
   /** By session; at most `limits.reservations`. */
   readonly #reservations = new Map<string, Reservation>();
-  /** At most `limits.circuits`, those whose callee has not answered yet included. */
+  /** At most `limits.circuits`. A circuit counts before its callee has answered. */
   readonly #circuits = new Set<Circuit>();
   /** Who was called last and when; at most `limits.reservations`, the oldest first. */
   readonly #called = new Map<string, number>();

@@ -77,7 +77,7 @@ export class Relay {
     try {
       return await this.#gateway(socket);
     } catch {
-      return undefined; // strangers' trouble is nobody's
+      return undefined; // a stranger's error concerns no part of the agent
     } finally {
       clearTimeout(timer);
       this.#unproven.delete(socket);

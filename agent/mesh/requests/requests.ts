@@ -64,7 +64,10 @@ export class Requests implements ChannelEvents {
     };
   }
 
-  /** With those that were asked for the same. Only requests that could go elsewhere are moved: where nobody else was asked, somebody can be. */
+  /**
+   * Compares the peer with peers that were asked for the same. Without such a peer it is compared with one that was not asked: only a
+   * request with another node to go to is moved, so such a node exists.
+   */
   #compare(peer: AskedPeer): void {
     const others = [...this.#asked.values()].filter((other) => other !== peer && other.isLike(peer));
     peer.judge(others.length === 0 ? [NOT_ASKED] : others.map((other) => other.asPeer()));

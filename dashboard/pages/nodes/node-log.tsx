@@ -8,7 +8,7 @@ import type { Telemetry } from './samples.ts';
 
 const texts = t.nodes.node;
 
-/** Pixels above its end at which somebody still reads along. */
+/** A log scrolled to within so many pixels of its end keeps following new lines. */
 const END_PX = 24;
 
 interface NodeLogProps {

@@ -1,6 +1,6 @@
 /**
- * Counts the requests of one project and its keys, or of one key, against their limits. Pure: times, stored counts and whoever waits
- * are handed in, so that a test drives it in virtual time.
+ * Counts the requests of one project and its keys, or of one key, against their limits. Pure: the caller hands in times, stored counts
+ * and waiting requests, so a test drives it in virtual time.
  *
  * A request reserves an estimate. `correct` puts what it used in the estimate's place, as soon as that is known; `settle` books it
  * for the month, once and for all.

@@ -38,8 +38,8 @@ interface Waiting {
 }
 
 /**
- * All limits of one project and its keys, or of one key without a project: whoever asks here is counted exactly, because one
- * thread counts. Survives eviction: what was used in the month, at once; the running minute and the estimates, but for the last second.
+ * All limits of one project and its keys, or of one key without a project. The counts are exact, because one thread counts all requests.
+ * Survives eviction: the month's use, written at once; the running minute and the estimates, except those of the last second.
  */
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;

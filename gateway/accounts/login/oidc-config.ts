@@ -17,7 +17,7 @@ const issuerSchema = z.strictObject({
   /** `aud` of tokens that are good for the API; null: none are. */
   audience: text.nullable().default(null),
   scope: z.string().max(512).default('openid profile email'),
-  /** Who may come in: everybody who can log in there, those whom a value below maps, or those who are users already. */
+  /** `everybody`: all persons who can log in at the issuer. `mapped`: persons with a value that is mapped below. `known`: users. */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
   /** The claim that says what a person is, e.g. `groups` or `realm_access.roles`; without it roles are the operator's business. */
   role_claim: text.nullable().default(null),

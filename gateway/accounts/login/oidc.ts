@@ -164,7 +164,7 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   }
 }
 
-/** The body; undefined above ANSWER_MAX_BYTES, of which no more is read. */
+/** The body. Undefined if it is longer than ANSWER_MAX_BYTES; then the rest is not read. */
 async function boundedText(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder();
   let text = '';

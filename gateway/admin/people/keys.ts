@@ -26,7 +26,7 @@ import { requireProject, requireProvider, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { type Key, keySchema, keyView } from './key-view.ts';
 
-/** Of those who make them for themselves. */
+/** Most keys that a user may make without an operator. */
 const OWN_KEYS_MAX = 50;
 
 const idText = z.string().max(64);

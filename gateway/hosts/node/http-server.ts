@@ -212,7 +212,7 @@ export class HttpServer {
   }
 
   #answer(message: IncomingMessage, response: ServerResponse, connection: Connection): void {
-    // HTTP/1.0 needs none, and those who ask whether a server lives often speak it.
+    // HTTP/1.0 needs no Host header, and health checks often speak HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (path.startsWith(LEADER_PATH)) return void this.#lead(message, response);

@@ -14,8 +14,8 @@ import { issuersView } from './issuers-view.ts';
 const SIGNATURE_HEADER = 'x-otela-signature';
 
 /**
- * `POST /agent/logs`: what a failed engine said last, as it stands, signed by its session. Tickets are public, so the ticket alone
- * does not let anybody put words into another's mouth.
+ * `POST /agent/logs`: the last output of a failed engine, unchanged, signed by its session. Tickets are public: without the signature
+ * any holder of a ticket could write into another session's log.
  */
 export const agentLogRoutes = new Hono<{ Bindings: Env }>();
 

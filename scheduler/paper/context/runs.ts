@@ -4,7 +4,7 @@ import type { Engine, Result, Run, Work, Worker } from '../../contexts/simulate.
 import { simulate } from '../../contexts/simulate.ts';
 import { seeded } from '../../serving/random.ts';
 
-/** FEVER's claims: 150,000, of which the last 4,551 have no text (paper, §5). */
+/** FEVER's claims: 150,000; the last 4,551 of them have no text (paper, §5). */
 const WORK: Work = { inferences: 150_000, empty: 4_551 };
 
 /** Batch sizes of pv3 and pv4. */

@@ -61,7 +61,7 @@ export function smoothTransport(
     for (let accepted = false; !accepted && rounds < ROUNDS_MAX; rounds++) {
       const step = system(damping);
       const next = prices.map((price, d) => Math.min(PRICE_MAX, Math.max(0, price + (step[d] ?? 0))));
-      // The gain that the gradient promises for this step, of which Newton's own step reaches half.
+      // The gain that the gradient promises for this step. Newton's own step reaches half of it.
       const promised = next.reduce((sum, price, d) => sum + (price - (prices[d] ?? 0)) * (gradient[d] ?? 0), 0);
       const found = dual.evaluate(next);
       accepted = found - value >= SUFFICIENT * promised;

@@ -16,7 +16,7 @@ export class Cluster {
   /** Whether each region is there. */
   readonly alive: boolean[];
   nowS = 0;
-  /** Changes with every change of which server holds which model and is open. */
+  /** Grows whenever a server changes its model, opens or closes. */
   version = 0;
   /** Told when a server runs out of work. */
   onIdle: ((server: Server) => void) | undefined;
@@ -169,7 +169,7 @@ export class Cluster {
     this.version++;
   }
 
-  /** An idle server loads that model before anybody asks for it. */
+  /** An idle server loads that model before a request asks for it. */
   preload(server: Server, model: number): void {
     if (server.phase !== IDLE || server.model === model || !this.fits(server, model)) return;
     this.#enter(server, WAKING);

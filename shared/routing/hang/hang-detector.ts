@@ -3,8 +3,8 @@
  *
  * A long prefill looks the same at first. What tells them apart is how long requests like these wait elsewhere and waited here:
  *
- * 1. Silence is time during which requests waited at the node and not one byte of any answer came. A first byte for anybody ends it: an engine
- *    that answers some is slow, and load balancing is for that.
+ * 1. Silence is time during which requests waited at the node and not one byte of any answer came. The first byte of any answer ends it:
+ *    an engine that answers some is slow, and load balancing is for that.
  * 2. No prefill may be what the others wait for: the oldest request that still waits has had the time that a prompt of its size takes.
  * 3. Some request has waited several times longer than nearly all of its kind and size do, at this node or at the slowest of its peers. Of
  *    many that wait a lesser share is enough: that eight all lie in the upper half is as rare as that one lies in the last hundredth.

@@ -30,7 +30,7 @@ export function weighted(weightsFor: (model: string) => Weights): Policy {
     if (walks.size >= MODELS_MAX && !walks.has(model)) walks.clear();
     walks.set(model, at);
     const total = known.sums.at(-1) ?? 0;
-    // Nobody has a weight: better anybody than nobody.
+    // No candidate has a weight: any of them is better than none.
     if (!(total > 0)) return candidates[Math.floor(at * candidates.length)];
     return candidates[firstAbove(known.sums, at * total)];
   });

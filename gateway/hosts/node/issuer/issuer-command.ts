@@ -1,4 +1,4 @@
-/** `otela-gateway issuer …`: works on the key files alone, so it also serves those who run a gateway elsewhere. */
+/** `otela-gateway issuer …`: works on the key files alone, so it also serves an operator whose gateway runs elsewhere. */
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
