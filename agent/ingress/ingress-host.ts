@@ -151,7 +151,7 @@ export class IngressHost implements Host<IngressCaller> {
   refusal(route: Route, failure: AttemptError | undefined): ApiError {
     if (failure === undefined) return untrusted(route);
     if (failure.code !== 'refused') return apiErrorFor(failure);
-    // Here the node's own words help: they say which flag of which agent is in the way.
+    // The node's own message helps here: it names the agent and the flag that refuse the request.
     const message = `The node that serves this model refuses: ${failure.message}.`;
     return new ApiError('no_capacity', message, { cause: failure });
   }

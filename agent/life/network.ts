@@ -131,7 +131,7 @@ export class Network {
     } catch (error) {
       mesh.close();
       if (listen === undefined || listen.port === 0) throw error;
-      // Two jobs on one node, or the session before this one: others are told of whichever port it is.
+      // Another job on this node, or the session before this one, has the port. The mesh tells its peers the port that it takes instead.
       const why = error instanceof Error ? error.message : String(error);
       this.#options.log(`warning: the mesh takes a free port: ${why}`);
       const elsewhere = this.#mesh(member, { ...listen, port: 0 }, releases);

@@ -1,6 +1,6 @@
 /**
- * How an agent is let in: a new key and the join token to any gateway, which answers with a ticket for that key; with the
- * ticket the agent goes to all gateways. Tried for ever where nobody can be reached.
+ * How an agent is admitted. It sends a new key and its join token to any gateway, which answers with a ticket for that key. With
+ * the ticket the agent goes to all gateways. While it reaches no gateway it tries again for ever.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
@@ -33,7 +33,7 @@ export interface AdmissionOptions {
   /** Of the session to be: the ticket is for it alone. */
   key: Signer;
   jobEndsAt: Date | undefined;
-  /** Where this program was installed from one: gateways may admit no others. */
+  /** The release that this program was installed from, if any. A gateway may admit agents of signed releases only. */
   release?: OwnRelease | undefined;
   /** Ways to a gateway beside the direct one: proxies of known peers, for when no gateway answers directly. */
   detours?: readonly ((gateway: URL) => URL | undefined)[];
@@ -61,7 +61,7 @@ export class RefusedError extends Error {
 /** Answers after which another try would be answered the same. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
-/** RFC 6585 §3: it wants to know which program this is. */
+/** RFC 6585 §3: the gateway wants to know which program this is. */
 const CHALLENGED = 428;
 const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 
@@ -122,13 +122,13 @@ export async function admit(options: AdmissionOptions): Promise<Admission> {
   }
 }
 
-/** Every gateway once, each a moment after the one before it; the first ticket wins. Then the detours, if nobody answered. */
+/** Asks every gateway once, each a moment after the one before it. The first ticket wins. If no gateway answers, takes the detours. */
 async function round(options: AdmissionOptions, refused: Map<URL, Refusal>): Promise<Outcome[]> {
   const open = options.gateways.filter((gateway) => !refused.has(gateway));
   const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
   const direct = await race(ways, options, refused);
   if (direct.some(({ kind }) => kind !== 'away')) return direct;
-  // In clear a token is for its gateway alone; a peer passes on what TLS hides from it.
+  // A peer on a detour must not see the token, so a gateway without TLS is asked directly only.
   const detours = (options.detours ?? []).flatMap((detour) =>
     open.flatMap((gateway) => {
       const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
@@ -163,7 +163,7 @@ async function race(ways: readonly Way[], options: AdmissionOptions, refused: Ma
       outcomes.push(outcome);
       if (outcome.kind === 'admitted') won.abort();
     });
-    // The next one's turn comes NEXT_AFTER_MS after this one's, or as soon as this one has failed.
+    // The next way's turn comes NEXT_AFTER_MS after this way's, or as soon as this way has failed.
     before = turn.then(() => Promise.race([tried, pause(NEXT_AFTER_MS, signal)]));
     return tried;
   });
@@ -218,7 +218,7 @@ function challengeOf(text: string): string | undefined {
   return challengeSchema.safeParse(parseJson(text)).data?.challenge;
 }
 
-/** This program's word for what it is, under its session's key: of use to nobody else, and for this challenge alone. */
+/** States which program this is, signed with the session's key. The signature serves no other session and no other challenge. */
 function attest(challenge: string, { release, key }: AdmissionOptions): object {
   if (release === undefined) return {};
   const { manifest, digest } = release;
@@ -226,7 +226,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
   return { attestation: { challenge, digest, signature: toBase64url(signature) } };
 }
 
-/** Throws Error where the answer is not a good ticket for our key: a proxy's page, or a gateway that is not well. */
+/** Throws Error if the answer is not a good ticket for our key: a proxy's page, or the answer of a broken gateway. */
 function readAdmission(text: string, key: Signer, gateway: URL): Admission {
   const parsed = answerSchema.safeParse(parseJson(text));
   if (!parsed.success) throw new Error('its answer is no admission');
@@ -243,7 +243,7 @@ function readAdmission(text: string, key: Signer, gateway: URL): Admission {
   return { ticket, issuers: listed, gateways: otherGateways(gateways, gateway), membership };
 }
 
-/** Not in clear what the gateway that names them is not asked in clear. */
+/** The gateways that the gateway `by` names. If `by` is asked over TLS, gateways without TLS are left out. */
 export function otherGateways(gateways: readonly { url: string }[], by: URL): URL[] {
   const urls = gateways.map(({ url }) => new URL(url));
   return urls

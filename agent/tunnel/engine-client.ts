@@ -164,7 +164,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) return; // 100 Continue and the like
     this.#answered = true;
-    // RFC 9110 §15 knows none above; in a frame it would cost the socket, and every request on it.
+    // RFC 9110 §15 knows no status above 599. In a frame such a status would end the socket, with every request on it.
     if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
     this.#events.onHead(status, headerList(headers), headers['content-length'] !== undefined);
   }
@@ -189,7 +189,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
   #isStale(error: Error): boolean {
     if (this.#answered || this.#repeated || !isClosing(error)) return false;
-    // On a connection of its own the engine had all of it and closed: it may have begun, and would begin twice.
+    // On a new connection the engine read the whole request before it closed. It may have begun the work and would begin it twice.
     if (this.#connections() !== this.#connectionsBefore) return false;
     return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
   }
@@ -208,7 +208,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   }
 }
 
-/** A close by an engine that had our request in its buffer already reaches us as a reset, the one before that as an end. */
+/** If our request was already in the engine's buffer, its close reaches us as a reset. An earlier close reaches us as an end. */
 function isClosing(error: Error): boolean {
   return (
     error instanceof errors.SocketError || ('code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE'))

@@ -83,7 +83,7 @@ function answerTo(
   });
 }
 
-/** The proxy's own time limit ends what nobody waits for any more. */
+/** Rejects as soon as `signal` aborts. The connection that is then in the making ends by the proxy's own time limit. */
 function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason);

@@ -1,4 +1,4 @@
-/** Messages of a client as WebSocket frames. `ws` masks byte by byte into fresh memory, which was a quarter of what an agent did for a large body. */
+/** Messages of a client as WebSocket frames. `ws` masks byte by byte into fresh memory: a quarter of an agent's work for a large body. */
 import { randomFillSync } from 'node:crypto';
 
 /** Frames of this size and below, and those up to the second, have memory that is used again; larger ones are rare. */
@@ -29,7 +29,7 @@ export class FrameMaker {
   readonly #small: Buffer[] = [];
   readonly #large: Buffer[] = [];
 
-  /** One final binary frame with a copy of the message, and how to say that nobody reads it any more. */
+  /** One final binary frame with a copy of the message. Call `release` when the frame is not read any more. */
   make(message: Uint8Array): { frame: Buffer; release: () => void } {
     const { length } = message;
     const needed = PAYLOAD_AT + length + 3;

@@ -28,7 +28,7 @@ export interface OriginRequestOwner {
   onReport(request: OriginRequest, usage: ReportedUsage, timings: ReportedTimings): void;
   /** Answered, and the gateway wants to know what its prompt begins with. */
   onPrompt(request: OriginRequest, body: Uint8Array): void;
-  /** The engine is done with it, well or not. */
+  /** The engine is done with the request, well or not. */
   onIdle(request: OriginRequest): void;
 }
 
@@ -54,12 +54,12 @@ export class OriginRequest {
   #meter: Meter | undefined;
   /** Of a sealed request, once it is open: its answer is sealed as well. */
   #opened: OpenedFacts | undefined;
-  /** The engine said how long its answer is: where it ends is known, whatever stands in it. */
+  /** The engine sent the answer's length, so the answer's end is known whatever the body says. */
   #sized = false;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: Ending | undefined;
   #usage: ReportedUsage | undefined;
-  /** Its ending, or at least its usage, went to the link. */
+  /** The ending, or at least the usage, went to the link. */
   #said = false;
   #paused = false;
   #startedAt = 0;
@@ -100,7 +100,7 @@ export class OriginRequest {
     return this.#ending !== undefined;
   }
 
-  /** Its end went out, and the other side's word that it has stored it is all that is missing. */
+  /** The ending went out. Only the other side's word that it has stored the count is missing. */
   get said(): boolean {
     return this.finished && this.#said;
   }
@@ -136,7 +136,7 @@ export class OriginRequest {
     });
   }
 
-  /** Its socket or its object is gone: it waits to be claimed. */
+  /** The socket or the gateway's object is gone: the attempt waits to be claimed. */
   unbind(): void {
     this.#link?.detach(this.#stream);
     this.#link = undefined;
@@ -210,7 +210,7 @@ export class OriginRequest {
     else this.#opened.sealer.gather(pieces, () => this.#sendSealed());
   }
 
-  /** What was read of the engine's socket at once is one chunk. The read's own task ends first: no timer, and no token waits for another. */
+  /** Sends all that one read of the engine's socket brought as one chunk, once the read's task has ended. No timer delays a token. */
   #sendSealed(): void {
     if (this.finished || this.#opened === undefined) return;
     this.#outgoing.push(this.#opened.sealer.gathered());
@@ -218,7 +218,7 @@ export class OriginRequest {
     this.#pauseWhenFull();
   }
 
-  /** The engine failed in a way that another one may go on after: its client has no word of that. */
+  /** The engine failed in a way after which another engine may continue. The client is told nothing of it. */
   #endAtFault(): void {
     if (this.#opened?.sealer.fault === undefined || this.finished) return;
     this.#call?.abort();
@@ -248,7 +248,7 @@ export class OriginRequest {
     if (this.#head === undefined) this.#opened?.unanswered();
     else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
     this.#outgoing.finish();
-    // The words of an engine's failure may quote what it was asked.
+    // An engine's failure message may quote the request.
     this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
     if (metered !== undefined) {
       const ended = ending.kind === 'end';
@@ -260,7 +260,7 @@ export class OriginRequest {
     const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
     this.body.abandon();
     this.#shrink();
-    // Until the gateway has stored its count it is kept, a quarter of a second's requests at a time: without what it needs no more.
+    // The attempt is kept until the gateway has stored its count, about a quarter of a second. It drops what it needs no more.
     this.#call = undefined;
     this.#meter = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
@@ -290,13 +290,13 @@ export class OriginRequest {
     return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
   }
 
-  /** The gateway does not want it any more. */
+  /** The gateway does not want the answer any more. */
   cancel(): void {
     if (this.finished) return;
     this.#call?.abort();
     const link = this.#link;
     link?.detach(this.#stream);
-    // While the link is known: the credit of what the engine did not take is its.
+    // Before the link is forgotten: the link gets the credit for bytes that the engine did not take.
     this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
     this.#link = undefined;
     this.#sayUsage(link);
@@ -307,22 +307,22 @@ export class OriginRequest {
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
-  /** Nothing of it is wanted any more: the link must not hold its answer for as long as the socket lives. */
+  /** The attempt is not wanted any more. Without this the link would hold its answer for as long as the socket lives. */
   release(): void {
     this.cancel();
-    if (!this.#said) this.#sayUsage(this.#link); // its end still stood behind data that nobody wants now
+    if (!this.#said) this.#sayUsage(this.#link); // the ending still stood behind data that is not wanted any more
     this.#link?.detach(this.#stream);
     this.#link = undefined;
   }
 
-  /** The agent ends: what the gateway has got is all there will be. */
+  /** The agent ends: the gateway gets no more of the answer. */
   giveUp(): void {
     if (this.finished) return;
     this.#call?.abort();
     this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
   }
 
-  /** Time-outs are stalls between bytes, never totals; a reader that does not read is not the engine's stall. */
+  /** Time-outs limit the silence between bytes, never the total. A client that does not read is no stall of the engine. */
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
     if (this.finished || this.#paused || this.#call === undefined) return;
@@ -333,19 +333,19 @@ export class OriginRequest {
     this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
   }
 
-  /** Nothing of it is wanted: neither the engine's work nor what is kept. */
+  /** The attempt is finished and no gateway claimed it in time: what is kept of it may go. */
   forgettable(now: number): boolean {
     return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
   }
 }
 
-/** What is in the body. Of one that is compressed nothing can be read: whatever it is, it counts as something else. */
+/** The body's media type. A compressed body cannot be read, so it counts as a stream of bytes. */
 function contentTypeOf(headers: HeaderList): string | undefined {
   const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1];
   return value('content-encoding') === undefined ? value('content-type') : 'application/octet-stream';
 }
 
-/** Ends after the engine was asked and before it said anything: something may have been used. */
+/** Endings that may come after the engine was asked and before it answered: it may have used tokens. */
 const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
 
 export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
@@ -353,8 +353,8 @@ export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
 }
 
 /**
- * Without a length the end of a connection is the end of an answer, also where its engine died in the middle (RFC 9112 §6.3); a proxy
- * between then makes it look like any other end.
+ * An answer without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). A proxy in between
+ * makes such an end look like any other.
  */
 function unlessWhole(ending: Ending): Ending {
   return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;

@@ -13,23 +13,23 @@ import { nameOf, OriginRequest, type OriginRequestOwner } from './origin-request
 import { Reports, reportFrame } from './reports.ts';
 import { isSealed } from './sealed-call.ts';
 
-/** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
+/** Attempts at once: more than an engine batches. Attempts above it are refused as `overloaded`. */
 const REQUESTS_MAX = 4096;
 
-/** Finished answers that nobody acknowledged may keep this much in all; the oldest go first. */
+/** Finished answers that the other end has not acknowledged may keep this much in all; the oldest go first. */
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
-/** LOAD goes out so seldom at most, however many answers begin and end. */
+/** Least time between two LOADs, however many answers begin and end. */
 const LOAD_EVERY_MS = 500;
-/** And so often while something runs: what is older than a few seconds nobody believes. */
+/** Time between two LOADs while an attempt runs: gateways ignore a load that is older than a few seconds. */
 const LOAD_AGAIN_MS = 1_000;
-/** And so many times after the last one ended, where the engine was said to be busy: its last word may be of the moment before. */
+/** LOADs after the last attempt has ended, if the last LOAD said that the engine is busy: it may be from just before the end. */
 const LOADS_AFTER = 2;
 
 /**
- * A drain waits so long for SETTLED where nothing else is missing: a gateway says it a quarter of a second after an answer. One that has
- * just gone, or is frozen, says nothing, and its answers would hold an idle agent for all of its drain time.
+ * How long a drain waits for SETTLED if nothing else is missing. A gateway sends it a quarter of a second after an answer. A gateway
+ * that has just gone, or is frozen, sends nothing. Its answers would hold an idle agent for all of its drain time.
  */
 const SETTLED_WAIT_MS = 2_000;
 
@@ -55,9 +55,9 @@ export class OriginRequests {
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
   #loadSaidAt = Number.NEGATIVE_INFINITY;
-  /** The last answer that ended was not told. */
+  /** A LOAD was held back by LOAD_EVERY_MS and is still to be sent. */
   #loadOwed = false;
-  /** Requests at the engine, as was said last; and how often that is still to be looked at. */
+  /** Requests at the engine in the last LOAD, and how many LOADs are still to follow the last attempt. */
   #loadSaid = 0;
   #loadsAfter = 0;
   /** The other end reads RATE. */
@@ -75,7 +75,7 @@ export class OriginRequests {
   #draining = false;
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
-  /** While it drains: since when every answer has been given. */
+  /** In a drain: since when every answer has gone out. */
   #allSaidAt: number | undefined;
 
   constructor(
@@ -146,7 +146,7 @@ export class OriginRequests {
     if (known !== undefined) {
       this.#streams.delete(known.stream);
       if (known.claim(link, frame)) return void this.#streams.set(frame.stream, known);
-      this.#forget(known); // the one who may have it wants what nobody has any more
+      this.#forget(known); // the gateway wants a part of the answer that is not kept any more
       return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
     }
     if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
@@ -157,7 +157,7 @@ export class OriginRequests {
       return this.#refuse(link, frame.stream, 'seal_refused', 'nothing sealed is opened here');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
     if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
-    // Before the body is taken: another node, or the gateway's queue, can still have it.
+    // Before the body is read: another node, or the gateway's queue, can still take the request.
     const full = endpoint.batched ? this.#load?.full : undefined;
     if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
     const request = this.#create(frame, endpoint);
@@ -174,7 +174,7 @@ export class OriginRequests {
     return request;
   }
 
-  /** Nobody waits for it: what finds no socket is not said. */
+  /** No request waits for the blocks, so they are dropped if no socket is open. */
   #tellPrefixes(of: number, body: Uint8Array): void {
     const target = this.#engine();
     if (target !== undefined)
@@ -203,7 +203,7 @@ export class OriginRequests {
   #reset(frame: Extract<Frame, { type: 'reset' }>): void {
     const request = this.#streams.get(frame.stream);
     if (request === undefined) return;
-    // The gateway's object does not know the stream: its successor may claim it in a moment.
+    // The gateway's object does not know the stream. The object's successor may claim the stream in a moment.
     if (frame.code === 'unknown') request.unbind();
     else this.#forget(request);
   }
@@ -212,11 +212,11 @@ export class OriginRequests {
     const { requestId, attempt, receipt } = request.open;
     const report = { stream: request.stream, usage, timings, name: { requestId, attempt, receipt } };
     this.reports.add(report);
-    // Without a link no ending of its own says it, and the next socket may be days away.
+    // An attempt without a link sends no ending with its usage, and the next socket may be days away.
     if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 
-  /** Counts stored and answer handed on: nothing of it is needed any more. */
+  /** The gateway has stored the count and handed the answer on: the attempt is not needed any more. */
   #settle(stream: number): void {
     this.reports.settled(stream);
     const request = this.#streams.get(stream);
@@ -235,7 +235,7 @@ export class OriginRequests {
     for (const done of this.#onDrained.splice(0)) done();
   }
 
-  /** Beside an answer's head or end, and now and then while one runs: an idle tunnel carries nothing. */
+  /** Sends LOAD beside an answer's head or end, and now and then while an attempt runs. An idle tunnel carries nothing. */
   #sayLoad(): void {
     const now = performance.now();
     if (this.#load === undefined || this.#link === undefined) return;
@@ -300,14 +300,14 @@ export class OriginRequests {
     }
   }
 
-  /** New openings are refused; resolves when nothing runs any more and every answer was handed on, or `tick` finds it given long ago. */
+  /** Refuses new openings. Resolves when every attempt is settled, or SETTLED_WAIT_MS after the last answer went out. */
   drain(): Promise<void> {
     this.#draining = true;
     if (this.#named.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#onDrained.push(resolve));
   }
 
-  /** What still runs is said to have ended, which other nodes then answer where they can. */
+  /** Tells the gateway that running attempts have ended. Other nodes then answer them where they can. */
   giveUp(): void {
     for (const request of this.#named.values()) request.giveUp(); // not released before its end was sent
   }

@@ -101,7 +101,7 @@ export class RequestBody {
     return this.#readable;
   }
 
-  /** Nobody takes the rest. */
+  /** The engine takes no more of the body: drops the rest. */
   abandon(): void {
     this.#waiting = [];
     this.#readable?.destroy();

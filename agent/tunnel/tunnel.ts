@@ -32,10 +32,10 @@ const REFUSAL_MAX_BYTES = 16 * 1024;
 /** Answers to the upgrade after which another try would be answered the same. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, FORBIDDEN, 426]);
 
-/** The list of issuers at a gateway changes, so who was refused asks again, seldom. */
+/** A gateway's list of issuers changes, so a refused agent asks again, seldom. */
 const FORBIDDEN_RETRY_MS = 30_000;
 
-/** RFC 9110 §15.5.11: the session was, and is no more. */
+/** RFC 9110 §15.5.11: the session existed and has ended. */
 const GONE = 410;
 
 const NO_ORDERS = {
@@ -137,7 +137,7 @@ class GatewayTunnel implements Tunnel {
 
   #over(why: string): void {
     if (this.#closed) return;
-    this.#closed = true; // what runs here may still be claimed, or ends when nobody does
+    this.#closed = true; // an attempt here may still be claimed; one that no gateway claims ends by itself
     clearTimeout(this.#retry);
     this.#options.onOver?.(why);
   }
@@ -164,7 +164,7 @@ class GatewayTunnel implements Tunnel {
     this.#requests.onFrame(link, frame, this.#touched);
   }
 
-  /** The answer goes before what is done: that may end this session. */
+  /** Sends the answer before it acts on the order: the act may end this session. */
   async #obey(link: Link, sequence: number, order: Uint8Array): Promise<void> {
     const { answer, act } = (await this.#options.order?.(order)) ?? { answer: NO_ORDERS };
     link.put({ type: 'deployed', sequence, json: JSON.stringify(answer) });
@@ -217,7 +217,7 @@ class GatewayTunnel implements Tunnel {
     return promise;
   }
 
-  /** Asked by a gateway whose peers hear nothing of this agent; a question for another session proves nothing. */
+  /** A gateway asks this when its peers do not reach this agent. A question for another session proves nothing. */
   #alive(session: string): ProbeVerdict {
     return session === this.#options.identity.session ? 'alive' : 'unknown';
   }

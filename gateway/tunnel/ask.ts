@@ -61,7 +61,7 @@ export async function askTunnel(
       return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
     }
   }
-  // Also where the call found that it takes longer: the object knows it by its name and opens nothing twice.
+  // Also after a call whose answer takes longer: the object knows the attempt by its name and does not open it twice.
   return fetchAttempt(asker, session, open, body);
 }
 
@@ -78,7 +78,7 @@ async function askSoon(
   return askLocally(asker, session, new LocalCall(open, body), callee);
 }
 
-/** The rest of it is on its way out already, or will be. */
+/** The rest of the answer is on its way out already, or will be. */
 function offloadedReply(
   asker: Asker,
   session: string,
@@ -89,7 +89,7 @@ function offloadedReply(
   return { kind: 'head', status, head, body: first, whole: false, offloaded };
 }
 
-/** Where the object is in this process. */
+/** For an object in this process. */
 function askLocally(
   { env, ctx, client }: Asker,
   session: string,
@@ -105,7 +105,7 @@ function askLocally(
   return callee.ask(call, () => Promise.resolve(stub().holds(requestId, attempt)));
 }
 
-/** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave: that is told by another call. */
+/** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave. A second call tells that the client left. */
 async function callAttempt(
   { env, ctx, client }: Asker,
   session: string,
@@ -114,7 +114,7 @@ async function callAttempt(
 ): Promise<CallResult> {
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
-  // All that this request was doing ends when its client leaves, but for this. Calls of one stub arrive in order.
+  // When the client leaves, only this work of the request goes on. Calls of one stub arrive in order.
   client.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
   return unpack((await stub.attempt(JSON.stringify(open), body)) as PackedResult);
 }

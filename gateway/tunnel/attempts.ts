@@ -53,17 +53,17 @@ const KILLED = 'its agent was killed';
 const SUSPECTED = 'its engine answers nobody, and another request tries it';
 
 interface AttemptsEvents {
-  /** There begins to be something to tick for. */
+  /** An attempt is open, or a record is to be stored: `tick` is needed. */
   busy(): void;
   /** An opening was not acknowledged. */
   silent(): void;
   /** What the agent last said of its engine. */
   load(): NodeLoad | undefined;
-  /** An engine completed what had gone to another node. */
+  /** The engine completed an attempt whose request had gone to another node. */
   double(): void;
-  /** The engine answers nobody: `judge` is to be called with what its peers see. */
+  /** The engine answers no request: `judge` is to be called with what its peers see. */
   compare(): void;
-  /** It is taken to hang, or (undefined) answers again. */
+  /** The engine is taken to hang, or (undefined) it answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
@@ -76,14 +76,14 @@ export class Attempts implements UpstreamStreamHost {
   readonly #abandoned = new AbandonedAttempts();
   readonly #calls = new Calls();
   readonly completions = new CompletionCounter();
-  /** Those that Workers attend to, until they are over. */
+  /** The disconnects of clients whose Workers fetch an attempt, until the attempt is over. */
   readonly #fetchers = new WeakMap<UpstreamStream, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
   readonly #on: AttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
   readonly #hangs: HangWatch;
   #link: Link | undefined;
-  /** Its agent was killed. */
+  /** The session's agent was killed. */
   #isOver = false;
   readonly #proofs: OpeningProofs;
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers for a peer that does not read. */
@@ -114,7 +114,7 @@ export class Attempts implements UpstreamStreamHost {
     return this.#upstreams.size;
   }
 
-  /** Records that wait to be stored and may be at once. */
+  /** Records that wait and may be stored at once. */
   get due(): number {
     return this.#settlement.due;
   }
@@ -132,7 +132,7 @@ export class Attempts implements UpstreamStreamHost {
     const length = Number(request.headers.get('content-length') ?? Number.NaN);
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
     if (request.signal.aborted) {
-      this.leave(open); // it came as a call first, and nobody will attend to it
+      this.leave(open); // the attempt came as a call first, and its Worker has left
       return failureResponse('cancelled', '');
     }
     const held = open.resume ? this.#offload?.takeBack(nameOf(open)) : undefined;
@@ -172,15 +172,15 @@ export class Attempts implements UpstreamStreamHost {
   }
 
   /**
-   * A Worker's small request as a call. `answer` gets its answer if it is soon there and whole; a client's disconnect
-   * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
+   * A Worker's small request as a call. `answer` gets the answer if it is whole soon. A Worker calls `leave` when its client leaves,
+   * but a Worker that was ended cannot. So a longer answer is to be fetched, and it is cancelled if no Worker fetches it.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
     if (this.#admits(open)) this.#calls.add(this.#create(open, body), answer);
     else answer({ kind: 'failure', code: 'suspected', message: SUSPECTED });
   }
 
-  /** As `call`, in this process: of a stream that may be offloaded it is enough that its first data is soon there. */
+  /** As `call`, in this process. Of a stream that may be offloaded, the first data must come soon, not the whole. */
   callLocally(open: AttemptRequest, body: Uint8Array, answer: (result: LocalResult) => void): void {
     if (open.offload !== true || !this.#admits(open)) return this.call(open, body, answer);
     const upstream = this.#create(open, body);
@@ -193,7 +193,7 @@ export class Attempts implements UpstreamStreamHost {
     });
   }
 
-  /** It came as a call, and is neither answered nor fetched; or its answer is on its way out. */
+  /** The attempt came as a call and is neither answered nor fetched, or its answer is being offloaded. */
   holds(name: AttemptName): boolean {
     return this.#calls.has(name) || this.#offload?.holds(nameOf(name)) === true;
   }
@@ -203,7 +203,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#offload?.leave(nameOf(name));
   }
 
-  /** What is claimed was admitted before. */
+  /** An attempt that is claimed was admitted before. */
   #admits(open: AttemptRequest): boolean {
     return open.resume || this.#hangs.admits(open);
   }
@@ -214,7 +214,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#upstreams.set(upstream.stream, upstream);
     this.#hangs.opened(upstream);
     if (this.#link !== undefined) upstream.connect(this.#link);
-    // Only when a caller waits for the result.
+    // Not before the caller waits for the result.
     else if (this.#isOver) void Promise.resolve().then(() => upstream.fail('gone', KILLED));
     return upstream;
   }
@@ -265,13 +265,16 @@ export class Attempts implements UpstreamStreamHost {
     for (const upstream of this.#upstreams.values()) upstream.disconnect(now);
   }
 
-  /** Nobody comes back for them, nor for what is asked from now on: a view that is a second old still has the node. */
+  /**
+   * Fails all attempts: the agent does not come back for them. Later attempts fail too: a Worker's view may be a second old and still
+   * have the node.
+   */
   abandon(): void {
     this.#isOver = true;
     for (const upstream of [...this.#upstreams.values()]) upstream.breakOff('gone', KILLED);
   }
 
-  /** A frame of a stream. `touched` collects what has to look at its message's end. */
+  /** A frame of a stream. `touched` collects the attempts that have work to do at the message's end. */
   onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<UpstreamStream>): void {
     const upstream = this.#upstreams.get(frame.stream);
     if (frame.type === 'report') return this.#report(frame, upstream);
@@ -279,7 +282,7 @@ export class Attempts implements UpstreamStreamHost {
       touched.add(upstream);
       return upstream.onFrame(frame);
     }
-    // Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone.
+    // Late data of a stream that ended here. Or data of a stream of a former object, which no Worker reads any more.
     if (frame.type === 'data') link.consumed(frame.bytes.length);
     if (frame.type === 'reset') {
       this.#abandoned.confirmed(frame.stream, false);
@@ -295,7 +298,7 @@ export class Attempts implements UpstreamStreamHost {
   #report(frame: Report, upstream: UpstreamStream | undefined): void {
     if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, upstream))
       return this.#proofs.postpone(frame, (again) => this.#report(again, this.#upstreams.get(again.stream)));
-    // What is said again after a lost socket is no end.
+    // A report that the agent repeats after a lost socket is not another completion.
     if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.completions.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
     const { stream, usage, name, timings } = frame;
@@ -310,7 +313,7 @@ export class Attempts implements UpstreamStreamHost {
     return undefined;
   }
 
-  /** What was odd in reports since it was asked last. */
+  /** Anomalies of the reports since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
     return this.#settlement.takeAnomalies();
   }
@@ -344,7 +347,7 @@ export class Attempts implements UpstreamStreamHost {
     }
   }
 
-  /** What is to be stored now, and the streams that the agent may forget once it is. */
+  /** Records to store now, and streams that the agent may forget once they are stored. */
   settle(now: number): { records: UsageRecord[]; streams: number[] } {
     return this.#settlement.take(now);
   }

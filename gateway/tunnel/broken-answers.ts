@@ -10,7 +10,7 @@ interface Broken {
   length: number;
 }
 
-/** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. */
+/** Why answers broke off, for Workers that ask for the rest. The engine is not asked again. */
 export class BrokenAnswers {
   /** Oldest first. */
   readonly #answers = new Map<string, Broken>();

@@ -7,8 +7,8 @@ const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
  * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, the floor in any case.
  * Bound: 48 MiB + 64 KiB per session, once the windows of older sockets have shrunk to their share.
  *
- * Nobody is told when shares change: each object looks when it next reads a message. Another object's socket cannot be written
- * to from here, and an object that was put to sleep has left a socket behind that nobody will take out: a session counts once.
+ * No object is told when shares change: each looks when it next reads a message, because an object cannot write to another object's
+ * socket. An object that was put to sleep never takes its socket out, so a session counts once: its next socket replaces the old one.
  */
 class WindowBudget {
   readonly #members = new Map<string, object>();

@@ -5,15 +5,15 @@ import { steadyNow } from '../steady-clock.ts';
 import { type AttemptRequest, type CallResult, nameOf } from './attempt.ts';
 
 /**
- * A call waits this long for its answer, and the answer then so long for being fetched: a Worker's way there and back across
- * the world. What is fetched too late is computed twice; what nobody fetches, because its Worker is gone, ends within a second.
+ * A call waits CALL_MS for its answer. The answer then waits FETCH_MS to be fetched: a Worker's way there and back across the world.
+ * An answer that is fetched too late is computed twice. An answer that no Worker fetches ends within a second.
  */
 const CALL_MS = 200;
 const FETCH_MS = 400;
 
 interface Call {
   upstream: UpstreamStream;
-  /** Of `steadyNow`; never once its Worker was told to fetch. */
+  /** By `steadyNow`; infinite once the Worker was told to fetch. */
   giveUpAt: number;
   fetchIt: () => void;
 }
@@ -21,13 +21,13 @@ interface Call {
 export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
 
 /**
- * Attempts that came as a call, by name, until they are answered or fetched. One for each upstream at most: what bounds those
- * bounds these.
+ * Attempts that came as a call, by name, until they are answered or fetched. At most one for each upstream, so the bound on upstreams
+ * bounds them.
  */
 export class Calls {
   readonly #calls = new TransientMap<string, Call>();
 
-  /** `answer` gets the whole answer if that is soon there, else word to fetch it. `begun`: as the listener's. */
+  /** `answer` gets the whole answer if it comes soon. Else it is told to fetch the answer. `begun`: as the listener's. */
   add(upstream: UpstreamStream, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
     const call: Call = { upstream, giveUpAt: steadyNow() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
@@ -43,7 +43,7 @@ export class Calls {
     return this.#calls.has(nameOf(name));
   }
 
-  /** A caller fetched it, or it is over. */
+  /** The Worker fetches the attempt, or the attempt is over: it is no call any more. */
   take(name: AttemptName): UpstreamStream | undefined {
     const key = nameOf(name);
     const call = this.#calls.get(key);
@@ -51,7 +51,7 @@ export class Calls {
     return call?.upstream;
   }
 
-  /** Its client left. */
+  /** The call's client left. */
   cancel(name: AttemptName): void {
     this.#calls.get(nameOf(name))?.upstream.cancel();
   }

@@ -1,4 +1,4 @@
-/** What other nodes of the same models see, for the judgement of one whose engine answers nobody. Asked only then. */
+/** What other nodes of the same models see. Asked only to judge a node whose engine answers no request. */
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
@@ -6,12 +6,12 @@ import { REGISTRY_NAME } from '../registry-name.ts';
 
 /** A few that answer are enough, and a model may have a thousand nodes. */
 const PEERS_MAX = 8;
-/** Of a model's nodes looked through for them. */
+/** Nodes of one model that are looked through. */
 const LISTED_MAX = 100;
-/** Models of one node whose other nodes are looked for. */
+/** Models of the node whose other nodes are asked. */
 const MODELS_MAX = 4;
 
-/** Those that could not be asked are left out: unknown is no evidence. */
+/** Nodes that could not be asked are left out: unknown is no evidence. */
 export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, session: string): Promise<PeerEvidence[]> {
   const sessions = await replicasOf(env, session);
   const seen = await Promise.all(

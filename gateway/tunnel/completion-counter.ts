@@ -1,14 +1,14 @@
-/** Who waits for an end asks anew after this: an object that moves takes the question with it. */
+/** A queue that waits for a completion asks anew after this: an object that moves loses the question. */
 const LISTEN_MS = 10_000;
 /** One for each model's queue that this node is busy for. */
 const LISTENERS_MAX = 64;
 
-/** Requests that the engine was done with, counted, for queues that wait for the next of them. */
+/** Counts the requests that the engine is done with, for queues that wait for the next one. */
 export class CompletionCounter {
   #count = 0;
   readonly #listeners = new Set<() => void>();
 
-  /** How many there were, as soon as they are not `seen`, or after a while. */
+  /** The count, as soon as it differs from `seen`, or after a while. */
   after(seen: number): Promise<number> {
     if (this.#count !== seen || this.#listeners.size >= LISTENERS_MAX) return Promise.resolve(this.#count);
     return new Promise((resolve) => {

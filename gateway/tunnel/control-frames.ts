@@ -73,7 +73,7 @@ export class ControlFrames {
     }
   }
 
-  /** Said beside answers: Workers get it with theirs, the others with the next snapshot. */
+  /** Agents send LOAD beside answers. Workers get it with their answers, all other isolates with the next snapshot. */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
     const news = this.#load.heard(frame, this.#options.open(), Date.now());
     if (news !== undefined) this.#options.registry.live({ load: news });
@@ -97,7 +97,7 @@ export class ControlFrames {
     peer.link.put({ type: 'stored', sequence });
   }
 
-  /** The agent keeps its records until it hears that they are stored, and says one batch at a time. */
+  /** Stores the batch later. The agent keeps its records until it hears that they are stored, and sends one batch at a time. */
   #postpone(peer: AgentSocket, sequence: number, json: string): void {
     this.#postponed?.();
     this.#postponed = after(RETRY_MS, () => {
@@ -118,12 +118,12 @@ export class ControlFrames {
     return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#options.session }));
   }
 
-  /** Gives what it answers, JSON; null: it did not. */
+  /** Resolves with the agent's answer, JSON. Null: the agent did not answer. */
   deploy({ link }: AgentSocket, order: Uint8Array): Promise<string | null> {
     return this.#deploys.ask((sequence) => link.put({ type: 'deploy', sequence, order }));
   }
 
-  /** The socket is gone, and what was asked over it. */
+  /** The socket is gone, and with it the questions that were asked over it. */
   abandon(): void {
     this.#postponed?.();
     this.#postponed = undefined;

@@ -5,8 +5,8 @@ import type { KeyValue } from '../object-context.ts';
 const KEY = 'hang';
 
 /**
- * That an engine is taken to hang, over the hibernation of its tunnel's object: nothing is sent there, so the object soon sleeps, and one that
- * had forgotten would let requests hang again. Written only where it changes.
+ * Remembers over hibernation that an engine is taken to hang. No request goes to such an engine, so its tunnel's object soon sleeps. An
+ * object that had forgotten would let requests hang again. Written only on a change.
  */
 export class HangMemory {
   readonly #kv: KeyValue;
@@ -19,7 +19,7 @@ export class HangMemory {
     return this.#kv.get<HangSuspicion>(KEY);
   }
 
-  /** Returns what isolates are to be told. @param now of the watch's clock, @param wall milliseconds since the epoch, for the other isolates */
+  /** Returns what isolates are to be told. @param now the watch's clock, @param wall milliseconds since the epoch, for other isolates */
   keep(suspicion: HangSuspicion | undefined, now: number, wall: number): BreakerState {
     if (suspicion === undefined) this.#kv.delete(KEY);
     else this.#kv.put(KEY, suspicion);

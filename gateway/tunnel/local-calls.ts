@@ -1,13 +1,13 @@
 /**
- * Calls of tunnel objects in this process. The Node host has all objects in the process that asks them, so a small request is handed over in
- * memory: a call by a stub would copy it, and an answer that streams would need a `fetch`.
+ * Calls of tunnel objects in this process. The Node host has all objects in the process that asks them, so it hands a small request over
+ * in memory. A call by a stub would copy the request, and an answer that streams would need a `fetch`.
  */
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { AttemptRequest, LocalResult } from './attempt.ts';
 
-/** An object answers within half of it, if only that it takes longer. One that was reset never does. */
+/** An object answers within half of this, if only to say that it takes longer. An object that was reset never answers. */
 const LOOK_EVERY_MS = 1_000;
-/** With more calls waiting the object is in trouble. A call by its stub then says of what kind. */
+/** If more calls wait, the object is in trouble. A call by its stub then tells what is wrong. */
 const WAITING_MAX = 4_096;
 
 /** One request to an object of this process. */
@@ -54,7 +54,7 @@ export function calleeOf(session: string): Callee | undefined {
 export class Callee {
   readonly #session: string;
   readonly #take: (call: LocalCall) => void;
-  /** Those without an answer, and how to ask the object whether it works at them still. At most WAITING_MAX. */
+  /** Calls without an answer. `holds` asks the object whether it still works at the call. At most WAITING_MAX. */
   readonly #waiting = new TransientMap<LocalCall, { holds(): Promise<boolean>; seen: boolean }>();
   #looking: ReturnType<typeof setInterval> | null = null;
 
@@ -64,7 +64,7 @@ export class Callee {
     callees.set(session, this);
   }
 
-  /** What waits goes on waiting: the object may get another socket. */
+  /** Waiting calls go on waiting: the object may get another socket. */
   close(): void {
     if (callees.get(this.#session) === this) callees.delete(this.#session);
   }

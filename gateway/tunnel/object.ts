@@ -32,7 +32,7 @@ import { Turns } from './turns.ts';
 
 /** An agent with open streams that was silent for so long is asked whether it is there. */
 const QUIET_MS = 5_000;
-/** And has so long to answer: with `QUIET_MS` more than the 15 s between its heartbeats, which may pass a slow line where our question does not. */
+/** It has so long to answer. With `QUIET_MS` that is more than the 15 s between heartbeats, which pass a slow line sooner than a question. */
 const SIGN_OF_LIFE_MS = 12_000;
 
 /** One node as its tunnel's object knows it now. */
@@ -51,11 +51,11 @@ export interface TunnelStanding {
 }
 
 /**
- * Owns one node session's socket and its streams. First touched by its agent, so that it lives near it.
+ * Owns one node session's socket and its streams. The agent is the first to touch the object, so the object lives near the agent.
  *
- * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records, whether its engine is
- * taken to hang.
- * Does not: open attempts; the Worker claims them from the next instance.
+ * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records, and whether the
+ * engine is taken to hang.
+ * Does not survive: open attempts. The Worker claims them from the next instance.
  */
 export class TunnelObject extends GatewayObject {
   readonly #session: string;
@@ -171,7 +171,7 @@ export class TunnelObject extends GatewayObject {
     return this.#attempts.fetch(JSON.parse(open) as AttemptRequest, request);
   }
 
-  /** A small request for an answer that may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members do. */
+  /** A small request whose answer may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members. */
   attempt(open: string, body: Uint8Array): Promise<PackedResult> {
     return new Promise((resolve) => {
       this.#attempts.call(JSON.parse(open) as AttemptRequest, body, (result) => resolve(pack(result)));
@@ -183,7 +183,7 @@ export class TunnelObject extends GatewayObject {
     return this.#attempts.holds({ requestId, attempt });
   }
 
-  /** For queues: how many requests the engine was done with, once they are not `seen`. */
+  /** For queues: how many requests the engine is done with, once that number differs from `seen`. */
   ended(seen: number): Promise<number> {
     return this.#attempts.completions.after(seen);
   }
@@ -193,12 +193,12 @@ export class TunnelObject extends GatewayObject {
     this.#attempts.leave({ requestId, attempt });
   }
 
-  /** How long requests wait here for their first byte, for a node whose engine answers nobody. */
+  /** How long requests wait here for their first byte. Used to judge another node whose engine answers no request. */
   firstBytes(): PeerEvidence {
     return this.#attempts.firstBytes();
   }
 
-  /** A registry that is just moving tells of no peers: the next turn asks again. */
+  /** A registry that is just moving names no peers: the next turn asks again. */
   async #compare(): Promise<void> {
     const peers = await comparePeers(this.env, this.#session).catch(() => []);
     this.#attempts.judge(peers);
@@ -209,7 +209,7 @@ export class TunnelObject extends GatewayObject {
     return readUsage(this.ctx.storage.sql, limit);
   }
 
-  /** For who looks at this node. Null: no agent is here. */
+  /** For operators who look at this node. Null: no agent is connected. */
   standing(): TunnelStanding | null {
     const { active } = this.#sockets;
     if (active === undefined) return null;
@@ -224,7 +224,7 @@ export class TunnelObject extends GatewayObject {
     };
   }
 
-  /** What its engine said in the last hour, as far as this object's memory goes; the oldest first. */
+  /** The engine's loads of the last hour, as far as this object's memory goes; the oldest first. */
   loads(): NodeLoad[] {
     return this.#frames.loads(Date.now());
   }
@@ -271,13 +271,13 @@ export class TunnelObject extends GatewayObject {
     this.#gone(active);
   }
 
-  /** Its agent was killed, and nobody will dial again: what runs there is lost now and not when the agent could have come back. */
+  /** The agent was killed and will not dial again. Its attempts fail now, not when the time for its return is up. */
   agentDied(): void {
     this.end('its agent was killed');
     this.#attempts.abandon();
   }
 
-  /** Is the agent at the other end there? `unknown` where no tunnel says anything about it. */
+  /** Whether the agent answers on its tunnel. `unknown`: there is no tunnel. */
   probe(): Promise<ProbeVerdict> {
     const { active } = this.#sockets;
     return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
@@ -291,7 +291,7 @@ export class TunnelObject extends GatewayObject {
     return true;
   }
 
-  /** Sends an order, or an empty one, which asks; gives what the agent answers, JSON. Null: it did not, or there is no tunnel. */
+  /** Sends an order; an empty one only asks. Resolves with the agent's answer, JSON. Null: no answer, or no tunnel. */
   deploy(order: Uint8Array): Promise<string | null> {
     const { active } = this.#sockets;
     return active === undefined ? Promise.resolve(null) : this.#frames.deploy(active, order);
@@ -318,7 +318,7 @@ export class TunnelObject extends GatewayObject {
   #onLost(): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
-    active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
+    active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and sends its record again
     this.#gone(active);
   }
 

@@ -45,7 +45,7 @@ export class OpeningProofs implements LateReports {
     this.#options.waitUntil(this.#ask(take));
   }
 
-  /** The socket is gone: its agent says on the next one what it has no answer to. */
+  /** The socket is gone. On its next socket the agent repeats the reports that were not acknowledged. */
   forget(): void {
     this.#waiting = [];
   }

@@ -17,7 +17,7 @@ const ATTEMPTS = 5;
 
 type Registry = ObjectStub<RegistryObject>;
 
-/** What a session says of itself, on its way. */
+/** A session's own record on its way to the registry. */
 interface RecordUpdate {
   peer: AgentSocket;
   sequence: number;
@@ -28,7 +28,7 @@ interface RegistryNotifierOptions {
   session: string;
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
-  /** The registry did not take its record, and it is closed. */
+  /** The registry did not take the session's record, and the socket is closed. */
   refused(peer: AgentSocket): void;
   /** The registry did not answer for some seconds. */
   lost(): void;
@@ -38,11 +38,11 @@ interface RegistryNotifierOptions {
 export class RegistryNotifier {
   readonly #options: RegistryNotifierOptions;
   #queue: Promise<void> = Promise.resolve();
-  /** A record whose turn has not come: a newer one takes its place, however many come. */
+  /** A record whose turn has not come. A newer record takes its place. */
   #waiting: { update: RecordUpdate } | undefined;
   /** Time up to which records have been told; behind now by the burst at most. */
   #pace = 0;
-  /** An opening was not acknowledged and nothing came since: the registry has been told. */
+  /** The registry was told that the agent is silent: it did not acknowledge an opening and has sent nothing since. */
   #silent = false;
 
   constructor(options: RegistryNotifierOptions) {
@@ -82,7 +82,7 @@ export class RegistryNotifier {
     });
   }
 
-  /** A flood of ever new records costs the registry a few signatures a second; the newest of them is what is told. */
+  /** Limits what a flood of records costs the registry to a few signatures a second. Of waiting records only the newest is sent. */
   async #paced(): Promise<void> {
     const now = steadyNow();
     this.#pace = Math.max(this.#pace + RECORD_EVERY_MS, now - RECORD_BURST * RECORD_EVERY_MS);
@@ -98,7 +98,7 @@ export class RegistryNotifier {
     refused(peer);
   }
 
-  /** An opening was not acknowledged. `gone`: there is no socket; one that an object lost with its memory is never closed by an event. */
+  /** The agent did not acknowledge an opening. `gone`: there is no socket. An object that lost it with its memory got no event of its close. */
   silent(gone: boolean): void {
     if (this.#silent) return;
     this.#silent = true;
@@ -113,14 +113,14 @@ export class RegistryNotifier {
     this.#send((registry) => registry.trust(this.#options.session));
   }
 
-  /** Its socket is gone. What comes after this is said after it. */
+  /** The session's socket is gone. Later calls reach the registry after this one. */
   closed(): void {
     this.#silent = false;
     this.#waiting = undefined;
     this.#send((registry) => registry.closed(this.#options.session));
   }
 
-  /** Beside the others: what is not told is told a second later. */
+  /** Not in turn with the other calls, and not retried: a state that is lost is told again a second later. */
   live(news: LiveState): void {
     this.#options.waitUntil(this.#registry.live(this.#options.session, news).catch(() => {}));
   }
@@ -130,7 +130,10 @@ export class RegistryNotifier {
     this.#options.waitUntil(this.#registry.double().catch(() => {}));
   }
 
-  /** Does another session answer? Not asked of its object itself: an object is first touched by its own agent, and any name makes one. */
+  /**
+   * Whether another session answers. Asks the registry and not that session's object: its own agent must touch an object first, and any
+   * name would make one.
+   */
   probe(session: string): Promise<ProbeVerdict> {
     return this.#registry.probe(session).catch(() => 'unknown' as const);
   }

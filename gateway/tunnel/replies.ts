@@ -1,4 +1,4 @@
-/** What an object says of an attempt, in the form of each way that it may have been asked on. */
+/** What an object says of an attempt, in the form for each way of asking. */
 import { isEventStream } from '../../shared/upstream/response.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import {
@@ -23,12 +23,12 @@ export function responseFor(result: AttemptResult, upstream: UpstreamStream): Re
   const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
   if (whole !== undefined) headers['content-length'] = String(whole.length);
   if (!NO_BODY.has(status)) return new Response(whole ?? upstream.answer.open(), { status, headers });
-  // Nobody reads this one, and without a reader it would never be over.
+  // No client reads the body of such a status, and without a reader the answer would never be over.
   if (whole === undefined) void upstream.answer.open().pipeTo(new WritableStream());
   return new Response(null, { status, headers });
 }
 
-/** It may be offloaded. */
+/** Whether the answer may be offloaded. */
 export function mayOffload({ status, head, whole }: Held['result']): boolean {
   return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
 }

@@ -105,16 +105,16 @@ export class AgentSockets {
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
     if (oldest === undefined) return;
     this.#all.delete(oldest.socket);
-    oldest.close(CLOSE.resync, 'others knock, and this one did not answer'); // an honest one comes again
+    oldest.close(CLOSE.resync, 'others knock, and this one did not answer'); // an honest agent comes again
   }
 
-  /** The answer to the challenge; said again it says nothing. */
+  /** Takes the answer to the challenge. A repeated answer is ignored. */
   greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): void {
     if (peer.attachment.phase !== 'challenged') return;
     const { audience } = peer.attachment;
     const nonce = fromHex(peer.attachment.nonce);
     if (!provesSession(peer.ticket, { nonce, audience }, hello)) {
-      // A proxy that puts its own Host header makes every honest signature one for somewhere else.
+      // A proxy that sets its own Host header makes every honest signature one for another host.
       peer.close(CLOSE.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
       return;
     }
@@ -129,7 +129,7 @@ export class AgentSockets {
       former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
       this.#events.replaced();
     }
-    // A message of its own: an agent reads nothing behind the welcome in the message that brings it.
+    // The welcome is a message of its own: an agent reads nothing behind the welcome in the same message.
     const { gateway } = peer.attachment;
     peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
     peer.link.open(hello.window);
@@ -164,7 +164,7 @@ export class AgentSockets {
     this.#active.save(idle);
   }
 
-  /** A message was read: on an idle tunnel it had late words of what was over already. */
+  /** A message was read. On an idle tunnel it brought late frames of streams that were over already. */
   settle(peer: AgentSocket): void {
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
   }

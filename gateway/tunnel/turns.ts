@@ -6,13 +6,13 @@ import { steadyNow } from '../steady-clock.ts';
 const TURN_MS = 250;
 
 interface TurnsOptions {
-  /** Deadlines that are over now are over. `now` in all of these: of `steadyNow`. */
+  /** Ends what has passed its deadline. `now` in all of these: of `steadyNow`. */
   judge(now: number): void;
-  /** What waits for no deadline. */
+  /** Does the work that waits for no deadline. */
   store(now: number): void;
-  /** There is nothing to take turns for. */
+  /** No attempt is open, and nothing is to be settled. */
   idle(): boolean;
-  /** The last turn, until something is open again. */
+  /** This was the last turn until the next attempt opens. */
   rested(): void;
 }
 

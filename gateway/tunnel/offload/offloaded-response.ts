@@ -3,24 +3,24 @@ import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { Asker } from '../ask.ts';
 import { type AttemptFailure, type AttemptRequest, nameOf } from '../attempt.ts';
 
-/** `left`: the client did, or never came. */
+/** `left`: the client left, or never came. */
 export type Ending = 'whole' | 'left' | AttemptFailure;
 
-/** A Worker that is gone never asks; so many endings wait for their Workers. */
+/** Endings that wait for their Workers. A Worker that is gone never asks for its ending. */
 const KEPT_MAX = 10_000;
 
-/** Objects hardly die where they stay; but a Worker must not wait for one that did for ever. */
+/** On a host whose objects stay, an object hardly ever dies. Without this a Worker would wait for ever for one that did. */
 const ASK_MS = 30_000;
 
-/** What object and Worker tell each other of one answer that leaves. */
+/** How the object tells the Worker that an offloaded answer has ended. */
 export interface OffloadCompletion {
   readonly ended: PromiseWithResolvers<Ending>;
 }
 
-/** By the attempt's name; of answers that leave, so at most KEPT_MAX. */
+/** By the name of the attempt whose answer is offloaded; at most KEPT_MAX. */
 const completions = new TransientMap<string, OffloadCompletion>();
 
-/** The object's side: an answer is about to leave. */
+/** The object's side: an answer is about to be offloaded. */
 export function expectCompletion(name: string): OffloadCompletion {
   const completion = { ended: Promise.withResolvers<Ending>() };
   completions.set(name, completion);
@@ -29,14 +29,14 @@ export function expectCompletion(name: string): OffloadCompletion {
   return completion;
 }
 
-/** It does not leave that way after all. */
+/** The answer is not offloaded after all. */
 export function forgetCompletion(name: string): void {
   completions.delete(name);
 }
 
 /** The Worker's side of an offloaded answer. */
 export class OffloadedResponse {
-  /** What the answer's rest goes by. */
+  /** Names the rest of the answer. */
   readonly number: number;
   readonly #asker: Asker;
   readonly #session: string;
@@ -54,7 +54,7 @@ export class OffloadedResponse {
     return this.#asker.env.TUNNEL.getByName(this.#session);
   }
 
-  /** Nobody takes it, or nobody will. */
+  /** The client takes no more of the answer, or will take none. */
   leave(): void {
     const { requestId, attempt } = this.#open;
     this.#asker.ctx.waitUntil(Promise.resolve(this.#stub().leave(requestId, attempt)).catch(() => {}));

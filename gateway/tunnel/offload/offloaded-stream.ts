@@ -13,12 +13,12 @@ export interface Held {
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
-/** For a piece of the answer, and the error that may have to follow it. */
+/** Room for one piece of the answer and for the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
 interface OffloadEvents {
   first(bytes: Uint8Array): void;
-  /** It ended, or broke, before any. */
+  /** The answer ended, or broke off, before any data. */
   none(code: AttemptFailure | undefined): void;
   data(offset: number, bytes: Uint8Array): void;
   end(offset: number): void;
@@ -97,7 +97,7 @@ export class OffloadedStream implements Sink {
     this.completion?.ended.resolve(how);
   }
 
-  /** So many bytes may go in all. The first grant says that there is a client. */
+  /** `limit` bytes may go out in all. The first grant says that there is a client. */
   grant(limit: number): void {
     if (this.#state === 'over') return;
     this.#state = 'taken';
@@ -114,7 +114,7 @@ export class OffloadedStream implements Sink {
     this.#upstream.cancel();
   }
 
-  /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */
+  /** Takes the answer back, to be read in another way. Undefined once a client takes it: part of it may be on its way. */
   withdraw(): Held | undefined {
     if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
     this.#state = 'over';

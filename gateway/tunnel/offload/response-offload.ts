@@ -1,7 +1,7 @@
 import type { AttemptFailure } from '../attempt.ts';
 import type { Held } from './offloaded-stream.ts';
 
-/** What came of offering an answer: its first bytes, and the number that the rest goes by; or how it ended before that. */
+/** The result of an offer: the answer's first bytes and the number that names its rest, or how the answer ended before them. */
 export type Offer =
   | { kind: 'offloaded'; number: number; first: Uint8Array }
   | { kind: 'empty' }
@@ -13,7 +13,7 @@ export interface ResponseOffload {
   offer(held: Held, tell: (offer: Offer) => void): void;
   /** The answer of that attempt is being offloaded, or about to be. */
   holds(name: string): boolean;
-  /** Its client left before it could be taken. */
+  /** The client left before it took the answer. */
   leave(name: string): void;
   /** The answer is needed here after all, behind its first data. Undefined: it is gone. */
   takeBack(name: string): Held | undefined;
