@@ -1,11 +1,11 @@
-/** How many nodes one join token and one provider may have, and how fast they may come: none may fill the registry of all. */
+/** Limits how many nodes one join token and one provider may have, and how fast they join: none may fill the shared registry. */
 import { Bucket } from '../../shared/collections/bucket.ts';
 import type { Admissions, Counted } from './admissions.ts';
 
 /** Nodes of a provider for which the operator set no number. */
 const PROVIDER_NODES_DEFAULT = 2_000;
 
-/** Whatever became of their sessions: a replica has to remember their ends. It is half of what it holds of one issuer. */
+/** Tickets of ended sessions count too: a replica has to remember the ends. Half of what a replica holds of one issuer. */
 const PROVIDER_TICKETS_MAX = 32_768;
 
 /** A thousand jobs may start at once. */
@@ -33,13 +33,13 @@ export class AdmissionQuota {
   /** By provider. */
   readonly #buckets = new Map<string, Bucket>();
 
-  /** `present`: the session is here and nobody doubts it. */
+  /** `present`: the session is here and not suspected. */
   constructor(admissions: Admissions, present: (session: string) => boolean) {
     this.#admissions = admissions;
     this.#present = present;
   }
 
-  /** Why one more node may not come in; undefined: it may. `now`: milliseconds since the epoch. */
+  /** Why one more node may not join; undefined: it may. `now`: milliseconds since the epoch. */
   refusal({ provider, tokenId, tokenNodesMax, providerNodesMax }: QuotaAsked, now: number): QuotaRefusal | undefined {
     const bucket = this.#bucket(provider, now);
     if (!bucket.take(1, now)) return { refused: 'rate', waitMs: bucket.waitMs(1) };

@@ -9,7 +9,7 @@ import { buffer } from './archive.ts';
 const ADMISSIONS_MAX = 200_000;
 const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 
-/** An agent that was admitted connects at once. After this time its first word comes too late, and its place is free again. */
+/** An admitted agent connects at once. After this time its first record comes too late, and its place is free again. */
 const JOIN_WINDOW_MS = 10 * 60_000;
 
 export interface Admission {
@@ -24,7 +24,7 @@ export interface Admission {
 /** Which admissions are counted: those of one join token, or of one provider. */
 export type Counted = { token: string } | { provider: string };
 
-/** Which join token let which session in. Stored with the ticket: a session that never said a word is ended by it too. */
+/** Which join token admitted which session. Stored with the ticket, so a session that never sent a record can be ended too. */
 export class Admissions {
   readonly #sql: Sql;
 
@@ -63,14 +63,14 @@ export class Admissions {
     );
   }
 
-  /** Those that `token` let in and that have not ended, with their tickets. */
+  /** Sessions that `token` admitted and that have not ended, with their tickets. */
   of(token: string): { session: string; ticket: Uint8Array }[] {
     const query = 'SELECT session, ticket FROM admissions WHERE token = ? AND ended = 0 LIMIT ?';
     const rows = this.#sql.exec<{ session: string; ticket: ArrayBuffer }>(query, token, SESSIONS_OF_A_TOKEN_MAX);
     return [...rows].map(({ session, ticket }) => ({ session, ticket: new Uint8Array(ticket) }));
   }
 
-  /** Its first word. False: it was admitted too long ago, and its place may be another's. True where it is not in here. */
+  /** The session's first record. False: it was admitted too long ago, and another session may have its place. True if it is not in here. */
   speaks(session: string, now: number): boolean {
     const query = 'SELECT at, spoke FROM admissions WHERE session = ?';
     const [row] = this.#sql.exec<{ at: number; spoke: number }>(query, session).toArray();
@@ -80,14 +80,14 @@ export class Admissions {
     return true;
   }
 
-  /** It left, or was evicted: its place is free. Its ticket counts until it expires. */
+  /** The session left, or was evicted: its place is free. Its ticket counts until the ticket expires. */
   ended(session: string): void {
     writeIfPossible(() => this.#sql.exec('UPDATE admissions SET ended = 1 WHERE session = ? AND ended = 0', session));
   }
 
-  /** As if it had never been let in. */
+  /** As if the session had never been admitted. */
   forget(session: string): void {
-    // What stays ends with its ticket.
+    // A row that stays, on a full disk, goes when its ticket expires.
     writeIfPossible(() => this.#sql.exec('DELETE FROM admissions WHERE session = ?', session));
   }
 
@@ -113,7 +113,7 @@ export class Admissions {
     return places;
   }
 
-  /** What replicas have forgotten, in seconds since 1970. */
+  /** Drops admissions that replicas have forgotten. `nowS`: seconds since 1970. */
   sweep(nowS: number): void {
     this.#sql.exec('DELETE FROM admissions WHERE expires < ?', nowS - PARTITION_WINDOW_S);
     this.#sql.exec(

@@ -33,15 +33,15 @@ const admitSchema = z.object({
   job_ends_at: z.iso.datetime({ offset: true }).optional(),
   /** As `otela-agent version` prints it; older agents do not say it. */
   version: z.string().max(64).optional(),
-  /** Which program it is, where it was installed from a release. */
+  /** The release that the agent was installed from, if any. */
   release: releaseSchema.optional(),
   /** The answer to a 428. */
   attestation: attestationSchema.optional(),
 });
 
 /**
- * `POST /agent/admit`: a join token and a new session's public key are exchanged for a ticket, which every gateway that lists
- * our issuer takes. The token is asked for in D1 and goes no further.
+ * `POST /agent/admit` exchanges a join token and a new session's public key for a ticket. Every gateway that lists our issuer takes
+ * the ticket. The token is looked up in D1 and goes no further.
  */
 export const admitRoutes = new Hono<{ Bindings: Env }>();
 
@@ -77,7 +77,7 @@ admitRoutes.post('/admit', async (c) => {
   const registry = c.env.REGISTRY.getByName(REGISTRY_NAME);
   const admitted = await asking(() => registry.admit({ ...grant, sessionKey, cluster, jobEndsAt }));
   if (!(await countJoin(c.env, tokenId))) {
-    // Its revocation may have been told to the registry before this session was there.
+    // The token was revoked meanwhile, maybe before the registry had this session.
     await registry.revokeToken(tokenId, false);
     throw revokedToken();
   }
@@ -108,7 +108,7 @@ async function knownSettings(env: Env, ctx: Background, now: number): Promise<Se
   throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }
 
-/** RFC 6585 §3. Asked again with the answer, the agent is let in. */
+/** RFC 6585 §3. The agent asks again with the answer and is then admitted. */
 function challenged(challenge: string): Response {
   const message = 'This gateway admits agents of signed releases alone: answer the challenge.';
   const error = { message, type: 'invalid_request_error', param: null, code: 'attestation_required' };

@@ -10,14 +10,14 @@ const GATEWAYS_MAX = 32;
 
 const NOT_STORED = { 'cache-control': 'no-store' };
 
-/** Where else this agent may serve: the institution's other gateways, then those of peers, which decide for themselves. */
+/** Where else this agent may serve: the institution's other gateways, then the gateways of peers, which decide for themselves. */
 export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): { url: string }[] {
   const own = INSTITUTION?.gateways() ?? [];
   const peers = [...issuers].flatMap(({ url }) => url ?? []);
   return [...new Set([...own, ...peers])].slice(0, GATEWAYS_MAX).map((url) => ({ url }));
 }
 
-/** `POST /agent/gateways`: the same for a session that is there already, so that gateways come and go without a restart of agents. */
+/** `POST /agent/gateways`: the same list for an existing session, so that gateways come and go without a restart of agents. */
 export const agentGatewayRoutes = new Hono<{ Bindings: Env }>();
 
 agentGatewayRoutes.post('/gateways', async (c) => {
@@ -25,7 +25,7 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
   const { issuer, view } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
-  // Which gateways an agent serves, and how often it probes, is its own institution's to say.
+  // The agent's own institution decides which gateways it serves and how often it probes.
   if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
   const { membership } = view.settings;
   const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership };

@@ -1,6 +1,6 @@
 import type { ObjectStorage } from '../object-context.ts';
 
-/** Floors are signed, and what is too old is dropped, this often: the alarm of an object that sleeps otherwise. */
+/** How often floors are signed and old data is dropped. For this alarm the object wakes; it sleeps otherwise. */
 const HOUSEKEEPING_MS = 60 * 60_000;
 
 /** An alarm may come so much later than it could. */
@@ -8,7 +8,7 @@ const ALARM_SLACK_MS = 1_000;
 
 const HOUSEKEEPING = 'housekeeping';
 
-/** An object has one alarm; this one is shared by gossip and the hourly housekeeping, whichever is due first. */
+/** An object has one alarm. Gossip and the hourly housekeeping share it: it is set to the earlier time. */
 export class AlarmClock {
   readonly #storage: ObjectStorage;
   /** When the object is to be woken next for gossip. */
@@ -36,7 +36,7 @@ export class AlarmClock {
     return this.arm();
   }
 
-  /** It rings: what gossip wanted is due, and it says anew when it wants to be woken. */
+  /** The alarm rings. Gossip's work is due, and gossip then says when it wants to be woken next. */
   rang(): void {
     this.#gossipAt = Number.POSITIVE_INFINITY;
   }

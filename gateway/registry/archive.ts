@@ -18,8 +18,8 @@ interface ArchiveSource {
 }
 
 /**
- * The registry in the object's SQLite: read when the object starts, written behind. What a crash takes with it (a quarter of
- * a second) agents' digests bring back.
+ * The registry in the object's SQLite: read when the object starts, written behind. A crash loses a quarter of a second, which the
+ * digests of agents bring back.
  */
 export class Archive {
   readonly #storage: ObjectStorage;
@@ -36,12 +36,12 @@ export class Archive {
     this.#clock = clock;
     this.#source = source;
     const { sql } = storage;
-    sql.exec('DROP TABLE IF EXISTS sessions'); // of the time before the lattice
+    sql.exec('DROP TABLE IF EXISTS sessions'); // a version before the lattice made it
     sql.exec('CREATE TABLE IF NOT EXISTS entries (session TEXT PRIMARY KEY, words BLOB, shown TEXT, updated INTEGER)');
     sql.exec('CREATE TABLE IF NOT EXISTS control (id TEXT PRIMARY KEY, words BLOB NOT NULL)');
   }
 
-  /** Floors and revocations first: what they exclude is not loaded. */
+  /** Floors and revocations, to be loaded first: entries that they exclude are not loaded. */
   *control(): Generator<Uint8Array> {
     for (const row of this.#storage.sql.exec<{ words: ArrayBuffer }>('SELECT words FROM control'))
       yield new Uint8Array(row.words);
@@ -69,7 +69,7 @@ export class Archive {
     this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(words));
   }
 
-  /** The session's row is not what it was: written in a moment. */
+  /** The session has changed: its row is written in a moment. */
   touch(session: string): void {
     this.#changed.add(session);
     this.#timer ??= this.#clock.after(BEHIND_MS, () => this.flush());

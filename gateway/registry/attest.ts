@@ -25,7 +25,10 @@ const CHALLENGE_MS = 60_000;
 
 type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AGENT'>;
 
-/** What agents must show here; `minimum`: the setting's, beside the environment's. A list of keys with one that is none is no list: who wrote it meant something else. */
+/**
+ * What agents must show here. `minimum`: the setting, beside the environment's version. A list with one malformed key counts as no list:
+ * the operator meant another key.
+ */
 export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
   const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
   const oldest = minimum !== undefined && isOlder(set, minimum) && isVersion(set) ? minimum : set;
@@ -38,8 +41,8 @@ export interface Claim {
 }
 
 /**
- * Undefined where the agent may go on; else the challenge that it has to answer first. Nothing is stored: a challenge is sealed,
- * names the session key that it was given to, and ends by itself.
+ * Undefined if the agent may go on; else the challenge that it has to answer first. Nothing is stored: a challenge is sealed, names
+ * the session key that it was given to, and expires by itself.
  * @throws ApiError 403 that says why; 503 when D1 cannot say
  */
 export async function requireRelease(
@@ -81,7 +84,7 @@ async function requireChallenge(secret: string, challenge: string, publicKey: st
 }
 
 /**
- * What the setting `minimum_agent_version` asks of the version that an agent says it is. Without a signed release that is its own word.
+ * Compares the agent's version with the setting `minimum_agent_version`. Without a signed release the version is only what the agent says.
  * @throws ApiError 403 that says what to do
  */
 export function requireVersion(version: string | undefined, minimum: string | undefined): void {

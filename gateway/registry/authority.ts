@@ -15,7 +15,7 @@ const peersSchema = z.array(
   z.object({ name: z.string(), id: z.string(), root: z.string(), url: z.string().optional() }),
 );
 
-/** Who may admit: our own issuer, by the environment's key or by one made here, and the peers on the list. */
+/** The issuers that may admit: our own, with the environment's key or a key made here, and the peers on the list. */
 export class Authority {
   readonly issuer: GatewayIssuer;
   readonly source: 'environment' | 'own';
@@ -23,7 +23,7 @@ export class Authority {
   #names = new Map<string, string>();
   #listed: ListedIssuer[] = [];
 
-  /** @throws IssuerError where the environment's key is no key: better no registry than one under another name */
+  /** @throws IssuerError if the environment's key is malformed: better no registry than one under another name */
   constructor(env: Env, meta: Meta, nowS: number) {
     this.#meta = meta;
     const given = issuerOf(env);
@@ -49,7 +49,7 @@ export class Authority {
   list(peers: readonly ListedIssuer[]): boolean {
     const text = JSON.stringify(peers);
     if (text === (this.#meta.get(PEERS) ?? '[]')) return false;
-    // Stored here too: while D1 is down nobody's nodes leave.
+    // Stored here too: while D1 is down no peer's nodes leave.
     writeIfPossible(() => this.#meta.set(PEERS, text));
     this.#set(peers);
     return true;
@@ -63,7 +63,7 @@ export class Authority {
   }
 }
 
-/** A clone, a test: nobody gave a key, so the object makes an issuer of its own and keeps it. */
+/** A clone or a test has no key in the environment, so the object makes an issuer of its own and keeps it. */
 function ownIssuer(meta: Meta, nowS: number): GatewayIssuer {
   const stored = meta.get(OWN_KEY);
   const made = stored === undefined ? makeIssuer(nowS) : ownSchema.parse(JSON.parse(stored));

@@ -5,12 +5,12 @@ import { readPeers } from './gossip/peers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 
 interface CarriedChanges {
-  /** Other issuers are trusted than before. */
+  /** The list of trusted issuers has changed. */
   relisted(): void;
   settled(settings: Settings): void;
 }
 
-/** Settings and peers, read from where they are stored into what travels with the snapshot. */
+/** Reads settings and peers from D1 into the snapshot that carries them. */
 export class CarriedSettings {
   readonly #env: Env;
   readonly #store: Pick<SnapshotStore, 'set'>;
@@ -28,7 +28,7 @@ export class CarriedSettings {
     this.#changed = changed;
   }
 
-  /** As they are stored now. */
+  /** Reads them as they are stored now. */
   async reload(): Promise<void> {
     const number = ++this.#begun;
     const [settings, peers] = await Promise.all([readSettings(this.#env), readPeers(this.#env)]);
@@ -40,7 +40,7 @@ export class CarriedSettings {
     this.#store.set({ settings, issuers: listed, gateway: issuer.id });
   }
 
-  /** One reading for all who ask meanwhile: a store that is down is not asked by every isolate twice a second. Never rejects. */
+  /** One reading for all isolates that ask meanwhile: else each would ask a D1 that is down twice a second. Never rejects. */
   first(): Promise<void> {
     this.#first ??= this.reload()
       .catch(() => {})

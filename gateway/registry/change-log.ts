@@ -1,6 +1,6 @@
-/** Which sessions changed since when: what lets a snapshot travel as the difference to the one before. */
+/** Which sessions changed since when, so that a snapshot travels as the difference to the one before. */
 
-/** One more than this many changes behind, the whole map is cheaper to say. */
+/** For a reader that is more changes behind, the whole map is cheaper to send. */
 const CHANGES_MAX = 20_000;
 
 interface Change {
@@ -8,7 +8,7 @@ interface Change {
   session: string;
 }
 
-/** Versions grow by one with each change; a tag names a version of this very log, so that a former instance's never match. */
+/** Versions grow by one with each change. A tag names a version of this very log, so the tags of a former instance never match. */
 export class ChangeLog {
   readonly #epoch: string;
   #version = 0;

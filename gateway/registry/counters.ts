@@ -1,6 +1,6 @@
 import type { DepartureCause } from '../../shared/lattice/departure.ts';
 
-/** Why and by whom it has been asked since it woke; tests and operators count with it. */
+/** What the registry object was asked, and by whom, since it woke. For tests and operators. */
 export interface RegistryCounters {
   sessions: number;
   snapshots: number;

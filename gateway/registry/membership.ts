@@ -32,21 +32,21 @@ export interface NewNode extends QuotaAsked {
   jobEndsAt?: number | undefined;
 }
 
-/** `over`: the session has ended, its agent needs a new one. `refused`: the word breaks a rule. */
+/** `over`: the session has ended, its agent needs a new one. `refused`: the record breaks a rule. */
 export type Published = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
 
 interface MembershipEvents {
-  /** Words that are to be passed on. */
+  /** Updates that gossip is to pass on. */
   local(updates: readonly Update[]): void;
-  /** The tunnel of a session opened here, or one that was in doubt has spoken on it. */
+  /** The tunnel of a session opened here, or a suspected session has spoken on its tunnel. */
   opened(session: string): void;
   /** A session whose tunnel is open here is over. */
   ended(session: string, reason: string): void;
 }
 
 /**
- * Who is in: the replica, what is shown of it, what is stored of it, and the issuer's word. Everything that changes one of them goes
- * through here, so that they agree.
+ * The members: the replica, how its sessions are shown and stored, and the issuer's evictions and floors. Every change of one of them
+ * goes through here, so that they agree.
  */
 export class Membership {
   readonly replica: Replica;
@@ -89,7 +89,7 @@ export class Membership {
     for (const { words, shown } of this.#archive.entries()) {
       const held = words !== undefined && this.replica.load(words).outcome === 'merged';
       if (shown === undefined) continue;
-      // Its issuer may be ours no longer: such a session would be shown, and routed to, for ever.
+      // The issuer may not be listed any more. Such a session would be shown, and routed to, for ever.
       if (held || shown.state === 'LEFT') this.sessions.restore(shown);
       else this.#archive.touch(shown.session);
     }
@@ -101,7 +101,7 @@ export class Membership {
     return entry === undefined ? undefined : encodeUpdate(entry.update(true));
   }
 
-  /** A new session's ticket, and whom to trust beside us. Null: our certificate is not valid now, so nobody would believe us. */
+  /** A new session's ticket, and the other trusted issuers. Null: our certificate is not valid now, so no gateway would take the ticket. */
   admit(node: NewNode): AdmittedNode | QuotaRefusal | null {
     const { issuer } = this.#authority;
     const { notBefore, notAfter } = issuer.certificate;
@@ -130,8 +130,8 @@ export class Membership {
   }
 
   /**
-   * A join token is good no more: what it let in ends, also what has not yet said a word. `frees`: the tickets no longer count for their
-   * provider. Not on the provider's own word: it could fill the registry with ended sessions, token by token.
+   * A join token was revoked: all sessions that it admitted end, also those that have sent no record yet. `frees`: their tickets no longer
+   * count for the provider. Never at the provider's own request: it could fill the registry with ended sessions, token by token.
    */
   revokeToken(token: string, frees: boolean): number {
     const admitted = this.#admissions.of(token);
@@ -147,13 +147,13 @@ export class Membership {
     return tokens.map((token) => this.#quota.places({ token }, 0, Date.now()));
   }
 
-  /** Ends a session by the operator's word. False: it is not one that we admitted, or not known. */
+  /** Ends a session for the operator. False: this gateway did not admit it, or it is not known. */
   evict(session: string): boolean {
     const entry = this.replica.get(session);
     return entry !== undefined && this.#evict(entry.ticket, 'operator');
   }
 
-  /** False where another gateway admitted it: only who admits evicts. */
+  /** False if another gateway admitted the session: only the gateway that admitted it evicts it. */
   #evict(ticket: Ticket, reason: string): boolean {
     const update = this.#signed(ticket, reason);
     if (update !== undefined) this.#events.local([update]);
@@ -169,13 +169,13 @@ export class Membership {
     return update;
   }
 
-  /** Its grace is over: the eviction, merged and to be passed on. */
+  /** A suspect's grace is over. Returns its eviction, merged here and to be passed on. */
   signEviction(session: string): Update | undefined {
     const ticket = this.replica.get(session)?.ticket;
     return ticket && this.#signed(ticket, SILENT);
   }
 
-  /** A session's own word, up its tunnel, which is therefore open. */
+  /** A session's own record, up its tunnel, which is therefore open. */
   publish(session: string, ticketBytes: Uint8Array, words: Uint8Array): Published {
     const read = readWords(ticketBytes, words);
     if (typeof read === 'string') return { kind: 'refused', reason: read };
@@ -200,7 +200,7 @@ export class Membership {
     }
   }
 
-  /** A session's record that it has LEFT, checked. True where that was not known here, and so its tunnel may not know. */
+  /** A session's record that it has LEFT, checked. True if it was news here; then the session's tunnel object may not know it. */
   left(ticket: Uint8Array, record: Uint8Array): boolean {
     const update: EntryUpdate = { kind: 'entry', ticket, record };
     const news = this.merge(update, true).outcome === 'merged';
@@ -211,13 +211,13 @@ export class Membership {
   #heard(session: string, news: readonly Update[]): Published {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
-    // After a kill the session table remembers tunnels as open, and suspicions whose reasons nobody remembers.
+    // After this object was killed, the session table has tunnels as open, and suspicions whose reasons are lost.
     const wasTrusted = this.sessions.isOpen(session) && this.sessions.get(session)?.suspected !== true;
     this.sessions.tunnel(session, 'open', entry);
     this.sessions.suspect(session, 'tunnel', false, entry);
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
-    // The answer waits for the disk (output gate): an agent that was told so may end, and one that serves is not forgotten.
+    // The answer waits for the disk (output gate). So an agent that hears `stored` may end, and one that serves is not forgotten.
     this.#archive.flush();
     return { kind: 'stored' };
   }
@@ -239,7 +239,7 @@ export class Membership {
       this.#archive.keepControl(`${issuer}/key/${keyName}`, encodeUpdate({ kind: 'revocation', revocation: bytes }));
   }
 
-  /** Entries of the replica are not what they were. */
+  /** Entries of the replica have changed. */
   changed(sessions: readonly string[], wasKilled = false): void {
     for (const session of sessions) {
       const entry = this.replica.get(session);
@@ -260,14 +260,14 @@ export class Membership {
     this.#admissions.sweep(nowS());
   }
 
-  /** What ended long enough ago is collected everywhere. */
+  /** Floors make every replica collect sessions that ended long enough ago. */
   #signFloors(): void {
     const floors = this.#authority.issuer.floors(nowS());
     for (const floor of floors) this.merge(floor);
     this.#events.local(floors);
   }
 
-  /** The list of issuers is another one. @returns the sessions that went with those no longer on it */
+  /** The list of issuers has changed. @returns the sessions of issuers that are no longer on it */
   relist(): string[] {
     const gone = this.replica.setIssuers((issuer) => this.#authority.accepts(issuer));
     for (const session of gone) {
@@ -275,14 +275,14 @@ export class Membership {
       this.sessions.remove(session);
       this.#archive.touch(session);
     }
-    // A peer that was given another name: its providers are called by it.
+    // A peer may have another name now, and its providers' ids contain that name.
     for (const { session, issuer } of [...this.replica.entries()])
       if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.sessions.update(session, this.replica.get(session));
     return gone;
   }
 }
 
-/** What a RECORD carries; or what is wrong with it. */
+/** The content of a RECORD, or what is wrong with it. */
 function readWords(ticketBytes: Uint8Array, words: Uint8Array): { ticket: Ticket; update: EntryUpdate } | string {
   try {
     const ticket = decodeTicket(ticketBytes, workerdCrypto);

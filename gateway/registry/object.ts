@@ -35,8 +35,8 @@ import { type Look, type LookedFor, look } from './views/node-page.ts';
  * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by
  * differences.
  *
- * Survives eviction: the lattice, how sessions were shown, who was admitted by which token, what engines said last, joins and losses,
- * the issuer's keys where the environment has none; all in SQLite, read at start, written behind.
+ * Survives eviction: the lattice, how sessions were shown, which token admitted which session, the last output of failed engines, joins
+ * and losses, and the issuer's keys if the environment has none. All in SQLite, read at start, written behind.
  */
 export class RegistryObject extends GatewayObject {
   readonly #authority: Authority;
@@ -130,12 +130,12 @@ export class RegistryObject extends GatewayObject {
 
   // --- admission, and what sessions say -------------------------------------------------------------------------------
 
-  /** A new session's ticket, or why there is none. Null: our certificate is not valid now, so nobody would believe us. */
+  /** A new session's ticket, or why there is none. Null: our certificate is not valid now, so no gateway would take the ticket. */
   admit(node: NewNode): ReturnType<Membership['admit']> {
     return this.#members.admit(node);
   }
 
-  /** A join token is good no more: what it let in ends, also what has not yet said a word. */
+  /** A join token was revoked: all sessions that it admitted end, also those that have sent no record yet. */
   revokeToken(token: string, frees: boolean): number {
     return this.#members.revokeToken(token, frees);
   }
@@ -145,23 +145,23 @@ export class RegistryObject extends GatewayObject {
     return this.#members.places(tokens);
   }
 
-  /** Ends a session by the operator's word. False: it is not one that we admitted, or not known. */
+  /** Ends a session for the operator. False: this gateway did not admit it, or it is not known. */
   evict(session: string): boolean {
     return this.#members.evict(session);
   }
 
-  /** A signed order to one session, to be sent down its tunnel, or why there is none; without a wish the empty one, which asks. */
+  /** A signed order to one session, to be sent down its tunnel, or why there is none. Without a wish: the empty order, which only asks. */
   order(session: string, wish?: Wish): OrderReply {
     return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
   }
 
-  /** A session's own word, up its tunnel, which is therefore open. */
+  /** A session's own record, up its tunnel, which is therefore open. */
   publish(session: string, ticket: Uint8Array, words: Uint8Array): Published {
     this.#words++;
     return this.#members.publish(session, ticket, words);
   }
 
-  /** Its agent was killed. A session without a tunnel here is told to nobody: any name would make an object. */
+  /** The session's agent was killed. Only a session with a tunnel here has its object told: any name would make an object. */
   async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
     this.#words++;
     const { session } = decodeTicket(ticket, workerdCrypto);
@@ -170,7 +170,7 @@ export class RegistryObject extends GatewayObject {
     if (this.#members.left(ticket, record) && isHere) await this.env.TUNNEL.getByName(session).agentDied();
   }
 
-  /** Its tunnel here is gone: not routed to until it is back. */
+  /** The session's tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
     this.#words++;
     this.#standing.closed(session);
@@ -188,17 +188,17 @@ export class RegistryObject extends GatewayObject {
     this.#standing.trusted(session);
   }
 
-  /** What is true of a session for seconds: travels with the snapshot and is stored nowhere. */
+  /** State of a session that is true for seconds only. It travels with the snapshot and is stored nowhere. */
   live(session: string, news: LiveState): void {
     this.#members.sessions.store.setLive(session, news);
   }
 
-  /** A node completed what another one was asked for instead. */
+  /** A node completed an attempt whose request had gone to another node. */
   double(): void {
     this.#doubles++;
   }
 
-  /** Whether a session's agent answers its tunnel to this gateway. `unknown`: it has none here. */
+  /** Whether a session's agent answers on its tunnel to this gateway. `unknown`: it has no tunnel here. */
   probe(session: string): Promise<ProbeVerdict> {
     this.#words++;
     return this.#probe(session);
@@ -215,7 +215,7 @@ export class RegistryObject extends GatewayObject {
     return this.env.TUNNEL.getByName(session).probe();
   }
 
-  /** What an engine said last. False: it said so a moment ago. */
+  /** Keeps a failed engine's last output. False: the session sent one a moment ago. */
   keepLog(session: string, provider: string, text: string): boolean {
     return this.#logs.put({ session, provider, at: Date.now(), text });
   }
@@ -229,7 +229,7 @@ export class RegistryObject extends GatewayObject {
     return this.#history.list(asked);
   }
 
-  /** Its tunnel is told that the session is over; one that cannot be told finds out with its next word. */
+  /** Tells the session's tunnel object that the session is over. An object that cannot be told finds out with its next record. */
   #end(session: string, reason: string): void {
     const telling = this.env.TUNNEL.getByName(session).end(reason);
     this.ctx.waitUntil(telling.catch(() => {}));
@@ -250,7 +250,7 @@ export class RegistryObject extends GatewayObject {
     return this.#members.sessions.store.since(tag);
   }
 
-  /** Answers: enough to know that it can. */
+  /** An answer shows that the object is up. */
   ready(): RegistryCounters {
     return {
       sessions: this.#members.sessions.size,
@@ -270,7 +270,7 @@ export class RegistryObject extends GatewayObject {
     };
   }
 
-  /** Sessions by name, and what is true of them for seconds. */
+  /** Sessions by name, with their state that is true for seconds only. */
   look(wanted: LookedFor): Look {
     return look(this.#members.sessions, wanted);
   }
@@ -293,7 +293,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   #keepHouse(now: number): void {
-    // What is swept an hour later is kept an hour longer.
+    // On a full disk old data is kept until the next hour.
     writeIfPossible(() => {
       this.#members.keepHouse();
       this.#logs.sweep(now);
@@ -303,7 +303,7 @@ export class RegistryObject extends GatewayObject {
 
   // --- delegates ------------------------------------------------------------------------------------------------------
 
-  /** `GET /agent/gossip`: a session that the Worker let through, to be a peer. */
+  /** `GET /agent/gossip`: a session whose ticket the Worker has checked becomes a peer. */
   fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
     if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')

@@ -6,12 +6,12 @@ import { registryEntry } from '../../shared/routing/registry-entry.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
-/** LEFT sessions shown at most; the oldest go first, those last that alone keep a model known. */
+/** LEFT sessions shown at most; the oldest go first. Sessions that alone keep a model known go last. */
 const LEFT_MAX = 2_000;
-/** However many models: more are forgotten with the oldest. */
+/** Above this number the oldest LEFT sessions go even if they alone keep a model known. */
 const LEFT_HARD_MAX = 4_000;
 
-/** Reasons that the gateway writes of a session that said nothing itself. */
+/** Reasons that the gateway writes for a session that gave none itself. */
 export const SILENT = 'silent';
 const KILLED = 'killed';
 
@@ -24,15 +24,15 @@ interface SessionTableOptions {
   /** Name here of an issuer; undefined where it is not listed. */
   issuerName(id: string): string | undefined;
   now(): number;
-  /** What is to be stored; undefined: nothing any more. */
+  /** The session is to be stored as shown; undefined: to be removed. */
   onShown(session: string, shown: RegistryEntry | undefined): void;
-  /** It is shown otherwise than before; undefined: it was not, or is no more. */
+  /** A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more. */
   onNews(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined): void;
 }
 
 /**
- * The sessions as this gateway shows and routes to them: the lattice's word, and beside it what is only true from here, tunnels
- * and suspicions. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
+ * The sessions as this gateway shows them and routes to them. Their records come from the lattice; tunnels and suspicions are true from
+ * here only. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
  */
 export class SessionTable {
   readonly store: SnapshotStore;
@@ -41,7 +41,7 @@ export class SessionTable {
   readonly #index = new NodeIndex();
   readonly #options: SessionTableOptions;
   readonly #tunnels = new Map<string, Tunnel>();
-  /** By whom: its own tunnel that says nothing, or the peers that gossip about it. */
+  /** Suspected sessions, by source: the session's own silent tunnel, or the peers that gossip about it. */
   readonly #suspected: Record<Suspicion, Set<string>> = { tunnel: new Set(), gossip: new Set() };
   /** In the order in which they left. */
   readonly #left = new Set<string>();
@@ -72,7 +72,7 @@ export class SessionTable {
     return this.#index.get(session);
   }
 
-  /** As it was shown before this object slept. */
+  /** Shows a session as before this object slept. */
   restore(shown: RegistryEntry): void {
     const { session, state, suspected, connected } = shown;
     if (state === 'LEFT') this.#left.add(session);
@@ -83,7 +83,7 @@ export class SessionTable {
     this.store.put(shown);
   }
 
-  /** The lattice says something new of a session; undefined: it says nothing any more. */
+  /** The lattice has a new entry of a session; undefined: it has none any more. */
   update(session: string, entry: Entry | undefined, wasKilled = false): void {
     if (entry === undefined) {
       if (!this.#left.has(session)) this.#forget(session);
@@ -93,7 +93,7 @@ export class SessionTable {
   }
 
   tunnel(session: string, tunnel: Tunnel, entry: Entry | undefined): void {
-    // A tunnel without a session that is known leaves nothing behind.
+    // The tunnel of an unknown session leaves nothing behind.
     if (tunnel === 'closed' && !this.#tunnels.has(session)) return;
     if (entry === undefined || entry.state === 'LEFT') this.#tunnels.delete(session);
     else this.#tunnels.set(session, tunnel);
@@ -109,14 +109,14 @@ export class SessionTable {
     this.#show(entry);
   }
 
-  /** Others reach it, we do not: it serves elsewhere. */
+  /** Other nodes reach the session, this gateway does not: it serves elsewhere. */
   elsewhere(session: string, entry: Entry | undefined): void {
     if (this.#tunnels.get(session) === 'closed') this.#tunnels.delete(session);
     this.suspect(session, 'gossip', false, entry);
     if (entry !== undefined) this.#show(entry);
   }
 
-  /** An issuer is no longer listed: its sessions are nobody's here. */
+  /** The session's issuer is no longer listed: the session is not shown here any more. */
   remove(session: string): void {
     this.#forget(session);
   }
@@ -130,7 +130,7 @@ export class SessionTable {
     const doubt = this.#doubt(session);
     const suspected = doubt !== undefined;
     const before = this.#index.get(session);
-    // One that LEFT before it was ever shown is news to no reader.
+    // A session that LEFT before it was ever shown is no news to any reader.
     if (entry.state === 'LEFT' && before === undefined) return;
     const updatedAt = this.#options.now();
     const read = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });
@@ -144,7 +144,7 @@ export class SessionTable {
     if (this.#left.size > LEFT_MAX) this.#makeRoom();
   }
 
-  /** Why nothing is routed to it; undefined: something may be. */
+  /** Why no request is routed to the session; undefined: requests may be. */
   #doubt(session: string): string | undefined {
     if (this.#tunnels.get(session) === 'closed') return 'its tunnel closed';
     if (this.#suspected.tunnel.has(session)) return 'it did not answer';
@@ -172,7 +172,7 @@ export class SessionTable {
     this.#options.onNews(before, undefined, 'forgotten');
   }
 
-  /** What left too long ago is shown no more. */
+  /** Sessions that left too long ago are not shown any more. */
   sweep(): void {
     const now = this.#options.now();
     for (const session of this.#left) {
@@ -191,7 +191,7 @@ export class SessionTable {
   }
 }
 
-/** Why it left: an eviction's reason, then what its agent said. Silence and a kill explain nothing where the agent has said more. */
+/** Why a session left: an eviction's reason, else its agent's. `silent` and `killed` count only if the agent gave no reason. */
 function withReason(shown: RegistryEntry, { eviction }: Entry, wasKilled: boolean): RegistryEntry {
   const ordered = eviction !== undefined && eviction.reason !== SILENT ? eviction.reason : undefined;
   const why = ordered ?? shown.leaving ?? (wasKilled ? KILLED : eviction?.reason);

@@ -5,10 +5,10 @@ import { ChangeLog } from './change-log.ts';
 import type { ListedIssuer } from './issuers.ts';
 import { LiveStates } from './views/live.ts';
 
-/** What the holder of one tag needs to have the state of another. */
+/** What the holder of one tag's state needs to get the state of another tag. */
 export interface SnapshotDelta {
   tag: string;
-  /** Everything is in it: what the holder has and this has not is gone. */
+  /** The delta has every entry: entries that only the holder has are gone. */
   whole: boolean;
   entries: RegistryEntry[];
   removed: string[];
@@ -28,14 +28,14 @@ interface Carried {
 }
 
 /**
- * Where snapshots are asked for: the registry object, or the relay of a location. Null: the caller has it already. `fresh`: what the
- * caller has is not enough for a request that waits, so nothing older than the question will do.
+ * Where isolates ask for snapshots: the registry object, or the relay of a location. Null: the caller is up to date. `fresh`: a request
+ * waits that the caller's state cannot answer, so the answer must not be older than the question.
  */
 export interface SnapshotSource {
   snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null>;
 }
 
-/** A state of the registry that is handed on as differences. The registry object has one, and so has each relay. */
+/** A state of the registry, handed on as differences. The registry object has one, and each relay has one. */
 export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #log: ChangeLog;

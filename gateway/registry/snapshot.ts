@@ -12,12 +12,12 @@ import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 const FRESH_MS = 500;
 /** An older one is not used without asking. */
 const STALE_MS = 5_000;
-/** How long a request waits for that. */
+/** How long a request waits for the answer. */
 const REFRESH_WAIT_MS = 300;
-/** What this isolate found silent it believes for this long: longer than the registry's word takes to come round by a relay. */
+/** A session that this isolate found silent stays suspected for this long: longer than the registry's news takes by way of a relay. */
 const OWN_SUSPICION_MS = 1_500;
 
-/** The registry as one isolate sees it, with the indexes that a request needs. It is one object that moves on, not a copy. */
+/** The registry as one isolate sees it, with the indexes that a request needs. One object that is updated in place, not a copy. */
 export interface View {
   /** Names what the view shows; changes with it. */
   readonly tag: string;
@@ -27,7 +27,7 @@ export interface View {
   readonly issuers: ReadonlyMap<string, ListedIssuer>;
   /** This gateway's name as a gossip peer; empty before. */
   readonly gateway: string;
-  /** Sessions by the models they serve or served, LEFT ones included: what has nodes here is a known model. */
+  /** Sessions by the models they serve or served, LEFT sessions included. A model with sessions here is a known model. */
   model(id: string): ModelNodes | undefined;
 }
 
@@ -36,19 +36,19 @@ class IsolateView implements View {
   settings: Settings = NO_SETTINGS;
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
-  /** The registry's tag: what differences are asked for with. */
+  /** The registry's tag, with which the isolate asks for differences. */
   #base = '';
-  /** The last tag that brought something to be shown; loads are not. */
+  /** The last tag that changed what is shown. Loads are not shown. */
   #tag = '';
   #revision = 0;
-  /** The registry's word about sessions that this isolate suspects on its own. */
+  /** The registry's entries of sessions that this isolate suspects on its own. */
   readonly #suspicions = new Map<string, { entry: RegistryEntry; at: number }>();
 
   get tag(): string {
     return this.#revision === 0 ? this.#tag : `${this.#tag}.${this.#revision}`;
   }
 
-  /** What to ask the registry with. */
+  /** The tag to send with a question to the registry. */
   get base(): string | null {
     return this.#base || null;
   }
@@ -87,7 +87,7 @@ class IsolateView implements View {
     this.#revision = 0;
   }
 
-  /** `gone`: it has left, as its tunnel's object says; the registry's word of that is on its way. */
+  /** `gone`: the tunnel's object says that the session has left. The registry's entry of that is on its way. */
   suspect(session: string, now: number, gone: boolean): void {
     const entry = this.nodes.get(session);
     if (entry === undefined || (entry.suspected && !gone) || entry.state === 'LEFT') return;
@@ -99,7 +99,7 @@ class IsolateView implements View {
     this.#revision++;
   }
 
-  /** The registry was asked and does not share what was suspected before that: its word counts. */
+  /** Takes back suspicions from before this time: the registry was asked since then and does not share them. */
   forgive(before: number): void {
     for (const [session, { entry, at }] of this.#suspicions) {
       if (at > before) return; // in the order of suspecting
@@ -111,26 +111,26 @@ class IsolateView implements View {
 }
 
 /**
- * The isolate's copy of the registry. Requests read it without waiting; while they flow it is at most a second old, and an
- * isolate without requests asks nobody.
+ * The isolate's copy of the registry. Requests read it without waiting. While requests flow it is at most a second old. An isolate
+ * without requests does not ask the registry.
  */
 class SnapshotCache {
   readonly #view = new IsolateView();
   #checkedAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number; fresh: boolean } | undefined;
-  /** Questions are numbered; an answer that a later question's has overtaken is dropped. */
+  /** Questions are numbered. An answer is dropped if the answer to a later question came first. */
   #asked = 0;
   #answered = 0;
   #location: string | undefined;
 
-  /** Which location this isolate is in: told by the first request that knows. Its relay is asked where there is one. */
+  /** Learns this isolate's location from the first request that knows it. Snapshots are asked of the location's relay, if there is one. */
   locate(request: HttpRequest): void {
     this.#location ??= coloOf(request.cf);
   }
 
   /**
-   * The view for one request. `enough` says whether it answers the request; where it does not (an unknown model, say), or where
-   * the view is old, one refresh is waited for, shared by all requests, 300 ms at most.
+   * The view for one request. `enough` says whether the view answers the request. If it does not (an unknown model, say), or if the
+   * view is old, waits for one refresh, at most 300 ms. All requests share the refresh.
    */
   get(
     env: Env,
@@ -143,13 +143,13 @@ class SnapshotCache {
     const isEnough = enough(this.#view);
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
-    // Another request's is that one's to wait for: were it ended, this would never settle.
+    // A refresh of another request belongs to that request's context. If that request is ended, the refresh never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (within(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
     return withTimeout(refreshed).then(() => this.#view);
   }
 
-  /** As it is, for readers. */
+  /** The view as it is, without a refresh. */
   get view(): View {
     return this.#view;
   }
@@ -159,7 +159,7 @@ class SnapshotCache {
     this.#view.suspect(session, now, gone);
   }
 
-  /** Asks unless the view is younger than `ms`; nobody waits for the answer. */
+  /** Asks unless the view is younger than `ms`. No request waits for the answer. */
   refreshOlder(env: Env, now: number, ms: number): void {
     if (!within(ms, this.#checkedAt, now)) void this.#refresh(env, now, false);
   }
@@ -195,7 +195,7 @@ function source(env: Env, location: string | undefined): SnapshotSource {
   return env.RELAY.getByName(location);
 }
 
-/** `work` may be another request's. What goes on after it must be this one's: hence a promise of its own, made as Mailbox tells. */
+/** `work` may belong to another request. Code after it must run in this request's context, so this makes a promise of its own. */
 async function withTimeout(work: Promise<void>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, REFRESH_WAIT_MS);

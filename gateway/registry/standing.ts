@@ -2,22 +2,22 @@ import type { GossipDriver } from './gossip/gossip-driver.ts';
 import type { Membership } from './membership.ts';
 
 /**
- * How the ways to sessions stand, as tunnels and gossip tell: the session table shows and routes by it, and gossip hears of what the
- * tunnels of this gateway saw.
+ * The state of the paths to sessions, from tunnels and gossip. The session table shows and routes by it. Gossip is told what this
+ * gateway's tunnels saw.
  */
 export class Standing {
   readonly #members: Membership;
   readonly #gossip: GossipDriver;
   readonly #remember: () => void;
 
-  /** `remember`: what gossip is to remember has changed. */
+  /** `remember`: gossip's memory has changed. */
   constructor(members: Membership, gossip: GossipDriver, remember: () => void) {
     this.#members = members;
     this.#gossip = gossip;
     this.#remember = remember;
   }
 
-  /** The object slept, and its sockets did not: tunnels that nobody suspected are as they were. */
+  /** The object slept and its sockets lived on: tunnels of sessions that were not suspected are still open. */
   wake(): void {
     const { sessions } = this.#members;
     for (const session of sessions.open()) if (!sessions.get(session)?.suspected) this.#tunnel(session, true);
@@ -27,13 +27,13 @@ export class Standing {
     this.#gossip.handle({ type: 'tunnel', session, open });
   }
 
-  /** It has spoken on its tunnel. Where gossip did not hold the suspicion that the session table remembers, it has nothing to take back. */
+  /** The session has spoken on its tunnel. Also corrects the session table: gossip may not know a suspicion that the table remembers. */
   present(session: string): void {
     this.#tunnel(session, true);
     this.judged(session, this.#gossip.liveness(session));
   }
 
-  /** What gossip holds of it. */
+  /** Gossip's verdict on the session. */
   judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
     const { sessions, replica } = this.#members;
     const entry = replica.get(session);
@@ -41,7 +41,7 @@ export class Standing {
     sessions.suspect(session, 'gossip', liveness === 'suspected', entry);
   }
 
-  /** Its tunnel here is gone: not routed to until it is back. */
+  /** The session's tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
     const { sessions, replica } = this.#members;
     if (!sessions.isOpen(session)) return;
@@ -61,7 +61,7 @@ export class Standing {
   trusted(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', false, replica.get(session));
-    // The doubt that its silence raised ends with it: what this gateway alone concluded nobody else will take back.
+    // The suspicion that the session's silence raised ends here. This gateway alone concluded it, so no other peer will take it back.
     if (sessions.isOpen(session)) this.#tunnel(session, true);
   }
 }

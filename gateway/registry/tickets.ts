@@ -22,9 +22,9 @@ interface ShownTicket {
 }
 
 /**
- * The ticket of a request: signed by a listed issuer, not ended, its session not LEFT as far as the view knows. That the bearer
- * holds the session's key is still to be proven: tickets are public. `viewFor` gets the view that is to know the issuer, so that one
- * listed a moment ago is not refused.
+ * The ticket of a request: signed by a listed issuer, not ended, its session not LEFT as far as the view knows. Tickets are public, so
+ * the bearer has still to prove that it holds the session's key. `viewFor` gets a view that should know the issuer, so that an issuer
+ * that was listed a moment ago is not refused.
  * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended; what `viewFor` throws.
  */
 export async function readTicket(

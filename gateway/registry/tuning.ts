@@ -17,7 +17,7 @@ export class Tuning {
     return this.#current;
   }
 
-  /** False: they are as before. On a full disk they hold until the object sleeps. */
+  /** False: the times are as before. On a full disk they hold until the object sleeps. */
   set(settings: MembershipSettings, write: (work: () => void) => void): boolean {
     const text = JSON.stringify(settings);
     if (text === JSON.stringify(this.#current)) return false;

@@ -32,7 +32,7 @@ import { Turns } from './turns.ts';
 
 /** An agent with open streams that was silent for so long is asked whether it is there. */
 const QUIET_MS = 5_000;
-/** It has so long to answer. With `QUIET_MS` that is more than the 15 s between heartbeats, which pass a slow line sooner than a question. */
+/** It has so long to answer. With `QUIET_MS` above the 15 s between heartbeats: one may pass a slow line where our question does not. */
 const SIGN_OF_LIFE_MS = 12_000;
 
 /** One node as its tunnel's object knows it now. */

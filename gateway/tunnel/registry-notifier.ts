@@ -98,7 +98,7 @@ export class RegistryNotifier {
     refused(peer);
   }
 
-  /** The agent did not acknowledge an opening. `gone`: there is no socket. An object that lost it with its memory got no event of its close. */
+  /** The agent did not acknowledge an opening. `gone`: there is no socket. If the object lost it with its memory, no event closes it. */
   silent(gone: boolean): void {
     if (this.#silent) return;
     this.#silent = true;

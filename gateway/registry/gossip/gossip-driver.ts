@@ -35,15 +35,15 @@ interface GossipDriverOptions {
   probe(session: string): Promise<ProbeVerdict>;
   /** Signs and merges; undefined where the session is not ours. */
   evict(session: string): Update | undefined;
-  /** The object is to be woken then. */
+  /** Wakes the object at this time. */
   wakeAt(at: number): void;
-  /** What must outlive a sleep has changed. */
+  /** The state that must outlive a sleep has changed. */
   remembered(): void;
-  /** Keeps the object awake for it. */
+  /** Keeps the object awake until the work is done. */
   waitUntil(work: Promise<unknown>): void;
 }
 
-/** Carries out what the gossip core wants of a gateway. Events that arise meanwhile wait their turn: the core is not re-entrant. */
+/** Carries out the gossip core's actions at a gateway. Events that arise meanwhile wait their turn: the core is not re-entrant. */
 export class GossipDriver {
   readonly #options: GossipDriverOptions;
   readonly #state: GossipState;
@@ -111,7 +111,7 @@ export class GossipDriver {
       case 'evict':
         return this.#evict(action.session);
       case 'notice':
-        return remembered(); // which clusters are frozen, /readyz says
+        return remembered(); // /readyz tells which clusters are frozen
       case 'ended':
         return; // an agent's
     }

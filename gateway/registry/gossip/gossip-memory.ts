@@ -4,7 +4,7 @@ import type { Clock, ObjectStorage } from '../../object-context.ts';
 /** After a restart agents have so long to come back before peers are asked about them. */
 const COME_BACK_MS = 40_000;
 
-/** What gossip must not forget is written this long after it changed. */
+/** Gossip's memory is written this long after it changed. */
 const REMEMBER_MS = 250;
 const MEMORY = 'gossip';
 
@@ -20,8 +20,8 @@ export class StoredGossip {
   }
 
   /**
-   * From before the object slept. `slept`: sockets lived on. Where none did it was no sleep but a start, and with the sockets of
-   * delegates those of tunnels are gone, told or not: `open` are the sessions that had one.
+   * The memory from before the object slept. `slept`: sockets lived on. If no socket did, the object did not sleep but start: the sockets
+   * of delegates and of tunnels are gone, whether or not their closes were told. `open`: sessions that had a tunnel.
    */
   read(slept: boolean, open: Iterable<string>, now: number): GossipMemory | undefined {
     const memory = this.#storage.kv.get<GossipMemory>(MEMORY);
@@ -34,7 +34,7 @@ export class StoredGossip {
     };
   }
 
-  /** Written behind: `memory` is asked for what is to be stored then. */
+  /** Writes behind: calls `memory` at the time of the write. */
   changed(memory: () => GossipMemory): void {
     this.#timer ??= this.#clock.after(REMEMBER_MS, () => {
       this.#timer = undefined;

@@ -14,11 +14,11 @@ import { provesSession } from './handshake.ts';
 
 /** Delegates are three per cluster, and some more while a cluster is split. */
 const SOCKETS_MAX = 1024;
-/** Who has not yet proven its session; the oldest makes room. */
+/** Sockets whose agents have not yet proven their session; the oldest makes room. */
 const CHALLENGED_MAX = 128;
-/** Of one session. Tickets are public: without this bound, knocks with one copied ticket push out all agents that are about to answer. */
+/** The same of one session. Tickets are public: without this bound, knocks with one copied ticket push out all agents about to answer. */
 const CHALLENGED_PER_SESSION = 4;
-/** Agents ping every 15 s, which wakes nobody; a socket without that is dead, whether or not its close was ever told. */
+/** Agents ping every 15 s, which does not wake the object. A socket without pings is dead, whether or not its close was told. */
 const SILENCE_MS = 60_000;
 /** Peers that broke a rule and are not let in for a while. */
 const BANNED_MAX = 1024;
@@ -171,7 +171,7 @@ export class GossipSockets {
     if (this.#banned.size > BANNED_MAX && oldest !== undefined) this.#banned.delete(oldest);
   }
 
-  /** Closes what says nothing any more, not even by its runtime. */
+  /** Closes sockets that are silent: no pings either, which the agent's runtime would send. */
   sweep(now: number): void {
     for (const member of [...this.#members.values()]) {
       const pinged = this.#sockets.pingedAt(member.socket);
@@ -185,7 +185,7 @@ export class GossipSockets {
     this.gone(member.socket);
   }
 
-  /** A socket closed, by whomever. */
+  /** A socket closed, from either end. */
   gone(socket: ObjectSocket): void {
     const member = this.#members.get(socket);
     if (member === undefined) return;

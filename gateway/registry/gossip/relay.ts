@@ -6,12 +6,12 @@ import { type SnapshotDelta, SnapshotStore } from '../snapshot-store.ts';
 /** The registry object hears from one location this often at most, however many isolates ask there. */
 export const RELAY_FRESH_MS = 500;
 
-/** And this often where requests wait for what is not known here yet: a model that just came, or one that nobody has. */
+/** And this often if requests wait for a model that is not known here: it has just come, or no node has it. */
 const EAGER_MS = 100;
 
 /**
- * One per Cloudflare location: five hundred isolates that each ask twice a second would be more than one object can answer.
- * Asks only while it is asked. Survives nothing: what it knows it asks for again.
+ * One per Cloudflare location: one object cannot answer five hundred isolates that each ask twice a second. Asks only while isolates ask.
+ * Survives nothing: it asks the registry again for all that it knew.
  */
 export class RegistryRelay extends GatewayObject {
   readonly #store = new SnapshotStore(crypto.randomUUID());
@@ -19,14 +19,14 @@ export class RegistryRelay extends GatewayObject {
   #askedAt = Number.NEGATIVE_INFINITY;
   #asking: Promise<void> | undefined;
 
-  /** As the registry object's. Rejects while the registry cannot be asked and nothing is known here. */
+  /** As the registry object's `snapshot`. Rejects while the registry cannot be asked and nothing is known here. */
   async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
     if (fresh) await this.#refreshSince(steadyNow());
     else if (steadyNow() - this.#askedAt >= RELAY_FRESH_MS) await this.#refresh();
     return this.#store.since(tag);
   }
 
-  /** By a question that was not under way at `time`. */
+  /** Refreshes by a question that begins at or after `time`. */
   async #refreshSince(time: number): Promise<void> {
     await this.#asking;
     const early = this.#askedAt + EAGER_MS - steadyNow();

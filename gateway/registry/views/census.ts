@@ -3,7 +3,7 @@ import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
 import type { RegistryCounters } from '../counters.ts';
 import type { SessionTable } from '../session-table.ts';
 
-/** Models told one by one; a registry of more tells of the first so many. */
+/** Models that are told one by one. Of a larger registry only the first so many are told. */
 const MODELS_MAX = 500;
 
 type Standing = 'ready' | 'suspected' | 'loading';
@@ -14,7 +14,7 @@ export interface Census {
   suspected: number;
   tunnels: number;
   breakers: Record<'closed' | 'open' | 'half-open', number>;
-  /** Of engines that said something within seconds, and the requests of this gateway there. */
+  /** Sums over engines that reported within seconds; `open`: requests of this gateway there. */
   load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<Standing, number>)[];
   counters: RegistryCounters;

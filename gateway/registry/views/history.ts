@@ -1,4 +1,4 @@
-/** Joins and losses, for who asks what happened while nobody looked. */
+/** Joins and losses, for an operator who asks what happened while no page was open. */
 import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../object-context.ts';
@@ -10,16 +10,16 @@ export type NodeEvent = (typeof NODE_EVENTS)[number];
 
 /** Kept at most; the oldest go first. */
 const EVENTS_MAX = 20_000;
-/** Of one provider's: whose sessions come and go without end push out its own events, and nobody else's. */
+/** Kept of one provider. Sessions that come and go without end push out only their own provider's events. */
 const OF_PROVIDER_MAX = 2_000;
 const KEPT_MS = 30 * 24 * 60 * 60_000;
 /** Events that wait in memory while the storage fails; the oldest are given up. */
 const WAITING_MAX = 1_000;
-/** Looked after once in so many events, so that an event is one write. */
+/** Old events are deleted once in so many events, so that an event is one write. */
 const TRIM_EVERY = 256;
-/** A session that is lost and found again and again would push everybody else's out: its next suspicion within this time is not written down. */
+/** A session's next suspicion within this time is not written: a session lost and found again and again would push out all other events. */
 const SUSPECT_AGAIN_MS = 60_000;
-/** Sessions whose last suspicion is remembered for that. */
+/** Sessions whose last suspicion is remembered for SUSPECT_AGAIN_MS. */
 const SUSPECTED_MAX = 10_000;
 
 export interface HistoryEvent {
@@ -41,12 +41,12 @@ export interface HistoryAsked {
   provider?: string | undefined;
   session?: string | undefined;
   event?: NodeEvent | undefined;
-  /** Only what is older than the event with this id. */
+  /** Only events older than the event with this id. */
   after?: number | undefined;
   limit: number;
 }
 
-/** What `before` and `now` say of one session that differs, in order. Pure. */
+/** The events that lead from `before` to `now` of one session, in order. Pure. */
 function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
   const was = before?.state ?? 'LEFT';
   const is = now?.state ?? 'LEFT';
@@ -62,7 +62,7 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
   return events;
 }
 
-/** The entry of a node that is down or has left holds why. */
+/** The entry of a node that is down or has left holds the reason. */
 function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
   switch (event) {
     case 'down':
@@ -83,7 +83,7 @@ export class History {
   readonly #waiting: SqlValue[][] = [];
   /** Nodes that left since this object woke, by cause. */
   readonly departures: Record<DepartureCause, number>;
-  /** By session, the latest last: until when no other suspicion of it is written down, and whether its last one was. */
+  /** By session, the latest last. `until`: no other suspicion is written before. `told`: the last suspicion was written. */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
   constructor({ sql }: ObjectStorage) {
@@ -96,7 +96,7 @@ export class History {
     sql.exec('CREATE INDEX IF NOT EXISTS history_session ON history (session, id)');
   }
 
-  /** One session is shown otherwise than before; undefined: it was not, or is no more. */
+  /** A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more. */
   changed(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined, at: number) {
     const entry = now ?? before;
     if (entry === undefined) return;
@@ -108,7 +108,7 @@ export class History {
     }
   }
 
-  /** One line of the log, beside those of requests, and one more of its cause. */
+  /** Writes one line of the log, beside the lines of requests, and counts the cause. */
   #depart({ session, job, provider, cluster }: RegistryEntry, reason: string | null, at: number): void {
     const cause = departureCause(reason);
     this.departures[cause]++;
@@ -118,7 +118,7 @@ export class History {
     console.log(JSON.stringify(line));
   }
 
-  /** What is lost is said once a minute, and found again only where its loss was said. */
+  /** A session's suspicions are written once a minute. Its `trusted` is written only if the suspicion was. */
   #isNoise(session: string, event: NodeEvent, at: number): boolean {
     const known = this.#suspected.get(session);
     if (event === 'trusted') return known?.told === false;
@@ -137,7 +137,7 @@ export class History {
     writeIfPossible(() => this.#write(at));
   }
 
-  /** Those that could not be written before, too. */
+  /** Writes all waiting events, also those that could not be written before. */
   #write(now: number): void {
     const insert =
       'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)';
@@ -149,7 +149,7 @@ export class History {
     if (this.#untrimmed >= TRIM_EVERY) this.sweep(now);
   }
 
-  /** Newest first; one more than asked for where there are more. */
+  /** Newest first. Returns one more than `limit` if there are more. */
   list({ provider, session, event, after, limit }: HistoryAsked): HistoryEvent[] {
     const conditions: [string, string | number | undefined][] = [
       ['provider = ?', provider],
@@ -171,12 +171,12 @@ export class History {
   sweep(now: number): void {
     this.#untrimmed = 0;
     this.#sql.exec('DELETE FROM history WHERE at <= ?', now - KEPT_MS);
-    // Both read the index or the keys once, of as many rows as are kept.
+    // Both queries read the index or the keys once, over as many rows as are kept.
     this.#sql.exec(
       'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
       OF_PROVIDER_MAX,
     );
-    // By number, not by id: those that a provider's own limit took are gone from between.
+    // By number of rows, not by id: a provider's own limit has deleted rows in between.
     this.#sql.exec(
       'DELETE FROM history WHERE id <= (SELECT id FROM history ORDER BY id DESC LIMIT 1 OFFSET ?)',
       EVENTS_MAX,

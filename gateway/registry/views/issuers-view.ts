@@ -4,8 +4,8 @@ import type { Background } from '../../object-context.ts';
 import { snapshots, type View } from '../snapshot.ts';
 
 /**
- * The view with the list of issuers; one that lacks `wanted` is refreshed first.
- * @throws ApiError 503 while nobody has said yet whose tickets are good.
+ * The view with the list of issuers. A view that lacks `wanted` is refreshed first.
+ * @throws ApiError 503 while the registry has not yet told which issuers are listed.
  */
 export async function issuersView(env: Env, ctx: Background, wanted?: string): Promise<View> {
   const knows = ({ issuers }: View) => (wanted === undefined ? issuers.size > 0 : issuers.has(wanted));

@@ -1,11 +1,11 @@
 import type { LiveState } from '../../../shared/routing/load.ts';
 
 /**
- * What is known of sessions for seconds only, handed on with the snapshot: in no lattice, in no storage, gone with the object that
- * holds it. Its owner bounds it by the sessions it knows.
+ * State of sessions that is true for seconds only, handed on with the snapshot. In no lattice and no storage: gone with the object that
+ * holds it. The owner bounds it by the sessions that it knows.
  */
 export class LiveStates {
-  /** The one that changed last stands last. */
+  /** The session that changed last stands last. */
   readonly #states = new Map<string, { state: LiveState; version: number }>();
 
   /** `news` replaces what it names; `version` grows with each call. */

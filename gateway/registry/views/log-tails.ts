@@ -1,12 +1,12 @@
 import { within } from '../../../shared/collections/within.ts';
 import type { ObjectStorage, Sql } from '../../object-context.ts';
 
-/** The last words of engines that failed, for operators and their provider. */
+/** The last output of engines that failed, for operators and the node's provider. */
 
 const KEPT_MS = 7 * 24 * 60 * 60_000;
 /** Together 256 MiB at most; the oldest go first. */
 const TAILS_MAX = 1_000;
-/** A session fails once; one that keeps on writing is wrong, and each write is a quarter of a mebibyte. */
+/** A session fails once. A session that keeps on writing is broken, and each write is a quarter of a mebibyte. */
 const AGAIN_MS = 10_000;
 
 export interface LogTail {
@@ -27,7 +27,7 @@ export class LogTails {
     );
   }
 
-  /** The newest counts. False: it came too soon after the one before it. */
+  /** Replaces the session's last tail. False: the new one came too soon after it. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
     if (before !== undefined && within(AGAIN_MS, before, at)) return false;

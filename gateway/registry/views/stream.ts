@@ -6,7 +6,7 @@ import { isStale } from '../../accounts/settings.ts';
 import type { Env } from '../../env.ts';
 import { snapshots } from '../snapshot.ts';
 
-/** How often an open stream looks at the isolate's view: that costs nobody anything. */
+/** How often an open stream looks at the isolate's view. A look costs no question to the registry. */
 const LOOK_MS = 250;
 
 /** While a reader watches, the view is at most so old: a page shows a node come and go within a second. */
@@ -18,7 +18,7 @@ let open = 0;
 
 const encoder = new TextEncoder();
 
-/** Its key or token has ended, or is not what it was. */
+/** The reader's key or token has ended or was changed. */
 function isOver(account: Account, now: number): boolean {
   return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isStale(snapshots.view.settings, account);
 }
@@ -27,8 +27,8 @@ function isOver(account: Account, now: number): boolean {
  * A registry view as server-sent events (WHATWG HTML §9.2): `snapshot` with the whole list first, then for nodes `node` for each
  * that changed and `gone` for each that no longer passes; for models and providers the list again. `withLoads`: beside them `load`
  * at most once a second, with what the engines of each model do. Served from the isolate's
- * view at the reader's pace: nothing queues up. Ends when its reader's key does, or anything about the account changed:
- * who comes again is looked up again.
+ * view at the reader's pace: nothing queues up. Ends when the reader's key ends or anything about the account changes: a reader that
+ * comes again is looked up again.
  * @throws ApiError 503 above 64 streams in this isolate.
  */
 export function watchRegistry(
