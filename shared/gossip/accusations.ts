@@ -1,4 +1,4 @@
-/** What is said for and against the living: suspicions raised, heard and refuted. */
+/** Suspicions of sessions: raised, heard and refuted. */
 import type { Broadcast } from './broadcast.ts';
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
@@ -16,9 +16,9 @@ interface Parts {
   probes: Probes;
   pinger: Pinger;
   broadcast: Broadcast;
-  /** A gateway's. */
+  /** At a gateway only. */
   evictionDecider: EvictionDecider | undefined;
-  /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
+  /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
   charge(peer: Peer, checks: number): boolean;
   reject(peer: Peer, code: string): void;
 }
@@ -32,15 +32,15 @@ export class Accusations {
     this.#parts = parts;
   }
 
-  /** All three paths failed here. */
+  /** All three paths from here to `target` failed. */
   accuse(target: PeerId): void {
     const { me, now, options } = this.#context;
     const cluster = memberEntry(this.#context, target)?.ticket.cluster;
     if (cluster === undefined) return;
-    // A peer from elsewhere is for its own neighbours to judge.
+    // Only neighbours in its own cluster judge a peer.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
       return this.#parts.livenessTable.reach(target, false);
-    // Others would not listen, and the target would not answer.
+    // Other members ignore a suspicion that comes sooner, and the target does not answer it.
     if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;
@@ -64,17 +64,17 @@ export class Accusations {
       this.#parts.broadcast.tell(suspicion.target, suspicion);
       this.#parts.broadcast.word({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
-    // Who is accused and lives must hear of it: others believe the same word until it is refuted.
+    // An accused session that lives must hear of the suspicion: other members believe it until the session refutes it.
     const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
     if (this.#parts.evictionDecider !== undefined)
       return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
     believe();
-    // Neighbours look for themselves: what they see too shortens the grace, what they see differently reaches the accused.
+    // Neighbours probe the target themselves. If they suspect it too, its grace is shorter. If it answers, they tell it of the suspicion.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
   }
 
   #refute(peer: Peer, suspicion: Suspicion): void {
-    // The accusation need not be true to be answered, but it must be signed.
+    // This agent answers a false accusation too, but only a signed one.
     const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
@@ -92,7 +92,7 @@ export class Accusations {
     if (taken === 'new') this.#parts.broadcast.word({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
-  /** A suspected peer speaks, or one that may not know of its suspicion: tell it, so that it can refute. */
+  /** A suspected peer speaks, and may not know that it is suspected: tells it, so that it can refute. */
   tell(peer: Peer): void {
     const { now, options, out } = this.#context;
     if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;

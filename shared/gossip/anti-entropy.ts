@@ -16,7 +16,7 @@ import type { PeerId } from './types.ts';
 const ANSWER_MAX_BYTES = 3 * (MESSAGE_MAX_BYTES - 8192);
 /** Own items named in one request. */
 const REQUEST_ITEMS_MAX = 1024;
-/** Of one digest, so that it fits into one message: 16 × 2 buckets of these are 57,000 sessions. */
+/** Items of one digest, so that it fits into one message: 16 × 2 buckets of so many items are 57,000 sessions. */
 const DIGEST_FIT_ITEMS = 1800;
 /** Entries in one `have`. */
 const HAVE_ITEMS_MAX = 16;
@@ -28,7 +28,7 @@ interface Pull {
   /** Scopes still to ask about; the first `asked` of them are under way. */
   queue: DigestScope[];
   asked: number;
-  /** Whether the last round brought anything: a peer that says `more` for ever is left. */
+  /** Updates that the last round brought. A peer that says `more` for ever and brings nothing is left. */
   brought: number;
 }
 
@@ -47,7 +47,7 @@ export class AntiEntropy {
     this.#tree = tree;
   }
 
-  /** Sum over all issuers: what a ping carries. */
+  /** Sum over all issuers. A ping carries it. */
   root(): Uint8Array {
     this.#sum();
     return this.#rootBytes;
@@ -65,7 +65,7 @@ export class AntiEntropy {
     return this.#root;
   }
 
-  /** The replica changed; `byPush`: others are learning the same right now. */
+  /** The replica changed. `byPush`: other members are learning the same right now. */
   changed(issuer: string, sessions: readonly string[], byPush: boolean): void {
     this.#root = undefined;
     if (!byPush) return;
@@ -105,7 +105,7 @@ export class AntiEntropy {
       });
   }
 
-  /** Asks about what differs and is not on its way. @returns whether something was left for the next time */
+  /** Asks about differences that are not on their way. @returns whether a difference was left for the next time */
   compare(peer: Peer, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
     const { timerQueue, now, options } = this.#context;
     const scopes: DigestScope[] = [];
@@ -128,7 +128,7 @@ export class AntiEntropy {
       return unsettled;
     }
     if (this.#pull !== undefined) return true;
-    // Who serves now matters more than who once did.
+    // Live sessions matter more than sessions that have left.
     scopes.sort((a, b) => Number(a.part === 'left') - Number(b.part === 'left'));
     this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0 };
     this.#ask();
@@ -136,7 +136,7 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /** Issuers that both list: theirs, and ours where they have nothing yet. */
+  /** Issuers that both peers list: those the peer named, and ours of which it may have nothing yet. */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();
@@ -145,7 +145,7 @@ export class AntiEntropy {
       if (replica.accepts(pair.issuer)) yield pair;
     }
     for (const issuer of replica.issuers()) {
-      // Unknown whether they list it: asked once, then `settled` remembers.
+      // It is unknown whether the peer lists it. It is asked once; then `settled` remembers.
       if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(SUMS_BYTES) };
     }
   }
@@ -165,7 +165,7 @@ export class AntiEntropy {
     pull.brought = 0;
   }
 
-  /** A part of it, another each time, where it is too large: the rest is taken for missing and sent once too often. */
+  /** A digest that is too large is cut to a part, another each time. The peer takes the rest for missing and sends it in vain. */
   #fit(digest: Digest): Digest {
     const { items } = digest;
     if (items.length <= DIGEST_FIT_ITEMS) return digest;
@@ -195,7 +195,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'done', more });
   }
 
-  /** A peer knows something of these few: ask where we know less. */
+  /** A peer says what it has of a few items. Asks for the items of which we have less. */
   haveHeard(peer: Peer, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.heard(peer, digest);
@@ -205,7 +205,7 @@ export class AntiEntropy {
   #want(peer: Peer, digest: Digest): void {
     const { now, out, replica } = this.#context;
     const ids = replica.wants(digest);
-    // Digests that name what nobody has would make us ask, and take what comes, without end.
+    // Without this bound a peer whose digests name invented items would make us ask, and take its answers, without end.
     if (ids.length === 0 || !peer.wants.take(ids.length, now)) return;
     peer.expected += ids.length;
     out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
@@ -223,7 +223,7 @@ export class AntiEntropy {
     }
   }
 
-  /** Whether something that we asked this peer for is still to come. */
+  /** Whether an answer of this peer is still to come. */
   awaits(peer: Peer): boolean {
     return this.#pull?.peer === peer.id || peer.expected > 0;
   }
@@ -238,7 +238,7 @@ export class AntiEntropy {
 
   /** A repair brought something new. */
   brought(peer: Peer): void {
-    // What came because a neighbour asked has passed this way already.
+    // An update that came because a neighbour asked has passed this way already.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.brought++;
     this.#cascade();
@@ -263,7 +263,7 @@ export class AntiEntropy {
     this.#context.timerQueue.cancel('pull');
   }
 
-  /** What one peer lacked others may lack: they are asked to compare at once instead of at their next ping. */
+  /** Other peers may lack what this node lacked: they compare at once instead of at their next ping. */
   #cascade(): void {
     const { timerQueue, now, options } = this.#context;
     if (timerQueue.has('cascade')) return;
@@ -273,7 +273,7 @@ export class AntiEntropy {
   /** Set by the core: lets some peers compare. */
   onCascade: () => void = () => {};
 
-  /** Ticket or payload of a session that a thin update named. */
+  /** Asks for the ticket or payload of a session that a thin update named. */
   lacks(peer: Peer, session: string): void {
     const { now, options, out } = this.#context;
     if (now - (this.#pulled.get(session) ?? Number.NEGATIVE_INFINITY) < options.pullMs) return;
@@ -282,7 +282,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'pull', session });
   }
 
-  /** What was lacking, as news: it was on its way to others through us. */
+  /** Sends a session's whole entry as news: the peer passes it on to other members. */
   fill(peer: Peer, session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry !== undefined) this.#context.out.send(peer.id, { type: 'news', update: entry.update(true) });

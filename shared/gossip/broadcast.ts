@@ -30,7 +30,7 @@ export class Broadcast {
   readonly #channels: Channels;
   readonly #livenessTable: LivenessTable;
   readonly #tree: Tree;
-  /** By the session whose word it is; at most PASSES_MAX, then all begin anew. */
+  /** By the session that signed the news; at most PASSES_MAX, then all begin anew. */
   readonly #passes = new Map<string, Bucket>();
 
   constructor(context: Context, channels: Channels, livenessTable: LivenessTable, tree: Tree) {
@@ -40,7 +40,7 @@ export class Broadcast {
     this.#tree = tree;
   }
 
-  /** Passes on what was new here. `from`: who told us; undefined: it began here. */
+  /** Passes on an update that was new here. `from`: the peer that told us; undefined: it began here. */
   update(update: Update, about: Subject, from: PeerId | undefined): void {
     const isOwners = update.kind === 'entry' && update.eviction === undefined;
     if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
@@ -64,7 +64,7 @@ export class Broadcast {
     return bucket.take(1, now);
   }
 
-  /** The same for suspicions and their refutations. `session`: whom it is about. */
+  /** The same for suspicions and their refutations. `session`: the accused. */
   word(part: SignedWord, session: string, from: PeerId | undefined): void {
     const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
     if (!this.#mayPass(`word ${origin}`)) return;
@@ -75,7 +75,7 @@ export class Broadcast {
     this.#pushUp(bytes, { session, cluster }, from);
   }
 
-  /** The accused hears it, wherever it stands on the ring. */
+  /** Tells the accused, if there is a channel to it, wherever it stands on the ring. */
   tell(target: string, suspicion: Suspicion): void {
     if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
   }
@@ -101,7 +101,7 @@ export class Broadcast {
     for (const id of targets) out.send(id, part);
   }
 
-  /** In a small cluster the first to know told everybody; asking the next one costs 47 bytes and finds what was lost on the way. */
+  /** In a small cluster the first member to know told all others. Asking the next member costs 47 bytes and finds lost messages. */
   #askOn(session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry === undefined) return;
@@ -115,11 +115,11 @@ export class Broadcast {
     if (next !== undefined) this.#context.out.send(next, { type: 'have', digest });
   }
 
-  /** One delegate speaks for its cluster; the others look after a while whether it was heard. */
+  /** One delegate tells the gateways for its cluster. After a while the other delegates check that the gateways have it. */
   #pushUp(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
     const { timerQueue, now, options, out, self, me } = this.#context;
     if (self.kind !== 'agent') return;
-    // Each owner's own tunnel has brought its gateways the same.
+    // This agent's own tunnels have brought its record to the gateways already.
     if (about.session === me && from === undefined && about.cluster !== undefined) return;
     if (about.cluster !== undefined && about.cluster !== self.cluster) return;
     for (const { id } of this.#channels.gateways()) {
@@ -133,13 +133,13 @@ export class Broadcast {
   /** Set by the core: compares with a gateway. */
   onCheck: (gateway: PeerId) => void = () => {};
 
-  /** A gateway tells delegates of every cluster; those of the sender's own have it from each other. */
+  /** A gateway tells delegates of every cluster but the sender's: its members have the news from each other. */
   #relay(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
     const { options, out } = this.#context;
     const source = from === undefined ? undefined : this.#clusterOf(from);
     for (const [cluster, peers] of this.#delegates()) {
       if (cluster === source) continue;
-      // At home the owner's own push has begun; one is told in case it has no neighbours.
+      // In the owner's cluster its own push has begun. One delegate is told in case the owner has no neighbours.
       const count = cluster === about.cluster ? 1 : options.delegates;
       const others = peers.filter((id) => id !== from && id !== about.session);
       const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
@@ -147,7 +147,7 @@ export class Broadcast {
     }
   }
 
-  /** A gateway's way to one member: directly, or through delegates of its cluster. */
+  /** Sends from a gateway to one member: directly, or through delegates of its cluster. */
   home(part: SignedWord, session: string): void {
     const { options, out } = this.#context;
     if (this.#channels.open.has(session)) return out.send(session, part);
@@ -163,7 +163,7 @@ export class Broadcast {
     for (const { id, heardAt } of this.#channels.agents()) {
       const cluster = this.#clusterOf(id);
       if (cluster === undefined || this.#livenessTable.isSuspected(id)) continue;
-      // A machine without power closes nothing, and a sleeping object sends no pings that would find out.
+      // A machine that lost power closes no socket, and a sleeping object sends no pings that would notice.
       if (now - heardAt > SILENT_PACES * options.gatewayPaceMaxMs) continue;
       const peers = byCluster.get(cluster);
       if (peers === undefined) byCluster.set(cluster, [id]);
@@ -174,7 +174,7 @@ export class Broadcast {
     return byCluster;
   }
 
-  /** One of each cluster, for a gateway that learned something by repair. */
+  /** One delegate of each cluster, for a gateway that learned something by repair. */
   envoys(): PeerId[] {
     return [...this.#delegates().values()].flatMap((peers) => {
       const one = peers[Math.floor(this.#context.rng() * peers.length)];

@@ -1,4 +1,4 @@
-/** Which channels there are: dials, backoff, bans, and how what is there becomes what is wanted. */
+/** The open channels: dials, backoff, bans. Dials channels that are wanted and closes those that are not. */
 import { type Context, isGateway, memberEntry, ownRing, shuffle, spread } from './context.ts';
 import { newPeer, type Peer } from './peer.ts';
 import { Topology, WALK_MAX } from './topology.ts';
@@ -16,7 +16,7 @@ export class Channels {
   readonly #dialling = new Map<PeerId, number>();
   /** Of members and gateways only; cleared as they leave. */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
-  /** Sessions that were reached once: for them a dial that fails says something. Cleared as they leave. */
+  /** Sessions that were reached once: a failed dial to one of them is evidence. Cleared as they leave. */
   readonly #met = new Set<PeerId>();
   readonly #banned = new Map<PeerId, number>();
   #dirty = true;
@@ -66,7 +66,7 @@ export class Channels {
     const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.topology.targets().has(id);
     this.open.delete(id);
     this.#context.out.forget(id);
-    // Who opens to close at once is called again as seldom as who does not open: else two nodes that disagree would never rest.
+    // A peer that closes at once is dialled as seldom as one that does not open: else two nodes that disagree would never rest.
     if (peer !== undefined && this.#context.now - peer.openedAt < this.#context.options.spareMs) this.#noteFailure(id);
     else if (peer !== undefined) this.#failed.delete(id);
     this.#dirty = true;
@@ -98,7 +98,7 @@ export class Channels {
     if (banMs > 0) {
       if (this.#banned.size >= BANS_MAX) this.#banned.clear();
       this.#banned.set(id, now + banMs);
-      // Nor is it called from here: it would be let in only to be sent away.
+      // This node does not dial it either: the channel would be closed at once.
       this.#failed.set(id, { times: 1, until: now + banMs });
     }
     out.act({ type: 'hangUp', peer: id, reason, banMs });
@@ -107,7 +107,7 @@ export class Channels {
   }
 
   setGateways(gateways: readonly PeerId[]): void {
-    // A tunnel has just opened: what failed before says nothing now.
+    // A tunnel has just opened, so earlier failures to dial its gateway say nothing now.
     for (const gateway of gateways) this.#failed.delete(gateway);
     this.topology.setGateways(gateways);
   }
@@ -161,14 +161,14 @@ export class Channels {
     return true;
   }
 
-  /** A driver answers each dial; one that forgot some must not block all later dials. */
+  /** A driver answers each dial. If it forgot some, they must not block all later dials. */
   #forgetLostDials(): void {
     const { now, options } = this.#context;
     if (this.#dialling.size < options.dialsMax) return;
     for (const [id, since] of this.#dialling) if (now - since > DIAL_LOST_MS) this.#dialling.delete(id);
   }
 
-  /** At the end of a step: dials what is missing, closes what is not needed. */
+  /** At the end of a step: dials missing channels, closes those that are not needed. */
   maintain(): void {
     if (!this.#dirty || this.#context.self.kind === 'gateway') return;
     this.#dirty = false;
@@ -200,7 +200,7 @@ export class Channels {
     const { timerQueue, now, options } = this.#context;
     let nextAt = Number.POSITIVE_INFINITY;
     for (const peer of this.open.values()) {
-      // The other side's dials are its own to close.
+      // A channel that the other side dialled is for that side to close.
       if (peer.inbound || targets.has(peer.id)) continue;
       const at = peer.openedAt + options.spareMs;
       if (at <= now) this.hangUp(peer.id, 'spare');

@@ -1,4 +1,4 @@
-/** What all parts of one core share. `now` and `rng` are those of the step that runs. */
+/** State that all parts of one core share. `now` and `rng` belong to the step that runs. */
 import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { Entry } from '../lattice/entry.ts';
 import type { Replica } from '../lattice/replica.ts';

@@ -56,13 +56,13 @@ export class Core {
     this.#connect();
   }
 
-  /** What parts want of each other in the other direction. */
+  /** Sets the calls from later parts to earlier ones. */
   #connect(): void {
     const { context } = this;
     this.channels.topology.isReachable = (peer) => this.#livenessTable.isReachable(peer);
     this.#pinger.onTurn = (peer) => {
       if (memberEntry(context, peer) !== undefined) return this.#probes.probe(peer);
-      // A newcomer's first peer is nobody it knows: nothing to judge, everything to learn.
+      // A newcomer does not know its first peer as a member yet: it pings to learn, and judges nothing.
       this.#pinger.ping(peer);
     };
     this.#broadcast.onCheck = (gateway) => {
@@ -105,7 +105,7 @@ export class Core {
         return this.#probes.relayed(event.target, event.verdict);
       case 'gateways':
         this.channels.setGateways(event.gateways);
-        // A tunnel that was away is back: what it missed is not waited for.
+        // A tunnel is back. Compares at once with the gateway, which may have missed news.
         for (const { id } of this.channels.gateways()) this.#pinger.pingGateway(id);
         return;
       case 'tunnel':
@@ -121,7 +121,7 @@ export class Core {
     }
   }
 
-  /** After all of an event. */
+  /** Runs after each event. */
   settle(): void {
     this.context.timerQueue.run(this.context.now);
     this.#accusations.watchMissing();
@@ -161,7 +161,7 @@ export class Core {
     if (peer === undefined) return;
     this.#livenessTable.reach(id, true);
     this.#probes.opened(id);
-    // Who dialled speaks first: otherwise both would ask.
+    // The side that dialled speaks first: otherwise both would ask.
     if (!inbound && !resumed) this.#pinger.greet(id);
     if (!resumed) this.#accusations.tell(peer);
   }
@@ -248,14 +248,14 @@ export class Core {
     }
   }
 
-  /** Work that this peer causes unasked. */
+  /** Charges the peer for work that it causes without being asked. */
   #charge(peer: Peer, checks: number): boolean {
     if (peer.checks.take(checks, this.context.now)) return true;
     this.channels.hangUp(peer.id, 'flood', this.context.options.banMs);
     return false;
   }
 
-  /** Verification is a function of the bytes alone: an honest peer has nothing that fails it. */
+  /** Verification depends on the bytes alone, so an honest peer holds nothing that fails it. */
   #rejected(peer: Peer, code: string): void {
     if (code === 'unknown_issuer' || code === 'full') return;
     this.context.out.act({ type: 'notice', notice: { what: 'rejected', peer: peer.id, code } });

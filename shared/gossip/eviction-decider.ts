@@ -1,6 +1,6 @@
 /**
- * Decides evictions; only gateways do. It decides whether a session whose tunnel closed is gone, and when the grace of a suspect is over. Too
- * many suspects at once mean a fault of the network, and it evicts none of them. It evicts sessions of its own issuer only.
+ * Decides evictions; only gateways do. It decides whether a session whose tunnel closed is gone, and when the grace of a suspect is over.
+ * Too many suspects at once mean a fault of the network, and it evicts none of them. It evicts sessions of its own issuer only.
  */
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
@@ -15,20 +15,20 @@ interface Trial {
   session: string;
   relay: Verdict | undefined;
   witnesses: Map<PeerId, Verdict | undefined>;
-  /** What to do once it is known that nobody reaches it. */
+  /** Called once it is known that no peer reaches the session. */
   then: (trial: Trial) => void;
-  /** A peer reaches it. */
+  /** Called when a peer reaches it. */
   otherwise: () => void;
 }
 
-/** What is kept about a suspect until it refutes or leaves. */
+/** Kept of a suspect until it refutes or leaves. */
 interface Charge {
   since: number;
   /** Only this gateway's own path was tried. */
   lonely: boolean;
 }
 
-/** Agents run 64 indirect probes at once; beyond them it answers unknown, and that must not count against a session. */
+/** An agent runs 64 indirect probes at once. It answers `unknown` to more, and that must not count against a session. */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
 
@@ -55,7 +55,7 @@ export class EvictionDecider {
     this.#livenessTable = livenessTable;
   }
 
-  /** `memory`: the object slept. Without it this gateway is new and watches for everybody to come back to it. */
+  /** `memory`: the object slept. Without it this gateway is new, and watches whether all members come back to it. */
   start(memory: GossipMemory | undefined): void {
     const { now, options } = this.#context;
     for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
@@ -71,7 +71,7 @@ export class EvictionDecider {
     }
   }
 
-  /** Times are counted from the same moments, as they are set now. */
+  /** Sets the running times anew, from the same moments, with the new settings. */
   tuned(): void {
     for (const session of this.#charges.keys()) this.#setGrace(session);
     for (const [session, since] of this.#absent)
@@ -100,7 +100,7 @@ export class EvictionDecider {
     this.#present.add(session);
     this.#absent.delete(session);
     timerQueue.cancel(`absent:${session}`);
-    // It has just proven its key to this gateway, or spoken on the tunnel for which it did.
+    // The session has just proven its key to this gateway, or spoken on a tunnel for which it had.
     const trial = this.#trials.get(session);
     this.#endTrial(session);
     this.#livenessTable.acquit(session);
@@ -114,7 +114,7 @@ export class EvictionDecider {
     this.#context.timerQueue.set(`absent:${session}`, at, () => this.doubt(session));
   }
 
-  /** Nothing came back from it, or its tunnel stays closed: asks all who could know. */
+  /** The session did not answer, or its tunnel stays closed: asks its own tunnel and members of its cluster. */
   doubt(session: string): void {
     this.#try(session, (trial) => {
       const heard = [...trial.witnesses.values()].filter((verdict) => verdict === 'silent').length;
@@ -153,7 +153,7 @@ export class EvictionDecider {
     if (this.#charges.has(session)) this.#setGrace(session);
   }
 
-  /** It is suspected no more, or it left. */
+  /** The session is not suspected any more, or it left. */
   cleared(session: string): void {
     this.#charges.delete(session);
     this.#context.timerQueue.cancel(`grace:${session}`);
@@ -167,7 +167,7 @@ export class EvictionDecider {
     this.#endTrial(session);
   }
 
-  /** From long to short as observers agree: max − (max − min) · ln(C + 1) / ln 3, C others than the first (Lifeguard §IV-B). */
+  /** Shorter the more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers beside the first (Lifeguard §IV-B). */
   #graceMs(session: string, lonely: boolean): number {
     const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
     const cluster = this.#context.replica.get(session)?.ticket.cluster ?? '';
@@ -185,7 +185,7 @@ export class EvictionDecider {
     if (charge === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
     const { timerQueue } = this.#context;
     const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
-    // Who turned suspect in a freeze has its whole grace after it: a network that heals is slow to tell.
+    // A session that turned suspect in a freeze has its whole grace after it: news travels slowly while a network heals.
     const from = Math.max(charge.since, frozenUntil);
     timerQueue.set(`grace:${session}`, from + this.#graceMs(session, charge.lonely), () => this.#graceOver(session));
   }
@@ -200,7 +200,7 @@ export class EvictionDecider {
     });
   }
 
-  /** Eureka's rule: many at once is the network. Who evicted them would empty the registry because of one switch. */
+  /** Eureka's rule: many suspects at once mean a fault of the network. Evicting them would empty the registry because of one switch. */
   #countTurn(session: string): void {
     const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
     const { now } = this.#context;
@@ -282,7 +282,7 @@ export class EvictionDecider {
     if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
     this.#endTrial(session);
     if (verdicts.includes('alive')) {
-      // Its neighbours reach it: not from here, and nothing to evict it for. They will tell when that ends.
+      // Its neighbours reach it, this gateway does not: no reason to evict. The neighbours will tell when they lose it.
       this.#livenessTable.acquit(session);
       if (!this.#present.has(session)) this.#livenessTable.reach(session, false);
       return trial.otherwise();

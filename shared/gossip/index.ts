@@ -77,7 +77,7 @@ export function createGossip(setup: GossipSetup): GossipState {
   return new GossipState(setup);
 }
 
-/** Updates `state` in place and says what to do. */
+/** Updates `state` in place and returns the actions to carry out. */
 export function step(state: GossipState, event: Event, now: number, rng: () => number): Action[] {
   return state.step(event, now, rng);
 }
@@ -86,7 +86,10 @@ export function livenessOf(state: GossipState, session: string): Liveness {
   return state.core.liveness(session);
 }
 
-/** What `createGossip` needs to go on after a gateway's object slept; structured-cloneable. Take it after a step that said `evict`, `liveness` or `notice`. */
+/**
+ * What `createGossip` needs to go on after a gateway's object slept. Structured-cloneable. Take it after a step that returned `evict`,
+ * `liveness` or `notice`.
+ */
 export function remember(state: GossipState): GossipMemory {
   return state.core.remember();
 }

@@ -1,8 +1,8 @@
-/** What one node holds of the life of one other: who accused it, what it answered, whether it is reached from here. */
+/** One node's knowledge of another node's liveness: its accusers, its refutation, and whether this node reaches it. */
 import type { Refutation, Suspicion } from './messages.ts';
 import type { Liveness } from './types.ts';
 
-/** Distinct observers that shorten the grace; more say nothing new. */
+/** Distinct observers that shorten the grace. More observers change nothing. */
 export const OBSERVERS_MAX = 3;
 export interface LivenessRow {
   incarnation: number;
@@ -10,22 +10,22 @@ export interface LivenessRow {
   refutation: Refutation | undefined;
   /** At this incarnation, by observer; at most OBSERVERS_MAX. */
   readonly suspicions: Map<string, Suspicion>;
-  /** A gateway's own judgement. */
+  /** A gateway suspects it by its own judgement. */
   judged: boolean;
   unreachable: boolean;
-  /** Its last direct probe failed: pushes go round it meanwhile. */
+  /** The last direct probe of it failed. Pushes pass it by until it answers. */
   detour: boolean;
   /** When each observer last accused; at most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
   /** Suspicions in short succession, and the last one. */
   flaps: number;
   suspectedAt: number;
-  /** Refuted, but not trusted before this. */
+  /** It refuted, but is not trusted before this time. */
   heldUntil: number;
   announced: Liveness;
 }
 
-/** Of a session without any accusation. */
+/** The row of a session without any accusation. */
 export function newLivenessRow(): LivenessRow {
   return {
     incarnation: 0,
@@ -46,7 +46,7 @@ export function isSuspected(row: LivenessRow): boolean {
   return row.judged || row.suspicions.size > 0;
 }
 
-/** For the sum over all of them: what others can learn, and no signature. */
+/** For the sum over all rows. Covers what other nodes can learn of the session, without signatures. */
 export function hashLivenessRow(session: string, row: LivenessRow): number {
   let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);
   for (let i = 0; i < session.length; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

@@ -16,7 +16,7 @@ export type Taken = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 
 export class LivenessTable {
   readonly #context: Context;
-  /** Only of sessions about which there is something to say; goes when they leave. Bounded by the replica's entries. */
+  /** Only sessions that were accused or not reached. A row goes when its session leaves. Bounded by the replica's entries. */
   readonly #rows = new Map<string, LivenessRow>();
   /** Rows that say suspected now. */
   readonly suspects = new Set<string>();
@@ -52,7 +52,7 @@ export class LivenessTable {
     return this.#rows.get(session)?.suspicions.size ?? 0;
   }
 
-  /** Equal where two replicas think the same: no signatures, a liar harms only the repair of its own table. */
+  /** Equal if two nodes hold the same liveness. Not signed: a liar harms only the repair of its own table. */
   get sum(): number {
     if (this.#sum !== undefined) return this.#sum;
     let sum = 0;
@@ -63,7 +63,7 @@ export class LivenessTable {
     return sum;
   }
 
-  /** Changed so recently that a difference is probably on its way. */
+  /** The table changed so recently that a difference is probably on its way. */
   get unsettled(): boolean {
     return this.#context.now - this.#changedAt < this.#context.options.quietMs;
   }
@@ -84,7 +84,7 @@ export class LivenessTable {
     return [...(this.#rows.get(session)?.suspicions.values() ?? [])];
   }
 
-  /** Signs this agent's own suspicion, at what it knows of the target. */
+  /** Signs this agent's own suspicion, at the target's incarnation that it knows. */
   accuse(target: string): Suspicion | undefined {
     const { signer, me } = this.#context;
     if (signer === undefined) return undefined;
@@ -94,7 +94,7 @@ export class LivenessTable {
     return { target, incarnation, observer: me, signature, proof: row?.refutation?.signature };
   }
 
-  /** Raises the own incarnation above an accusation and signs it; undefined where it was answered already. */
+  /** Raises the own incarnation above an accusation and signs it. Undefined if the accusation was answered already. */
   refute(accusation: Suspicion): Refutation | undefined {
     const { signer, me } = this.#context;
     if (signer === undefined || accusation.incarnation < this.#incarnation) return undefined;
@@ -118,11 +118,11 @@ export class LivenessTable {
     return this.#rows.get(this.#context.me)?.refutation;
   }
 
-  /** Checks everything but whether to believe it. `charge` is called before a signature is verified. */
+  /** Checks a suspicion, but does not decide whether to believe it. `charge` is called before a signature is verified. */
   examine(suspicion: Suspicion, charge: () => boolean): Taken {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
-    // Who has left accuses nobody any more; but what others believed of him while he was here, the accused must answer.
+    // The suspicion of an observer that has left does not count. Other members may have believed it before, so the accused must answer it.
     const isMe = target === this.#context.me;
     const witness = isMe ? this.#context.replica.get(observer) : memberEntry(this.#context, observer);
     if (entry === undefined || witness === undefined || observer === target) return 'refused';
@@ -132,7 +132,7 @@ export class LivenessTable {
     if (incarnation < known) return 'known';
     const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
     if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
-    // The accused waits half as long as the others: what any of them believes it answers.
+    // The accused waits half as long as other members, so it answers every suspicion that one of them believes.
     const againAfterMs = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
     if (this.#context.now - this.lastAccused(target, observer) < againAfterMs) return 'refused';
     if (!charge()) return 'refused';
@@ -173,7 +173,7 @@ export class LivenessTable {
     return 'new';
   }
 
-  /** A gateway's own word: suspect without a signature. */
+  /** A gateway's own suspicion, without a signature. */
   judge(session: string): void {
     const row = this.#row(session);
     if (!isSuspected(row)) this.#countFlap(row);
@@ -181,7 +181,7 @@ export class LivenessTable {
     this.#changed(session);
   }
 
-  /** Proof of life that needs no refutation: it spoke to this very node. */
+  /** The session spoke to this very node: a proof of life that needs no refutation. */
   acquit(session: string): void {
     const row = this.#rows.get(session);
     if (row !== undefined && isSuspected(row)) this.#clear(session, row);
@@ -198,7 +198,7 @@ export class LivenessTable {
     this.#announce(session, row);
   }
 
-  /** Until it answers again. */
+  /** Pushes pass the session by until it answers again. */
   detour(session: string): void {
     this.#row(session).detour = true;
   }
@@ -207,7 +207,7 @@ export class LivenessTable {
     return this.#rows.get(session)?.detour !== true;
   }
 
-  /** Nobody asks any more. */
+  /** The session has left: drops its row. */
   forget(session: string): void {
     if (!this.#rows.delete(session)) return;
     this.suspects.delete(session);
@@ -232,7 +232,7 @@ export class LivenessTable {
     const was = isSuspected(row);
     row.suspicions.clear();
     row.judged = false;
-    // A link that comes and goes would change the routing with each turn: the third time it waits.
+    // A link that comes and goes would change the routing each time. From its second flap on the session is held back for a while.
     if (was && row.flaps > 1) {
       const hold = Math.min(options.flapMaxMs, options.flapMs * 2 ** (row.flaps - 2));
       row.heldUntil = now + hold;

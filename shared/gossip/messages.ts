@@ -35,7 +35,7 @@ export interface Suspicion {
   incarnation: number;
   observer: string;
   signature: Uint8Array;
-  /** The target's own signature under its incarnation, so that nobody raises another's; none for 0. */
+  /** The target's own signature under its incarnation, so that no other node can raise it; none for 0. */
   proof: Uint8Array | undefined;
 }
 
@@ -60,7 +60,7 @@ export type Part =
   /** Ping `target` for me. */
   | { type: 'probe'; seq: number; target: string }
   | { type: 'probed'; seq: number; verdict: Verdict }
-  /** Something new, to be passed on by each peer that did not know it. */
+  /** A new update. Each peer that did not know it passes it on. */
   | { type: 'news'; update: Update }
   /** I know this much of these few entries: a peer that knows less answers `wants`. */
   | { type: 'have'; digest: Digest }
@@ -69,14 +69,14 @@ export type Part =
   | { type: 'sums'; issuers: IssuerSums[] }
   /** What I have in one scope: answer with what I lack, `wants` and, behind the last of a message's digests, `done`. */
   | { type: 'digest'; digest: Digest }
-  /** Something you lack; not passed on, others compare for themselves. */
+  /** An update that you lack. You do not pass it on: other peers compare for themselves. */
   | { type: 'repair'; update: Update }
   | { type: 'wants'; issuer: string; ids: string[] }
   /** End of the answer to one message's digests; `more`: it was cut, ask again. */
   | { type: 'done'; more: boolean }
   /** A thin update named a session whose ticket or payload is not here. */
   | { type: 'pull'; session: string }
-  /** To a gateway: tell me too, for my cluster may be in pieces or I have no neighbour; or no more. */
+  /** To a gateway. True: tell me too, for my cluster may be in pieces or I have no neighbour. False: not any more. */
   | { type: 'apart'; apart: boolean };
 
 const TYPES = [
@@ -161,7 +161,7 @@ function writeSuspicion(out: ByteWriter, suspicion: Suspicion): void {
   if (incarnation > 0) out.bytes(proof ?? new Uint8Array(SIGNATURE_BYTES));
 }
 
-/** @throws LatticeError truncated, malformed, too_large: at the first thing that is wrong, before anything was done */
+/** @throws LatticeError truncated, malformed, too_large: at the first error, before any part is handled */
 export function decodeMessage(bytes: Uint8Array): Part[] {
   if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);

@@ -8,11 +8,11 @@ export interface GossipOptions {
   rotateMs: number;
   /** A cluster of so few is connected in full. */
   fullMesh: number;
-  /** Channels that nobody needs any more are closed after this: a ring that is still growing needs many of them again. */
+  /** Channels that are not needed any more are closed after this: a ring that is still growing needs many of them again. */
   spareMs: number;
   /** Suspicions, refutations and words about keys go to the two ring neighbours and so many random peers: they are rare, and hurried. */
   fanout: number;
-  /** A neighbour on the ring is asked about news that it is not known to have after this, the other after twice this: longer than a wave takes. */
+  /** One ring neighbour that may lack some news is asked about it after this, the other after twice this: longer than a wave takes. */
   lazyMs: number;
   /** In clusters of so few, the owner tells all and the others only ask each other whether it arrived. */
   tellAll: number;
@@ -31,26 +31,26 @@ export interface GossipOptions {
   helperMs: number;
   /** Helpers asked; as many again where no relay could tell. */
   helpers: number;
-  /** A timer this late says that the process stood still: answers may wait unread, so nobody is blamed yet. */
+  /** A timer this late says that this process stood still. Answers may wait unread, so no peer is blamed yet. */
   lateMs: number;
   /** Between attempts to reach a suspected peer: without them two halves of a cluster would never meet again. */
   suspectMs: number;
   /** Grace between suspicion and eviction: from graceMin × graceMaxFactor down to graceMin as observers agree. */
   graceMinMs: number;
   graceMaxFactor: number;
-  /** Times the longest grace where the gateway's own path is all that was tried. */
+  /** Factor on the longest grace if only the gateway's own path was tried. */
   graceLonelyFactor: number;
   /** A tunnel that closes has so long to come back before peers are asked about it. */
   reconnectMs: number;
-  /** Evictions stop for `freezeMs` when more than this share of a cluster, and at least `freezeMin`, turns suspect within `freezeWindowMs`. */
+  /** Evictions stop for `freezeMs` if more than this share of a cluster, at least `freezeMin`, turns suspect within `freezeWindowMs`. */
   freezeShare: number;
   freezeMin: number;
   freezeWindowMs: number;
   freezeMs: number;
-  /** Who is suspected again within `flapMaxMs` × 2 is taken back after `flapMs`, then twice that, at most `flapMaxMs`. */
+  /** A session that is suspected again within `flapMaxMs` × 2 is trusted again after `flapMs`, then twice that, at most `flapMaxMs`. */
   flapMs: number;
   flapMaxMs: number;
-  /** Suspicions of one observer against one target, at different incarnations. */
+  /** Least time between two suspicions of one observer against one target. */
   accuseMs: number;
   /** Per cluster and gateway. One instead of three loses foreign news for seconds when one message is lost. */
   delegates: number;
@@ -63,15 +63,15 @@ export interface GossipOptions {
   gatewayRetryMs: number;
   /** A delegate checks that the gateway has the news of its cluster after this. */
   gatewayCheckMs: number;
-  /** A bucket touched by a push more recently is not compared: what differs is on its way. Per bucket: one guard for all starves. */
+  /** A bucket that a push touched more recently is not compared: the difference is on its way. Per bucket: one guard for all starves. */
   quietMs: number;
   /** A pull that brings nothing for so long is given up, so that one dead peer does not stop repair. */
   pullMs: number;
   /** After a repair, peers are told at once that there is news, at most this often. */
   cascadeMs: number;
-  /** Who is alone so long after its start, or after its last peer went, joins a gateway until it is not. */
+  /** A node that has no peer for so long, after its start or its last peer's end, joins a gateway until it has one. */
   lonelyMs: number;
-  /** Looked for so often; from this share of missing neighbours on; lots are drawn every so many rounds; so many join per cluster. */
+  /** Islands: how often looked for, from which share of missing neighbours on, rounds between two lots, members drawn per cluster. */
   islandMs: number;
   islandShare: number;
   islandRounds: number;
@@ -81,9 +81,9 @@ export interface GossipOptions {
   redialMaxMs: number;
   /** At once. */
   dialsMax: number;
-  /** The one of two neighbours that is not to dial does so after this, in case the other cannot. */
+  /** Of two neighbours one is to dial. The other dials after this, in case the first cannot. */
   yieldMs: number;
-  /** Open channels; those nobody asked for are refused above. */
+  /** Open channels. Above this number, inbound channels that this node does not want are refused. */
   peersMax: number;
   /** Token bucket per peer: bytes that were not asked for. A cluster of 1,000 that starts at once stays below a tenth. */
   peerBytesPerSecond: number;
@@ -91,16 +91,16 @@ export interface GossipOptions {
   /** The same for what was asked for: replicas of 20,000 sessions at once. */
   askedBytesPerSecond: number;
   askedBurstBytes: number;
-  /** Entries that a peer's digests may make this node ask for: what comes is not charged to the peer. */
+  /** Entries that a peer's digests may make this node ask for. The peer's answers are not charged to it. */
   wantsPerSecond: number;
   burstWants: number;
   /** Signatures that a peer may make this node check without being asked, and probes on its behalf. */
   peerChecksPerSecond: number;
   peerBurstChecks: number;
-  /** Words of one session that are passed on. More are kept here and found by digests: else who floods would have its peers banned. */
+  /** News of one session that is passed on. More is kept here and found by digests: else a flooding session would have its peers banned. */
   passPerSecond: number;
   passBurst: number;
-  /** A peer that broke a rule. */
+  /** How long a peer that broke a rule is banned. */
   banMs: number;
 }
 

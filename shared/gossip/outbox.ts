@@ -23,14 +23,14 @@ export class Outbox {
     for (const session of sessions) this.#changed.add(session);
   }
 
-  /** What was to be said to a peer that is not there any more. */
+  /** Drops parts for a peer whose channel is gone. */
   forget(peer: PeerId): void {
     this.#parts.delete(peer);
   }
 
   take(): Action[] {
     const actions: Action[] = [];
-    // First: local watchers of the replica work while peers wait for the news.
+    // Messages first: peers would otherwise wait while local watchers of the replica work.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
     }

@@ -12,18 +12,18 @@ export interface Peer {
   /** What it may send unasked. */
   readonly bytes: Bucket;
   readonly checks: Bucket;
-  /** What it may send because we asked, and what it may make us ask for. */
+  /** Bytes that it may send because we asked, and entries that it may make us ask for. */
   readonly asked: Bucket;
   readonly wants: Bucket;
-  /** Roots that differ only in issuers that one of us does not list: no need to compare again. */
+  /** A pair of roots that differ only in issuers that one side does not list: no need to compare again. */
   settled: { mine: bigint; theirs: bigint } | undefined;
-  /** At a gateway: it asked to be told whatever its cluster's delegates are told. */
+  /** At a gateway: the peer asked to be told all that its cluster's delegates are told. */
   apart: boolean;
-  /** When it last said anything. */
+  /** When its last message came. */
   heardAt: number;
   /** Updates that we asked it for and that may still come. */
   expected: number;
-  /** When it was last told what others say of it, or of others. */
+  /** When it was last told suspicions or refutations. */
   toldAt: number;
   /** News go to it at once; see tree.ts. */
   branch: boolean;

@@ -37,7 +37,7 @@ export class Pinger {
     this.#antiEntropy = antiEntropy;
   }
 
-  /** Again where the interval is another one. */
+  /** Call again when the interval has changed. */
   start(): void {
     if (this.#context.self.kind === 'gateway') return;
     const { timerQueue, options, now, rng } = this.#context;
@@ -84,7 +84,7 @@ export class Pinger {
     this.#pending.delete(seq);
   }
 
-  /** The neighbours and some others compare with us at once. */
+  /** Pings the neighbours and some other peers at once, so that they compare with us. */
   pingSome(): void {
     const { options } = this.#context;
     const peers = new Set(this.#channels.some(options.fanout, () => true));
@@ -95,7 +95,7 @@ export class Pinger {
     for (const peer of peers) this.ping(peer);
   }
 
-  /** A channel that we dialled is open: the first of several says enough, its answer spreads by itself. */
+  /** A channel that we dialled is open. Of several, only the first is pinged: its answer spreads by itself. */
   greet(peer: PeerId): void {
     const { timerQueue, now, options } = this.#context;
     if (isGateway(peer)) return this.pingGateway(peer);
@@ -115,7 +115,7 @@ export class Pinger {
     if (part.livenessHash !== livenessHash && !this.#livenessTable.unsettled) this.tellWords(peer.id);
   }
 
-  /** `sums` came in the same message where the roots differ. */
+  /** `sums`: came in the same message if the roots differ. */
   heardAck(peer: Peer, part: Part & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
@@ -128,7 +128,7 @@ export class Pinger {
     if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
     else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
     else if (isOpen) this.#compareAgain(peer);
-    // What the peer said about others came behind its answer; looked at when all of the message was.
+    // The peer's suspicions came behind its answer in the same message. By now all of the message was read.
     const { now, options } = this.#context;
     if (
       part.livenessHash === this.#livenessTable.sum ||
@@ -141,8 +141,8 @@ export class Pinger {
   }
 
   /**
-   * Over a channel that has just opened nothing else is on its way: a newcomer's own first word has touched its bucket, and where
-   * all that differs is in that bucket it would know nobody, and nobody it, until a round many seconds away.
+   * Compares again over a channel that has just opened. A newcomer's own first record has touched its bucket, and a touched bucket is not
+   * compared. If all differences are in that bucket, the two would not learn of each other until a round many seconds away.
    */
   #compareAgain({ id, openedAt }: Peer): void {
     const { timerQueue, now, options } = this.#context;
@@ -171,7 +171,7 @@ export class Pinger {
     this.#pingGatewayIn(gateway, Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs)), 0);
   }
 
-  /** Where no answer comes it is asked again, ever less often; a gateway that is gone is found by its channel. */
+  /** A gateway that does not answer is pinged again, ever less often. The channel tells when a gateway is gone. */
   #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
     const { timerQueue, now, options } = this.#context;
     timerQueue.set(`pace:${gateway}`, now + spread(this.#context, waitMs), () => {
@@ -182,7 +182,7 @@ export class Pinger {
     });
   }
 
-  /** Also the first time, when the channel opens. */
+  /** Pings a gateway now: also when its channel opens. */
   pingGateway(gateway: PeerId): void {
     this.#pingGatewayIn(gateway, 0, 0);
   }

@@ -1,6 +1,6 @@
 /**
- * Whether a member lives: asked directly, then through helpers on other machines and through a gateway's relay at once. All three must say
- * no before it is suspected; a path that could not be tried says nothing (SWIM's indirect probes; Lifeguard's local health).
+ * Whether a member lives: probed directly, then through helpers on other machines, then through a gateway's relay and more helpers. All
+ * three must fail before it is suspected. A path that could not be tried says nothing (SWIM's indirect probes; Lifeguard's local health).
  */
 import type { Channels } from './channels.ts';
 import { type Context, isGateway, memberEntry, ownRing } from './context.ts';
@@ -8,19 +8,19 @@ import type { LivenessTable } from './liveness-table.ts';
 import type { Pinger } from './pinger.ts';
 import type { PeerId, Verdict } from './types.ts';
 
-/** At once, own and on behalf of others. */
+/** Probes at once: own, and on behalf of other members. */
 const INQUIRIES_MAX = 64;
 const INDIRECT_PROBES_MAX = 64;
 
 interface Inquiry {
   target: PeerId;
   stage: 'direct' | 'helpers' | 'relay' | 'elsewhere';
-  /** Of the pings sent to it: the second goes out with the helpers' probes, so that one lost message changes nothing. */
+  /** Pings sent to the target. The second goes out with the helpers' probes, so that one lost message changes nothing. */
   pings: number[];
   /** Whether the direct path was tried: a channel, or a dial to a peer that had answered before. */
   tried: boolean;
   relay: Verdict | undefined;
-  /** Of this stage. Undefined: not yet. */
+  /** Verdicts of this stage, by helper. Undefined: not yet. */
   verdicts: Map<PeerId, Verdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
@@ -96,7 +96,7 @@ export class Probes {
   #await(inquiry: Inquiry, ms: number): void {
     const { timerQueue, now, options } = this.#context;
     timerQueue.set(`inquiry:${inquiry.target}`, now + ms, (lateMs) => {
-      // This process stood still: the answer may lie in its buffers.
+      // This process stood still, so the answer may lie in its buffers.
       if (lateMs > options.lateMs && !inquiry.excused) {
         inquiry.excused = true;
         this.#health = Math.min(options.healthMax - 1, this.#health + 1);
@@ -115,7 +115,7 @@ export class Probes {
     }
   }
 
-  /** `met`: it had answered before, so that a closed door says something. */
+  /** `met`: the peer had answered before, so a failed dial is evidence. */
   dialFailed(peer: PeerId, met: boolean): void {
     const inquiry = this.#inquiries.get(peer);
     if (inquiry?.stage === 'direct' && inquiry.pings.length === 0) {
@@ -127,7 +127,7 @@ export class Probes {
     }
   }
 
-  /** A helper that is gone tells nothing. */
+  /** A helper whose channel closed has no verdict. */
   closed(peer: PeerId): void {
     for (const [seq, { inquiry, helper }] of this.#sent) {
       if (helper !== peer) continue;
@@ -139,7 +139,7 @@ export class Probes {
 
   #directFailed(inquiry: Inquiry): void {
     const { target } = inquiry;
-    // Never reached from here (its addresses are private, or there are none): no evidence, and nobody is bothered.
+    // Never reached from here (its addresses are private, or there are none): the failure is no evidence, and no helper is asked.
     if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
     this.#livenessTable.detour(target);
     inquiry.stage = 'helpers';
@@ -159,7 +159,7 @@ export class Probes {
     }
   }
 
-  /** First those that keep a channel to the target, which its place on the ring tells; one per machine as far as there are. */
+  /** First peers that should have a channel to the target, by their place on the ring. One per machine, as long as there are others. */
   #chooseHelpers({ target, asked }: Inquiry): PeerId[] {
     const { options } = this.#context;
     const near = new Set<PeerId>();
@@ -203,7 +203,7 @@ export class Probes {
     this.#decide(inquiry, false);
   }
 
-  /** `timeUp`: what has not come is unknown. */
+  /** `timeUp`: a verdict that has not come counts as `unknown`. */
   #decide(inquiry: Inquiry, timeUp: boolean): void {
     const { target } = inquiry;
     if (this.#inquiries.get(target) !== inquiry || inquiry.stage === 'direct' || inquiry.stage === 'elsewhere') return;
@@ -218,7 +218,7 @@ export class Probes {
     }
     if (inquiry.relay === undefined && !timeUp) return;
     if (inquiry.relay !== 'silent') {
-      // No relay could tell: as many helpers again are the third path. Where there are none, only a gateway may judge.
+      // No relay could tell. The second set of helpers is the third path. Without helpers, only a gateway may judge.
       if (waiting && !timeUp) return;
       if (!silent) return this.#end(inquiry);
     }
@@ -226,7 +226,7 @@ export class Probes {
     this.onSilent(target);
   }
 
-  /** Last, because it wakes objects; and further helpers beside it, in case there is no gateway. */
+  /** The relay is asked last, because that wakes objects. More helpers are asked beside it, in case there is no gateway. */
   #askRelay(inquiry: Inquiry): void {
     inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
@@ -234,7 +234,7 @@ export class Probes {
     this.#await(inquiry, this.#context.options.relayMs);
   }
 
-  /** Others reach it and we do not: perhaps this node is the slow one. */
+  /** Others reach the target and this node does not: perhaps this node is the slow one. */
   #livesElsewhere(inquiry: Inquiry): void {
     const { options, now, timerQueue } = this.#context;
     this.#health = Math.min(options.healthMax - 1, this.#health + 1);

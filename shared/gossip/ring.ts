@@ -1,6 +1,6 @@
 /**
- * The members of one cluster in the order of their ids, which are hashes. Everybody who knows the same members sees the same ring, so
- * pushes along it reach all of them whatever the random ones miss (RingCast, Voulgaris & van Steen 2007).
+ * The members of one cluster in the order of their ids, which are hashes. Members that know the same members see the same ring. So pushes
+ * along the ring reach all of them, whatever the random pushes miss (RingCast, Voulgaris & van Steen 2007).
  */
 export class Ring {
   /** Bounded by the replica, which bounds sessions. */
@@ -18,7 +18,7 @@ export class Ring {
     return this.#sessions[this.#position(session)] === session;
   }
 
-  /** @returns whether it was not there */
+  /** @returns whether it was new */
   add(session: string): boolean {
     const at = this.#position(session);
     if (this.#sessions[at] === session) return false;
@@ -33,7 +33,7 @@ export class Ring {
     return true;
   }
 
-  /** Those behind (`step` 1) or before (-1) `session`, nearest first, `session` left out; it need not be a member itself. */
+  /** Members behind (`step` 1) or before (-1) `session`, nearest first, without `session`, which need not be a member. */
   *from(session: string, step: 1 | -1): Generator<string> {
     const size = this.#sessions.length;
     const position = this.#position(session);
@@ -48,7 +48,7 @@ export class Ring {
     return this.#sessions[index];
   }
 
-  /** Position of the first that is not before `session`. */
+  /** Position of the first member that is not before `session`. */
   #position(session: string): number {
     let low = 0;
     let high = this.#sessions.length;

@@ -11,7 +11,7 @@ export class TimerQueue {
   /** One per key; keys name members, peers or the core's own rounds: all are bounded. */
   readonly #tasks = new Map<string, Task>();
 
-  /** `run` hears by how many ms it comes late: a process that stood still must not blame others for it. */
+  /** `run` gets the ms by which it is late: a process that stood still must not blame its peers for that. */
   set(key: string, at: number, run: (lateMs: number) => void): void {
     this.cancel(key);
     const task = { at, key, run, dropped: false };
@@ -29,7 +29,7 @@ export class TimerQueue {
     if (task === undefined) return;
     task.dropped = true;
     this.#tasks.delete(key);
-    // Dropped ones stay in the heap until their time; not when they are most of it.
+    // Cancelled tasks stay in the heap until their time, unless they are most of it.
     if (this.#heap.length > 64 && this.#heap.length > 2 * this.#tasks.size) this.#rebuild();
   }
 
@@ -38,7 +38,7 @@ export class TimerQueue {
     return this.#heap[0]?.at;
   }
 
-  /** Runs what is due, in order; what those add for `now` too, so they must not add without end. */
+  /** Runs due tasks in order. Tasks that they add for `now` run too, so they must not add tasks without end. */
   run(now: number): void {
     for (let next = this.next(); next !== undefined && next <= now; next = this.next()) {
       const task = this.#pop();

@@ -1,4 +1,4 @@
-/** Chooses the channels that a member should have: its ring neighbours, a few random members, and a gateway for delegates and separated members. */
+/** Chooses the channels of a member: its ring neighbours, a few random members, and a gateway for delegates and separated members. */
 import { type Context, ownRing, spread } from './context.ts';
 import type { Peer } from './peer.ts';
 import type { PeerId } from './types.ts';
@@ -7,12 +7,12 @@ import type { PeerId } from './types.ts';
 export const WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
-/** What this needs to know of the channels that there are. */
+/** What the topology needs of the open channels. */
 export interface Door {
   readonly open: ReadonlyMap<PeerId, Peer>;
-  /** Not to be dialled before this. */
+  /** The peer is not to be dialled before this time. */
   failedUntil(id: PeerId): number;
-  /** What is wanted has changed. */
+  /** The wanted channels have changed. */
   changed(): void;
 }
 
@@ -21,7 +21,7 @@ export class Topology {
   readonly #door: Door;
   /** At most `randomLinks`. */
   readonly #random = new Set<PeerId>();
-  /** Gateways that took this session in. */
+  /** Gateways that have stored this session's record. */
   #gateways: readonly PeerId[] = [];
   readonly #ranks = new Map<PeerId, number>();
   /** No neighbour at all. */
@@ -50,8 +50,8 @@ export class Topology {
   }
 
   /**
-   * Where many neighbours are out of reach the cluster may be in pieces, with all delegates in another: some of each piece then join the
-   * gateways, which tell every one of them. By lot, and again each minute, so that a large cluster sends a few.
+   * If many neighbours are out of reach, the cluster may be in pieces, with all delegates in another piece. Some members of each piece
+   * then join the gateways, which tell each of them all news. They are drawn by lot, again each minute, so a large cluster sends a few.
    */
   #watchIslands(seen: number): void {
     const { timerQueue, now, options, rng } = this.#context;
@@ -112,13 +112,13 @@ export class Topology {
     this.#rank();
   }
 
-  /** Coalesced: ranking looks at all members, and a thousand may join in a second. */
+  /** Calls are coalesced: ranking looks at all members, and a thousand may join in a second. */
   rankSoon(): void {
     const { timerQueue, now } = this.#context;
     if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());
   }
 
-  /** Place of this agent among those of its cluster that could hold a channel to `gateway`. */
+  /** Ranks this agent, for each gateway, among the members of its cluster. */
   #rank(): void {
     const ring = ownRing(this.#context);
     const { me, options } = this.#context;
@@ -135,12 +135,12 @@ export class Topology {
     this.#door.changed();
   }
 
-  /** 0: this agent speaks for its cluster. */
+  /** This agent's rank for `gateway`. 0: it speaks for its cluster. */
   rankFor(gateway: PeerId): number {
     return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Members that channels are kept to because of where they stand on the ring. */
+  /** Ring neighbours, to which this member keeps channels. */
   near(): Set<PeerId> {
     const near = new Set<PeerId>();
     const { me, now, options } = this.#context;
@@ -149,7 +149,7 @@ export class Topology {
       let seen = 0;
       for (const id of ownRing(this.#context)?.from(me, step) ?? []) {
         if (taken >= options.ringReach || ++seen > WALK_MAX) break;
-        // Who cannot be dialled now is no neighbour: the next one takes the place.
+        // A member that cannot be dialled now is no neighbour: the next member takes its place.
         if (!this.#door.open.has(id) && this.#door.failedUntil(id) > now) continue;
         near.add(id);
         taken++;
@@ -197,7 +197,7 @@ export class Topology {
   }
 }
 
-/** Order of delegates: of hashes of both ids, so that gateways do not burden the same agents. Ids are hashes already. */
+/** Orders delegates by a hash of both ids, so that gateways do not all burden the same agents. Ids are hashes already. */
 export function weight(session: string, gateway: PeerId): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

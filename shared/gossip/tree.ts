@@ -1,6 +1,6 @@
 /**
  * The way of news through a cluster: a tree that waves of news cut out of the channels there are (Plumtree, Leitão, Pereira & Rodrigues
- * 2007). Every new channel is a branch. A member that hears news a second time says so to the second teller, which then tells it no more.
+ * 2007). Every new channel is a branch. A member that hears news a second time tells the second sender, which then sends it no more.
  * A moment later each member asks a neighbour on the ring about the news. A neighbour that lacks it makes that channel a branch.
  *
  * Branches have a direction, and only the end that is told cuts them. If both ends could, two waves at once from two sides would cut off
@@ -37,7 +37,7 @@ export class Tree {
   readonly #livenessTable: LivenessTable;
   /** By the id in digests, the latest last; at most TOLD_MAX. */
   readonly #told = new Map<string, Told>();
-  /** Of those, the ones about which neighbours on the ring are still to be asked. */
+  /** The news in `#told` about which neighbours on the ring are still to be asked. */
   readonly #unasked = new Set<Told>();
 
   constructor(context: Context, channels: Channels, livenessTable: LivenessTable) {
@@ -46,7 +46,7 @@ export class Tree {
     this.#livenessTable = livenessTable;
   }
 
-  /** Sends on what was new here. `from`: the peer that told it; undefined: it began here. */
+  /** Sends on an update that was new here. `from`: the peer that told it; undefined: it began here. */
   pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
     const { now, options, out, replica, self } = this.#context;
     const entry = replica.get(session);
@@ -86,13 +86,13 @@ export class Tree {
     this.#unasked.delete(oldest);
   }
 
-  /** `session`'s news came from `peer`, and another had told the same. */
+  /** `session`'s news came from `peer`, and another peer had told the same before. */
   toldAgain(peer: Peer, session: string): void {
     const { now, options, out, replica } = this.#context;
     const told = this.#told.get(replica.get(session)?.item.id ?? '');
     if (told === undefined) return;
     told.knownBy.add(peer.id);
-    // Who brought other news first a moment ago is a branch for those, even while it is the longer way for these.
+    // A peer that was first with other news a moment ago stays a branch for such news, though it is the longer way for this news.
     if (!told.isHome || now - peer.firstAt < options.quietMs) return;
     out.send(peer.id, have(told));
   }
@@ -103,12 +103,12 @@ export class Tree {
       const told = this.#told.get(item.id);
       if (told === undefined || !isSame(told.item, item)) continue;
       told.knownBy.add(peer.id);
-      // It had this from another peer, or would not say so.
+      // It had this news from another peer, or it would not answer `have`.
       if (told.isHome && told.sentTo.has(peer.id)) peer.branch = false;
     }
   }
 
-  /** `peer` lacked this. @returns whether it was news here a moment ago: then it is to be passed on there too */
+  /** `peer` lacked this. @returns whether it was news here a moment ago. If so, `peer` is to pass it on too */
   lacked(peer: Peer, id: string): boolean {
     const told = this.#told.get(id);
     if (told === undefined) return false;
@@ -123,8 +123,8 @@ export class Tree {
   }
 
   /**
-   * Asks those on the ring, which connects all who know the same members: of some two neighbours one was told and one was not. The next
-   * one first; the one before has asked here by the time it would be asked itself, unless it lacks the news.
+   * Asks the neighbours on the ring, which connects all members: where news got lost, one of two neighbours has it and the other lacks it.
+   * Asks the next member first. The member before has asked here by the time it would be asked itself, unless it lacks the news.
    */
   #ask(): void {
     const { now, options, out } = this.#context;

@@ -20,7 +20,7 @@ export type Verdict = 'alive' | 'silent' | 'unknown';
  * Not part of the lattice: each replica judges for itself.
  * - `alive`: nothing speaks against it
  * - `unreachable`: not from here; others reach it. Not routed to from here, never evicted for it
- * - `suspected`: no path reaches it. Routed to by nobody until its owner refutes
+ * - `suspected`: no path reaches it. No node routes to it until its owner refutes
  */
 export type Liveness = 'alive' | 'unreachable' | 'suspected';
 
@@ -32,14 +32,14 @@ export type Self =
       /** Name of the machine: probes through the same machine are not independent. */
       host: string;
     }
-  /** `id` is `gw:…`. `issuer`: the one whose word it may give; it evicts that issuer's sessions alone. */
+  /** `id` is `gw:…`. `issuer`: the issuer it signs for; it evicts sessions of that issuer alone. */
   | { kind: 'gateway'; id: PeerId; issuer: string };
 
 export interface GossipSetup {
   self: Self;
   replica: Replica;
   crypto: Crypto;
-  /** Of the session, which signs its own refutations and what it saw of others. A gateway signs nothing here. */
+  /** The session's signer, for its own refutations and its suspicions of others. A gateway signs nothing here. */
   signer?: Signer;
   options?: Partial<GossipOptions>;
   /** A gateway's object that slept: what `remember` gave. */
@@ -56,26 +56,26 @@ export type Event =
    * An authenticated channel is open. `resumed`: the driver slept while the channel lived on (hibernation); nothing is said on it.
    */
   | { type: 'opened'; peer: PeerId; inbound: boolean; resumed?: boolean }
-  /** Not of a channel that another one to the same peer has replaced. */
+  /** Not given for a channel that another channel to the same peer has replaced. */
   | { type: 'closed'; peer: PeerId }
   | { type: 'dialFailed'; peer: PeerId }
   | { type: 'message'; peer: PeerId; bytes: Uint8Array }
   /**
-   * Words that came by another way than gossip and are to be passed on: an agent's own new record, at a gateway what came up a tunnel or
-   * what its issuer signed. May be merged into the replica by the driver before this or not.
+   * Updates that came by another way than gossip and are to be passed on. At an agent: its own new record. At a gateway: a record that came
+   * up a tunnel, or an update that its issuer signed. The driver may have merged them into the replica before this.
    */
   | { type: 'local'; updates: readonly Update[] }
   /** Answer to `askRelay`. Late ones are ignored. */
   | { type: 'relayed'; target: string; verdict: Verdict }
-  /** Agent only: gateways that took this session in; all of them, and again whenever a tunnel to one of them has opened. */
+  /** Agent only: all gateways that have stored this session's record. Given again whenever a tunnel to one of them has opened. */
   | { type: 'gateways'; gateways: readonly PeerId[] }
-  /** Gateway only: a session's tunnel to this gateway opened or closed. Open, again: it spoke there after it had been silent. */
+  /** Gateway only: a session's tunnel to this gateway opened or closed. Open, again: the session spoke on it after a silence. */
   | { type: 'tunnel'; session: string; open: boolean }
   /** A request to this session got no answer in time: judge it now, not at its turn. */
   | { type: 'doubt'; session: string }
   /** The driver changed the replica itself, e.g. another list of issuers. */
   | { type: 'replaced'; sessions: readonly string[] }
-  /** The operator set other times; they hold for what is under way, too. */
+  /** The operator set other times. They hold for running timers too. */
   | { type: 'tuned'; options: TunableOptions };
 
 export type Action =
@@ -91,7 +91,7 @@ export type Action =
   | { type: 'liveness'; session: string; liveness: Liveness }
   /** Agent: ask through the own tunnels whether the target answers. Gateway: ask the target's tunnel object. Answer: `relayed`. */
   | { type: 'askRelay'; target: string }
-  /** Gateway only: its grace is over. The driver signs the eviction and gives it as `local`. */
+  /** Gateway only: the session's grace is over. The driver signs the eviction and gives it as `local`. */
   | { type: 'evict'; session: string }
   /**
    * Agent only: this session is over and cannot come back; start a new one. `evicted`: its issuer said so, or its floor passed it.
@@ -102,13 +102,13 @@ export type Action =
   | { type: 'notice'; notice: Notice };
 
 export type HangUpReason =
-  /** One connection of many, not needed now. */
+  /** The channel is one of many and not needed now. */
   | 'spare'
   /** A rule of the protocol was broken: bytes that do not decode, a signature that is none. */
   | 'broken'
-  /** More than its share: see the limits in options.ts. */
+  /** The peer sent more than its share: see the limits in options.ts. */
   | 'flood'
-  /** It did one of those before and came back too early. */
+  /** The peer was banned and came back too early. */
   | 'banned'
   /** The session is LEFT or its ticket is good no more. */
   | 'left';

@@ -1,4 +1,4 @@
-/** What changes the replica, and what follows from it: members on the ring, news for others, the end of the own session. */
+/** Merges updates into the replica and does what follows: members on the ring, news for others, the end of the own session. */
 import type { MergeResult } from '../lattice/merger.ts';
 import type { Update } from '../lattice/update.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
@@ -11,7 +11,7 @@ import type { Peer } from './peer.ts';
 import { Ring } from './ring.ts';
 import type { Tree } from './tree.ts';
 
-/** Signatures behind an entry that is new: ticket and record. */
+/** Signatures of a new entry: ticket and record. */
 const CHECKS_PER_UPDATE = 2;
 
 interface Parts {
@@ -20,9 +20,9 @@ interface Parts {
   broadcast: Broadcast;
   antiEntropy: AntiEntropy;
   tree: Tree;
-  /** A gateway's. */
+  /** At a gateway only. */
   evictionDecider: EvictionDecider | undefined;
-  /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
+  /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
   charge(peer: Peer, checks: number): boolean;
   reject(peer: Peer, code: string): void;
 }
@@ -30,7 +30,7 @@ interface Parts {
 export class Updates {
   readonly #context: Context;
   readonly #parts: Parts;
-  /** What this agent said last: anything newer is a clone's. */
+  /** This agent's last record. Any newer record comes from a clone. */
   #own: { hash: string } | undefined;
   #ended = false;
 
@@ -59,7 +59,7 @@ export class Updates {
       case 'rejected':
         return this.#parts.reject(peer, result.code);
       case 'merged':
-        // First: it is in the replica already, whatever its sender may still do.
+        // Before the charge: the update is in the replica already, even if its sender is over its share.
         this.#merged(result, isNews);
         if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
         if (isNews) this.#parts.broadcast.update(update, this.#subject(update, result.sessions), peer.id);
@@ -72,7 +72,7 @@ export class Updates {
     if (result.outcome !== 'merged' && result.outcome !== 'known') return;
     const mine = this.#context.replica.get(this.#context.me)?.record;
     if (mine !== undefined && result.sessions.includes(this.#context.me)) this.#own = mine;
-    // Known: the driver merged it before, and others have yet to hear.
+    // `known`: the driver merged it before, and other members have yet to hear of it.
     this.#merged(result, true);
     this.#parts.broadcast.update(update, this.#subject(update, result.sessions), undefined);
   }
@@ -125,7 +125,7 @@ export class Updates {
     if (ring.add(session)) this.#parts.channels.membersChanged();
   }
 
-  /** The own session: gone by its issuer's word, or signed for by another process. */
+  /** Whether this agent's own session has ended: its issuer evicted it, or another process signed for it. */
   #checkSelf(sessions: readonly string[]): void {
     const { me, out, replica, self } = this.#context;
     if (self.kind !== 'agent' || this.#ended || !sessions.includes(me)) return;
