@@ -21,7 +21,7 @@ export class Topology {
   readonly #door: Door;
   /** At most `randomLinks`. */
   readonly #random = new Set<PeerId>();
-  /** Gateways that have stored this session's record. */
+  /** Gateways that have accepted this session on a tunnel. */
   #gateways: readonly PeerId[] = [];
   readonly #ranks = new Map<PeerId, number>();
   /** No neighbour at all. */

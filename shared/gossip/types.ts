@@ -67,7 +67,7 @@ export type Event =
   | { type: 'local'; updates: readonly Update[] }
   /** Answer to `askRelay`. Late ones are ignored. */
   | { type: 'relayed'; target: string; verdict: Verdict }
-  /** Agent only: all gateways that have stored this session's record. Given again whenever a tunnel to one of them has opened. */
+  /** Agent only: all gateways that have accepted this session on a tunnel. Given again whenever a tunnel to one of them has opened. */
   | { type: 'gateways'; gateways: readonly PeerId[] }
   /** Gateway only: a session's tunnel to this gateway opened or closed. Open, again: the session spoke on it after a silence. */
   | { type: 'tunnel'; session: string; open: boolean }

@@ -1,4 +1,4 @@
-/** Request bodies on their way in: what all of them together hold, and which of them gives way when that is too much. */
+/** Request bodies on their way in: how much memory they hold together, and which body gives way if that is too much. */
 
 /** A body that comes at this pace is never behind: 128 kbit/s, less than any line that people work on. */
 const PACE_BYTES_PER_MS = 16;
@@ -6,7 +6,7 @@ const PACE_BYTES_PER_MS = 16;
 /** A body no further behind than this keeps its place: the pause of a slow line, or of a client that is busy. */
 const BEHIND_MAX_MS = 2_000;
 
-/** Memory of bodies that are not here whole. Those that stand still give way to others, so that a client that sends nothing keeps none out. */
+/** Memory of bodies that are not here whole. A body that stands still gives way: a client that sends nothing keeps no other client out. */
 export class BodyMemory {
   readonly #maxBytes: number;
   readonly #open = new Set<BodyReservation>();
@@ -16,7 +16,7 @@ export class BodyMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes of memory, of all that are open. */
+  /** Bytes of memory that all open bodies hold. */
   get held(): number {
     return this.#held;
   }
@@ -28,7 +28,7 @@ export class BodyMemory {
     return upload;
   }
 
-  /** For `upload`; false where there is no room for `bytes` more, and no body that stands still to take it from. */
+  /** Takes `bytes` more for `upload`. False if there is no room and no body stands still to take it from. */
   take(upload: BodyReservation, bytes: number, now: number): boolean {
     while (this.#held + bytes > this.#maxBytes) {
       const last = this.#furthestBehind(upload, now);
@@ -57,7 +57,7 @@ export class BodyMemory {
 /** One body on its way in. */
 export class BodyReservation {
   readonly #uploads: BodyMemory;
-  /** Up to this time it has come at the pace that is asked of it. */
+  /** Up to this time the body has come at the required pace. */
   #paidUntil: number;
   #held = 0;
   #over = false;
@@ -68,7 +68,7 @@ export class BodyReservation {
     this.#paidUntil = now;
   }
 
-  /** It made room for others: its reader answers 408. */
+  /** The body made room for others: its reader answers 408. */
   get givenUp(): boolean {
     return this.#givenUp;
   }
@@ -85,7 +85,7 @@ export class BodyReservation {
   hold(bytes: number, now: number): boolean {
     if (this.#over || bytes <= this.#held) return true;
     if (!this.#uploads.take(this, bytes - this.#held, now)) {
-      this.#paidUntil = now; // it waits for us
+      this.#paidUntil = now; // the body waits for room, so it is not behind
       return false;
     }
     this.#held = bytes;

@@ -1,4 +1,4 @@
-/** How a request is on record whose client left. Nobody is there to see it; logs elsewhere call it so. */
+/** The recorded status of a request whose client left. No client sees it; other servers log the same number. */
 export const LEFT_STATUS = 499;
 export const LEFT_ERROR = 'client_left';
 
@@ -10,9 +10,9 @@ interface Signal {
 }
 
 /**
- * A client's disconnect, as all parts of one request hear of it. They share one listener at the runtime, which goes when the request is
- * over: one that stays holds what the request made until workerd collects its whole heap, and each small collection before that
- * copies it. Without a signal the host calls `leave` when it sees the disconnect.
+ * Tells all parts of one request that its client left. They share one listener at the runtime, which is removed when the request is over.
+ * A listener that stays would hold the request's memory until workerd collects its whole heap, and each small collection before that would
+ * copy it. Without a signal the host calls `leave` when it sees the disconnect.
  */
 export class ClientDisconnect {
   readonly #signal: Signal | undefined;
@@ -29,13 +29,13 @@ export class ClientDisconnect {
     return this.#left || this.#signal?.aborted === true;
   }
 
-  /** `call` is called when the client leaves; at once where it has left. */
+  /** `call` is called when the client leaves, or at once if it has left. */
   on(call: () => void): void {
     if (this.left) call();
     else this.#calls.push(call);
   }
 
-  /** Nobody wants to know it any more. Idempotent. */
+  /** The request is over: forgets all calls. Idempotent. */
   over(): void {
     this.#signal?.removeEventListener('abort', this.leave);
     this.#calls.length = 0;

@@ -1,4 +1,4 @@
-/** Models that run when a request wants them: what a request for one does, and what its client is told. */
+/** Models that start on request: what a request for such a model does, and what its client is told. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import type { Wait } from '../openai/wait-comment.ts';
 import type { Route } from './host.ts';
@@ -6,21 +6,21 @@ import type { Route } from './host.ts';
 /** A model that no node serves and that a factory starts on request. */
 export interface ColdModel {
   model: string;
-  /** `cold`: a request starts it. `resting`: it failed too often, nobody starts it before a person has looked. */
+  /** `cold`: a request starts it. `resting`: it failed too often and is not started before a person has looked. */
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** Until it answers, milliseconds; undefined: not known. */
+  /** Milliseconds until it answers; undefined: not known. */
   readyInMs?: number | undefined;
-  /** Of its weights, 0 to 100. */
+  /** Percent of its weights that are loaded, 0 to 100. */
   percent?: number | undefined;
-  /** What it waits in: `Slurm`. */
+  /** The scheduler that it waits in, such as `Slurm`. */
   where?: string | undefined;
   /** This request may start it. */
   mayStart: boolean;
 }
 
-/** Where nobody knows how long it takes, a client may look again so often. */
+/** How soon a client may try again if it is not known how long the start takes. */
 const LOOK_AGAIN_MS = 30_000;
-/** Clients that obey a longer pause than this may as well be told again. */
+/** Longest pause that a client is told. After it the client asks again and is told anew. */
 const RETRY_MAX_MS = 3_600_000;
 
 /** The first of the route's models that is cold; undefined: one of them is served, or none is. */
@@ -36,7 +36,7 @@ export function coldOf(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): Co
 
 /**
  * How long a request waits for a cold model, milliseconds.
- * @throws ApiError 403 where it may not start it, 503 where it may not wait, where it would wait in vain, and where nobody starts the model
+ * @throws ApiError 403 if it may not start the model; 503 if it may not wait, if it would wait in vain, or if the model is not started
  */
 export function waitFor(cold: ColdModel, route: Pick<Route, 'cold' | 'startWaitMs'>): number {
   if (cold.state === 'resting') throw modelResting(cold.model);
@@ -47,7 +47,7 @@ export function waitFor(cold: ColdModel, route: Pick<Route, 'cold' | 'startWaitM
   throw coldStarting(cold);
 }
 
-/** 503 `model_starting`, in words that say how far it is and what to do. */
+/** 503 `model_starting`. The message says how far the start is and what the client can do. */
 export function coldStarting({ model, state, readyInMs, percent, where }: ColdModel): ApiError {
   const how = wordsOf({ state, percent, where });
   const left = readyInMs === undefined ? 'how long it takes is not known' : `it is ready in about ${span(readyInMs)}`;
@@ -99,10 +99,10 @@ function span(ms: number): string {
 }
 
 const WAIT_HEADER = 'x-otela-wait';
-/** An hour: nobody keeps a request open for longer. */
+/** An hour: no client keeps a request open for longer. */
 export const START_WAIT_MAX_MS = 3_600_000;
 
-/** How long a request says that it waits for a model that is being started, milliseconds. @throws ApiError 400 */
+/** How long the request is willing to wait for a model that is being started, milliseconds. @throws ApiError 400 */
 export function readStartWait(given: string | null | undefined): number | undefined {
   if (given === null || given === undefined) return undefined;
   const seconds = /^\d{1,6}$/.test(given.trim()) ? Number(given) : Number.NaN;

@@ -2,14 +2,13 @@ import { isSlower } from '../collections/timer.ts';
 import type { Clock } from './host.ts';
 import type { BodySource } from './message.ts';
 
-/** An error waits for at most this much of a body that nobody wants, and this long. */
+/** An error response waits for at most this much of a refused body, and this long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
 const DISCARD_MAX_MS = 10_000;
 
 /**
- * Reads the rest of a request that is refused and throws it away. A response that goes out while its client still sends ends the connection
- * with a reset, and most clients then report that instead of the response. Beyond the bounds the
- * reset is right.
+ * Reads the rest of a refused request and throws it away. A response that goes out while the client still sends ends the connection with
+ * a reset. Most clients then report the reset instead of the response. Beyond the bounds the reset is right.
  */
 export async function discardBody(
   body: BodySource,
@@ -22,7 +21,7 @@ export async function discardBody(
   try {
     for (let bytes = 0; bytes < maxBytes && clock.steadyNow() < deadline; ) {
       const next = reader.read();
-      // Of a client that neither sends nor leaves nothing would ever come, and the response would never go out.
+      // A client that neither sends nor leaves would keep the response from ever going out.
       if (await isSlower(next, deadline - clock.steadyNow(), clock.after)) break;
       const piece = await next;
       if (piece === undefined) return;

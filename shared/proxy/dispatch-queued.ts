@@ -27,7 +27,7 @@ export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatche
   );
 }
 
-/** `tryNodes`: one look at all nodes of now. `scope`: more than the route's, where not every node that it names would do. */
+/** `tryNodes`: one try at the nodes of this moment. `scope`: narrower than the route's if not every node of the route would do. */
 export function queuedWork<C>(
   context: RequestContext<C>,
   tryNodes: () => Promise<Dispatched>,
@@ -60,7 +60,7 @@ export function queuedWork<C>(
   };
 }
 
-/** Names the nodes that a request may go to: requests for the same ones wait in one line. */
+/** Names the nodes that a request may go to. Requests for the same nodes wait in one queue. */
 export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>): string {
   const scope = `${scopeOf(route.trust)} ${route.demand.words}`;
   return route.line === undefined ? scope : `${scope} ${route.line}`;
@@ -124,7 +124,7 @@ async function attempt<C>(
   const kept = parsed.body.kind === 'kept';
   const stream = await host.open({
     choice,
-    plan: kept ? plan : { ...plan, movable: false }, // a body that streams is gone from here once the engine has it
+    plan: kept ? plan : { ...plan, movable: false }, // a streamed body is not kept here, so it cannot be sent to another node
     dispatch: forNode(forModel(context, choice), choice),
     caller,
     route,
@@ -141,7 +141,7 @@ async function attempt<C>(
   return begun;
 }
 
-/** The context as it is where a fallback of the model that it names was found. */
+/** The context for the chosen model: the same, or with the route of the fallback that was chosen. */
 export function forModel<C>(
   context: RequestContext<C>,
   { model, request }: Pick<Choice, 'model' | 'request'>,

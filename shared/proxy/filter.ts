@@ -1,4 +1,4 @@
-/** The nodes that a request may go to, before any of them is asked: why there is none, or that one is worth waiting for. */
+/** Decides before any node is asked whether a request has a node to go to, may wait for one, or is refused. */
 import { ApiError } from '../openai/errors.ts';
 import { type Question, unmet } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
@@ -8,9 +8,10 @@ import type { Clock, Host, RequestInfo, Route } from './host.ts';
 import { endsWithin, mayEndWithin, modelStarting, startOf } from './model-starting.ts';
 
 /**
- * How long the request waits where no node is free, milliseconds.
- * @throws ApiError 403 where no provider is trusted, or the request may not start a cold model; 404 for a model that no node served lately; 412 where no node has what the request requires; 503 `model_starting` where the
- * model is being loaded for longer than the request may wait; 503 `no_capacity` where no node serves the model and none is waited for
+ * How long the request waits if no node is free, milliseconds.
+ * @throws ApiError 403 if no provider is trusted, or the request may not start a cold model; 404 for a model that no node served lately;
+ * 412 if no node has what the request requires; 503 `model_starting` if the model loads for longer than the request may wait; 503
+ * `no_capacity` if no node serves the model and the request does not wait for one
  */
 export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): number {
   const { clock } = host;
@@ -38,7 +39,7 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
   return route.waitMs;
 }
 
-/** All that a node is chosen by, at this moment. */
+/** The criteria by which a node is chosen at this moment. */
 export function questionOf(
   { request, fallbacks, demand, policyFor, trust, only }: Route,
   clock: Pick<Clock, 'now' | 'random'>,
@@ -48,7 +49,7 @@ export function questionOf(
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
 }
 
-/** Waiting would not change that no node has what the request requires. */
+/** Refuses a request at once if no node has what it requires: waiting would not change that. */
 function requireMet(route: Route, clock: Pick<Clock, 'now' | 'random'>): void {
   if (route.demand.require.length === 0) return;
   const instead = unmet(route.nodes, questionOf(route, clock));

@@ -1,4 +1,4 @@
-/** What the pipeline needs of the program that it runs in: a gateway on Workers, a gateway on Node, an agent's ingress. */
+/** What the pipeline needs from its host program: a gateway on Workers, a gateway on Node, or an agent's ingress. */
 import type { After } from '../collections/timer.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import type { ApiError } from '../openai/errors.ts';
@@ -28,7 +28,7 @@ export interface Host<C = unknown> {
   readonly clock: Clock;
   readonly bodies: BodyLimits;
   readonly memory: NodeMemory;
-  /** A stream that waits for its node is opened after this, and gets a comment so often. Milliseconds. */
+  /** After this time a stream that waits for its node is opened, and then gets a comment so often. Milliseconds. */
   readonly pingMs: number;
   /** Begins the record of one request. */
   record(request: ProxyRequest, info: Readonly<RequestInfo<C>>): Recorder;
@@ -38,11 +38,11 @@ export interface Host<C = unknown> {
   authorize(request: ProxyRequest, caller: C, endpoint: Endpoint): void;
   /** What the request asks for, and the nodes that may serve it. @throws ApiError 400, 403 */
   resolve(request: ProxyRequest, caller: C, parsed: ParsedRequest): Route | Promise<Route>;
-  /** Takes the request's share of its limits; undefined where nothing counts it. @throws ApiError 429, 503 */
+  /** Takes the request's share of its limits. Undefined if no limit counts it. @throws ApiError 429, 503 */
   reserve(reserved: ReserveRequest<C>): LimitReservation | undefined | Promise<LimitReservation>;
   /** Whether another request waits for the same nodes already. `scope` is asked for only where any request waits. */
   isQueued(model: string, scope: () => string): boolean;
-  /** The place of a request that waits, by its name: 1 is next; undefined where it does not wait now. May reject. */
+  /** The place of a waiting request, by its name: 1 is next. Undefined if it does not wait now. May reject. */
   positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
   /** One wait for a turn. Resolves with what ended it. @throws AttemptError `cancelled` when the client left */
   waitForTurn(queued: QueueRequest<C>): Promise<PlaceAnswer>;
@@ -52,9 +52,9 @@ export interface Host<C = unknown> {
   open(attempt: AttemptContext<C>): Promise<ResponseStream>;
   /** An attempt failed on its way to its engine or back. */
   onAttemptFailed(node: Candidate, code: AttemptFailure): void;
-  /** An attempt ended. `breaker`: its node's, where the attempt moved it. */
+  /** An attempt ended. `breaker`: the state of the node's breaker, if the attempt changed it. */
   onAttemptEnded(session: string, ending: Ending, breaker: BreakerState | undefined): void;
-  /** What the client is told after the last `failure`, or without one where no node could be chosen. */
+  /** The error for the client after the last `failure`; without one, no node could be chosen. */
   refusal(route: Route, failure: AttemptError | undefined): ApiError;
 }
 
@@ -67,7 +67,7 @@ export interface Clock {
   readonly after: After;
   /** Between 0 and 1. */
   random(): number;
-  /** Names a request; nobody can guess it. */
+  /** A name for a request that cannot be guessed. */
   newId(): string;
 }
 
@@ -77,12 +77,12 @@ export interface BodyLimits {
   readonly maxBytes: number;
   /** A body that brings nothing for so long is given up. */
   readonly stallMs: number;
-  /** Of bodies on their way in. */
+  /** Memory for bodies on their way in. */
   readonly memory: BodyMemory;
-  /** Above the first MiB of each body that is kept for a retry. */
+  /** Memory for bodies kept for a retry, above the first MiB of each. */
   readonly kept: ByteBudget;
   readonly keptMaxBytes: number;
-  /** Of streams that may have to continue elsewhere: request and text. */
+  /** Memory for streams that may have to continue on another node: request and text. */
   readonly resumable: ByteBudget;
 }
 
@@ -95,7 +95,7 @@ export interface NodeMemory {
   avoided?(now: number): Question['isAvoided'];
 }
 
-/** What is known of a request by now. The pipeline fills it in, the recorder reads it. */
+/** What is known of a request so far. The pipeline fills it in, the recorder reads it. */
 export interface RequestInfo<C = unknown> {
   requestId: string;
   /** Milliseconds since the epoch. */
@@ -111,11 +111,11 @@ export interface RequestInfo<C = unknown> {
   streamed?: boolean;
 }
 
-/** What becomes of a request, told as it happens. */
+/** Hears each step of a request as it happens. */
 export interface Recorder {
   /** The request waits for a node. Call what it returns when the wait has ended. */
   queues(): (outcome: 'turn' | 'full' | 'late') => void;
-  /** An attempt at the node of this session came to an engine's head with this status, or failed with this code. */
+  /** An attempt at the node of this session got an engine's head with this status, or failed with this code. */
   attempt(outcome: number | AttemptFailure, session: string): void;
   /** The response goes out from now on. */
   answered(status: number, choice: Pick<Choice, 'node' | 'model'>): void;
@@ -131,41 +131,41 @@ export interface Recorder {
   over(): void;
 }
 
-/** What one request is routed by. */
+/** How one request is routed. */
 export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor' | 'only'> {
   readonly nodes: NodeIndex;
   readonly trust: Trust;
-  /** @throws ApiError 400 for a provider that this host does not know, 403 where no provider is trusted, 503 while that is not known */
+  /** @throws ApiError 400 for a provider that this host does not know; 403 if no provider is trusted; 503 while trust is not known yet */
   requireTrust(): void;
-  /** Whether the operator expects nodes that serve the model: it is known then, although none did yet. */
+  /** Whether the operator expects nodes that serve the model. Such a model is known, although no node has served it yet. */
   expects(model: string): boolean;
   /** Attempts after the first, and the share of all requests that may be repeated. */
   readonly retriesMax: number;
   readonly retryShare?: number;
   timeoutsFor(model: string): DispatchContext['timeouts'];
   receiptFor(model: string): string;
-  /** Of a request that is asked on the way and that no account pays for. */
+  /** The receipt of a request that the host makes on its own and that no account pays for. */
   unpaidReceipt(model: string): string;
   /** The longest wait for a node, milliseconds; 0: none. */
   readonly waitMs: number;
   /** The longest wait for a model that is being started, milliseconds; absent: the request and its key do not say. */
   readonly startWaitMs?: number | undefined;
-  /** Models that are started for who asks. Absent: a node that the request may go to serves one of its models, or this host starts none. */
+  /** Models that start on request. Absent: a node that the request may go to serves one of its models, or this host starts no models. */
   readonly cold?: ColdModels | undefined;
   /** Whether a stream that breaks off continues on another node, unless the request says otherwise. */
   readonly resumes: boolean;
-  /** Names the nodes of `only` for the line in which their requests wait. */
+  /** Names the nodes of `only`, for the queue in which requests for them wait. */
   readonly line?: string;
-  /** None of the nodes of `only` is there any more. */
+  /** Whether all nodes of `only` are gone. */
   isStale?(): boolean;
-  /** Whether a request that ended so may wait for a node. Absent: yes. */
+  /** Whether a request that ended with `error` may wait for a node. Absent: yes. */
   mayHope?(error: ApiError): boolean;
 }
 
 export interface ColdModels {
-  /** As it is now, as far as this host heard; undefined: it is served, or nobody starts it. */
+  /** The model's state now, as far as this host knows. Undefined: the model is served, or no factory starts it. */
   find(model: string): ColdModel | undefined;
-  /** The request is refused because the model is not running; it is to be started all the same. */
+  /** A request is refused because the model is not running. Asks to start the model all the same. */
   ask(model: string): void;
 }
 
@@ -175,12 +175,12 @@ export interface ReserveRequest<C> {
   endpoint: Endpoint;
   parsed: ParsedRequest;
   name: string;
-  /** An engine was asked, so that its node reports what the request used. */
+  /** Whether an engine was asked. If so, its node reports what the request used. */
   begun(): boolean;
 }
 
 export interface LimitReservation {
-  /** For the response. */
+  /** Headers for the response. */
   readonly headers: Readonly<Record<string, string>>;
   /** Other requests wait for its place. */
   readonly concurrent: boolean;
@@ -193,13 +193,13 @@ export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | '
   caller: C;
   route: Route;
   priority: Priority;
-  /** The wait ends then at the latest, by `Clock.steadyNow`. */
+  /** The latest end of the wait, by `Clock.steadyNow`. */
   until: number;
   /** Bytes of the body that are kept meanwhile. */
   bytes: number;
   /** The client has the beginning of the response already. */
   begun: boolean;
-  /** It has waited before, milliseconds. */
+  /** How long the request has waited before, milliseconds. */
   queuedMs: number;
   streaming: boolean;
   info: Readonly<RequestInfo<C>>;
@@ -215,7 +215,7 @@ export interface AttemptContext<C> {
   request: ProxyRequest;
   /** How long the request has waited since it was admitted, milliseconds. */
   waitedMs: number;
-  /** The stream continues on another node where it breaks off. */
+  /** If the stream breaks off, it continues on another node. */
   continues: boolean;
   /** The host may write the rest of the response to the client past the pipeline. */
   offloads: boolean;

@@ -12,9 +12,9 @@ export interface BodyReader {
 }
 
 export interface BodySource {
-  /** The whole body where it came with the head. Then there is no need for a reader. */
+  /** The whole body, if it came with the head. Then no reader is needed. */
   readonly whole: Uint8Array | undefined;
-  /** Undefined where there is nothing to read, or where another reader has not released the body. */
+  /** Undefined if there is no body, or if another reader has not released it. */
   reader(): BodyReader | undefined;
 }
 
@@ -28,13 +28,13 @@ export interface ProxyRequest {
   readonly client: ClientDisconnect;
 }
 
-/** Where a response's bytes go. */
+/** Takes a response's bytes. */
 export interface ResponseSink {
-  /** Done when the client's side took the bytes: nothing is read ahead of it. Fails when the client has left. */
+  /** Done when the client's side took the bytes, so the engine's answer is not read ahead of it. Fails when the client has left. */
   write(bytes: Uint8Array): Promise<void> | void;
   /** The clean end. Fails when the client has left. */
   end(): Promise<void> | void;
-  /** Breaks the response off, so that no client takes half a body for all of it. */
+  /** Breaks the response off, so that no client takes half a body for the whole. */
   abort(reason: unknown): Promise<void> | void;
 }
 

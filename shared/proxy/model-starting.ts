@@ -1,13 +1,13 @@
-/** What is told of a model whose engines are still loading. */
+/** What a client is told of a model whose engines are still loading. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import { type ModelStart, modelStart, remainingMs } from '../routing/model-start.ts';
 import type { NodeIndex } from '../routing/nodes.ts';
 import type { Trust } from '../routing/trust.ts';
 
-/** Where no start before tells how long it takes, a client may look again so often. */
+/** How soon a client may try again if no earlier start tells how long it takes. */
 const LOOK_AGAIN_MS = 30_000;
 
-/** The first of the models that a node loads and none serves. Undefined: one is served, or none is loaded. */
+/** The first of the models that a node loads and no node serves. Undefined: one is served, or none is being loaded. */
 export function startOf(
   nodes: Pick<NodeIndex, 'model'>,
   models: readonly string[],
@@ -27,13 +27,13 @@ export interface Start extends ModelStart {
   model: string;
 }
 
-/** Whether it is soon over, as far as is known: then a request waits for it as for any node. */
+/** Whether the start is known to be over soon. Then a request waits for it as for any node. */
 export function endsWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return left !== undefined && left <= waitMs;
 }
 
-/** The same where the request says itself how long it waits: what nobody knows may be soon. */
+/** The same if the request itself says how long it waits. Then a start of unknown length may be over soon. */
 export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return waitMs > 0 && (left === undefined || left <= waitMs);

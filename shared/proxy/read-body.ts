@@ -15,9 +15,9 @@ export const KEPT_ALWAYS_BYTES = 1024 * 1024;
 
 /** How soon a body that stands still notices that its time is up. */
 const LOOK_EVERY_MS = 1_000;
-/** How soon a body that waits for room sees that there is some. Hundreds may wait, and each look goes through all of them. */
+/** How soon a body that waits for room notices free room. Hundreds may wait, and each look goes through all of them. */
 const ROOM_EVERY_MS = 100;
-/** So long it waits, then 503: SDKs give up a request that is not taken after a minute. */
+/** How long a body waits for room before 503. SDKs give up after a minute if the request is not read. */
 const ROOM_WITHIN_MS = 30_000;
 /** Memory for the first bytes of a body. */
 const FIRST_BYTES = 16 * 1024;
@@ -31,7 +31,7 @@ interface Reading {
 }
 
 /**
- * With `x-otela-model` the body is not looked into and not read before a node is found; above 1 MiB it streams.
+ * With `x-otela-model` the body is not parsed, and not read before a node is found. Above 1 MiB it streams.
  * @throws ApiError 400, 408, 413, 415; 503 `server_is_overloaded` when too many bodies are kept already
  */
 export function readBody(
@@ -64,7 +64,7 @@ async function readParsed(
   const { bodies } = reading;
   const share = declared <= KEPT_ALWAYS_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
   if (!Number.isNaN(declared)) share?.requireRoom(declared - KEPT_ALWAYS_BYTES);
-  // On Workers a client that leaves ends the request where it stands: no `finally` runs then.
+  // On Workers a client that leaves ends the request at once, and no `finally` runs.
   if (share !== undefined) request.client.on(() => share.release());
   try {
     const bytes = await readBounded(request, { declared, limit: bodies.maxBytes }, share, reading);
@@ -135,8 +135,8 @@ interface Size {
 }
 
 /**
- * Memory grows with what comes, not with what is announced. `share` pays for what is above 1 MiB; up to there the body has a reservation
- * until it is whole.
+ * Memory grows with the bytes that come, not with the announced length. `share` pays for bytes above 1 MiB. For the first MiB the body has
+ * a reservation until it is whole.
  */
 async function readBounded(
   request: ProxyRequest,
@@ -150,7 +150,7 @@ async function readBounded(
   request.client.on(() => upload.end());
   let stalled = false;
   try {
-    // All of it at once: bodies that hold a part each and wait for the rest would wait for one another.
+    // Reserved all at once: bodies that each hold a part and wait for the rest would wait for one another.
     const most = Number.isNaN(size.declared) ? size.limit : size.declared;
     await waitForRoom(upload, Math.min(most, KEPT_ALWAYS_BYTES), clock);
     return await readPieces(reader, { most, limit: size.limit }, share, { upload, clock, stallMs: bodies.stallMs });
@@ -159,7 +159,7 @@ async function readBounded(
     throw error;
   } finally {
     upload.end();
-    // `discardBody` reads the rest of a refused body. Nothing more comes of a stalled one.
+    // `discardBody` reads the rest of a refused body. A stalled body brings nothing more.
     if (stalled) void reader.cancel().catch(() => {});
     else reader.release();
   }
@@ -197,7 +197,7 @@ async function readPieces(
   }
 }
 
-/** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
+/** Waits until `bytes` may be held. Meanwhile the connection's flow control holds the client back. @throws ApiError 408, 503 */
 async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= ROOM_WITHIN_MS) {
@@ -208,10 +208,10 @@ async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock)
   if (upload.givenUp) throw tooSlow();
 }
 
-/** @throws ApiError 400 where the body breaks off, 408 where nothing comes or this body made room for others */
+/** @throws ApiError 400 if the body breaks off; 408 if nothing comes, or if this body made room for others */
 async function nextPiece(reader: BodyReader, { upload, clock, stallMs }: Pace): Promise<Uint8Array | undefined> {
   const next = reader.read().catch(refuseBroken);
-  // In workerd one request cannot wake another: each looks for itself whether it gave way.
+  // In workerd one request cannot wake another, so each looks itself whether it had to make room.
   for (let waitedMs = 0; await isSlower(next, LOOK_EVERY_MS, clock.after); ) {
     waitedMs += LOOK_EVERY_MS;
     if (waitedMs >= stallMs) {
@@ -223,7 +223,7 @@ async function nextPiece(reader: BodyReader, { upload, clock, stallMs }: Pace): 
   return next;
 }
 
-/** Chunks that are none, or fewer bytes than were announced (RFC 9112 §6.3, §7.1). */
+/** Malformed chunks, or fewer bytes than announced (RFC 9112 §6.3, §7.1). */
 function refuseBroken(cause: unknown): never {
   throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
 }

@@ -19,7 +19,7 @@ export interface RequestContext<C> extends DispatchContext {
   readonly waitMs: number;
   readonly reservation: LimitReservation | undefined;
   readonly priority: Priority;
-  /** A stream of it continues on another node where it breaks off. */
+  /** If its stream breaks off, it continues on another node. */
   readonly continues: boolean;
   /** By `Clock.steadyNow`. */
   readonly admittedAt: number;

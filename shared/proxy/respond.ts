@@ -17,7 +17,7 @@ import type { RequestContext } from './request-context.ts';
 
 /** Larger than any in-band message needs. */
 const QUOTED_ERROR_MAX_BYTES = 4096;
-/** A queue's own answer takes a message there and back. */
+/** How long a comment waits for the queue, whose answer takes a message there and back. */
 const POSITION_MS = 1_000;
 
 /** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
@@ -70,7 +70,7 @@ function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record
   return headers;
 }
 
-/** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
+/** Writes the chunks that were read, then the rest as it comes. From here on a break is an in-band error without the terminal event. */
 async function pump<C>(response: Dispatched, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
   const { record, reservation, inBand } = context;
   try {
@@ -86,7 +86,7 @@ async function pump<C>(response: Dispatched, sink: ResponseSink, context: Reques
       if (written !== undefined) await written;
     }
     record.over();
-    reservation?.release(true); // before the end: the client's next request is not to overtake it
+    reservation?.release(true); // before the end, so that the client's next request does not overtake the release
     await sink.end();
   } catch (error) {
     reservation?.release(true);
@@ -98,7 +98,7 @@ async function pump<C>(response: Dispatched, sink: ResponseSink, context: Reques
   }
 }
 
-/** Never a clean end of half a body. */
+/** Breaks the response off: half a body must never end cleanly. */
 async function abort(sink: ResponseSink, reason: unknown): Promise<void> {
   try {
     await sink.abort(reason);
@@ -116,7 +116,7 @@ async function finish(sink: ResponseSink, last: Uint8Array | undefined): Promise
   }
 }
 
-/** Until the host has written the rest. */
+/** Watches an offloaded response until the host has written its rest. */
 async function watch<C>(
   response: UpstreamResponse<Choice, ResponseStream>,
   offload: Offload,
@@ -143,7 +143,7 @@ export function respondLate<C>(pending: Promise<Dispatched>, context: RequestCon
     ...STREAM_HEADERS,
     'x-request-id': info.requestId,
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
-    // With fallbacks it is not known yet which model answers.
+    // With fallbacks the gateway does not know yet which model answers.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
     ...reservation?.headers,
   };
@@ -180,7 +180,7 @@ async function pumpLate<C>(
     record.refusedLate(told, error);
     return finish(sink, inBand.error(told));
   }
-  record.answered(200, response.choice); // that is what went out, whatever the engine says
+  record.answered(200, response.choice); // 200 went out, whatever the engine's status is
   if (isEventStream(response.answer.head) && response.answer.status < 400) {
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
@@ -192,7 +192,7 @@ async function pumpLate<C>(
   await finish(sink, inBand.error(error));
 }
 
-/** A comment tells how far the model is now. What cannot be asked is told as it was. */
+/** Brings the model's state up to date for the next comment. If it cannot be asked, the old state is told. */
 async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void> {
   if (coldOf(route) === undefined) return;
   try {
@@ -202,7 +202,7 @@ async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void>
   }
 }
 
-/** Why nothing comes yet, where that is known and the endpoint's clients skip comments; else its ping. */
+/** The comment that tells why nothing comes yet. The endpoint's ping if that is not known, or if its clients do not skip comments. */
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
   const { inBand, entry, route, host } = context;
   if (!inBand.takesComments) return inBand.ping;
@@ -220,13 +220,13 @@ async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array
   return encoder.encode(waitComment(position === undefined ? { reason: 'queued' } : { reason: 'queued', position }));
 }
 
-/** Never rejects: a queue that does not answer leaves the number out, and holds no comment up. */
+/** Never rejects. If the queue does not answer in time, the comment goes out without the number. */
 async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<number | undefined> {
   const asked = Promise.resolve(host.positionInQueue(route.request.model, name)).catch(() => undefined);
   return (await isSlower(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
 }
 
-/** What the response's headers would have told, as a comment. */
+/** A comment with what the response's headers would have told. */
 function lateHead<C>({ choice, attempts }: Dispatched, { route }: RequestContext<C>): Uint8Array {
   const told = route.fallbacks.length === 0 ? route.request.model : undefined;
   return encoder.encode(lateComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
@@ -236,7 +236,7 @@ function contentTypeOf({ answer }: Dispatched): string | undefined {
   return answer.head.headers.find(([name]) => name === 'content-type')?.[1];
 }
 
-/** An engine's own error can no longer be a status: the client gets it in-band, in the engine's words. */
+/** It is too late for the status of an engine's error. The client gets the error in-band, in the engine's words. */
 async function quotedError(response: Dispatched): Promise<ApiError> {
   const { answer, chunks } = response;
   const first = chunks[0] ?? (await answer.read().catch(() => undefined)) ?? new Uint8Array(0);

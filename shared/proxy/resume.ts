@@ -13,13 +13,13 @@ import type { ProxyRequest } from './message.ts';
 import { NO_RECORD } from './no-record.ts';
 import type { RequestContext } from './request-context.ts';
 
-/** Whether a stream that breaks off may continue: the request's own word counts before its key's. */
+/** Whether a stream that breaks off may continue. The request's header counts before its key's setting. */
 export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, 'resumes'>): boolean {
   const said = request.header('x-otela-resume');
   return said === null || said === undefined ? resumes : said === '1';
 }
 
-/** As `dispatchQueued`, with a response that outlives its node where that can be. */
+/** As `dispatchQueued`, with a response that outlives its node if possible. */
 export async function dispatchResumable<C>(
   context: RequestContext<C>,
 ): Promise<ReadableResponse<Choice, ResponseStream>> {
@@ -46,20 +46,20 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
       retriesMax: route.retriesMax,
       begun: true,
     });
-  /** Of the search that is on: a stream has one at a time. */
+  /** The entry of the present search for a node. A stream has one search at a time. */
   let entry = newEntry(route.waitMs > 0);
   return {
     upstream: (changed) => {
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
       if (changed.endpoint === context.endpoint) return upstreamOf({ ...own, entry });
-      // How an engine reads a text is asked on the way, and counts as no attempt.
+      // A question how an engine reads a text is asked on the way. It does not count as an attempt.
       return upstreamOf({ ...own, entry: newEntry(false), record: NO_RECORD });
     },
     unlike: () => unlike(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),
     inTurn: (tryNodes, rejected) => {
       entry = newEntry(route.waitMs > 0);
-      // Turns that it can make nothing of are not to hold up those that can.
+      // A scope of its own: turns that this stream cannot use must not hold up requests that can use them.
       const scope = () => `${scopeOfRoute(context)}${needsOf(first)} ${rejected().join(' ')}`.trimEnd();
       const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
       return runQueued(queuedWork({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));

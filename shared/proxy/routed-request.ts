@@ -3,7 +3,7 @@ import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/policy.ts';
 import type { RequestBody, RequestFields } from '../upstream/parsed-request.ts';
 
-/** Names a conversation, where neither the body's `prompt_cache_key` nor its `user` is to. */
+/** Names a conversation, before the body's `prompt_cache_key` and `user`. */
 const SESSION_HEADER = 'x-otela-session';
 export const PRIORITY_HEADER = 'x-otela-priority';
 
@@ -13,10 +13,10 @@ const SESSION_MAX_CHARS = 512;
 /** English and code are about so many bytes a token. */
 const BYTES_PER_TOKEN = 4;
 
-/** So much of a body's beginning tells which cached prefix it may share: instructions and tools stand there. */
+/** How much of a body's beginning tells which cached prefix it may share: instructions and tools stand there. */
 const PREFIX_BYTES = 1024;
 
-/** What policies may know of a request; `project` sets one's conversations apart from another's. */
+/** What policies may know of a request. `project` keeps the conversations of two projects apart. */
 export function routedRequest(
   header: (name: string) => string | null | undefined,
   { body, ...known }: RequestFields & { body: RequestBody },
@@ -43,7 +43,7 @@ export function readPriority(given: string | null | undefined): Priority {
   throw new ApiError('invalid_request', `${PRIORITY_HEADER} is interactive or batch.`, { param: PRIORITY_HEADER });
 }
 
-/** FNV-1a of the beginning; of a body that is shorter than a beginning nothing is worth keeping in a cache. */
+/** FNV-1a of the beginning. Undefined for a shorter body: it is not worth keeping in a cache. */
 function prefixHash(bytes: Uint8Array): number | undefined {
   if (bytes.length < PREFIX_BYTES) return undefined;
   let state = 0x811c9dc5;

@@ -18,7 +18,7 @@ export function askedModel(model: string | null | undefined): ParsedRequest {
   if (!model || model.length > 256 || chat === undefined)
     throw new ApiError('invalid_request', 'model must name a model.', { param: 'model' });
   const body = { kind: 'kept', bytes: new Uint8Array(0) } as const;
-  // Nothing of it goes to a node: its client writes the model's own name before it seals.
+  // This request goes to no node. The client writes the model's own name into its request before it seals that.
   const named = { unseen: false, modelAt: { start: 0, end: 0 } };
   return { ...opaqueFields(chat, model, undefined), ...named, body, release: () => {} };
 }

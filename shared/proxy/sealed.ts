@@ -1,4 +1,4 @@
-/** Requests that no one here can read: to which nodes they may go, and what each of them is given. */
+/** Sealed requests, which this host cannot read: the nodes that they may go to, and what each node is given. */
 import { ApiError } from '../openai/errors.ts';
 import type { Choice } from '../routing/choose.ts';
 import { readEnvelopes, readStamp } from '../seal/binding.ts';
@@ -42,8 +42,8 @@ function badSeal(message: string): ApiError {
 }
 
 /**
- * The route to listed nodes alone, and to the model that the client named: it sealed that name.
- * @throws ApiError 400 for another name of a model, 409 `seal_stale` where none of the nodes is there
+ * The route to listed nodes alone, and to the model that the client named, because the client sealed that name.
+ * @throws ApiError 400 for another name of a model; 409 `seal_stale` if none of the listed nodes is there
  */
 export function sealedRoute(route: Route, model: string, { envelopes }: SealedFor): Route {
   if (route.request.model !== model) {
@@ -53,7 +53,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealedFo
   const listed = (kid: string | undefined) => kid !== undefined && envelopes.has(kid);
   const nodes = route.nodes.model(model);
   const isStale = () => ![...(nodes?.ready ?? []), ...(nodes?.suspected ?? [])].some(({ seal }) => listed(seal?.kid));
-  // Of a model that nobody serves now the other steps say why.
+  // If no node serves the model now, the other steps say why.
   if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStale();
   return {
     ...route,
@@ -72,7 +72,7 @@ export function sealStale(): ApiError {
   return new ApiError('seal_stale', message, { param: SEAL_TO_HEADER });
 }
 
-/** With the content key for the node that was chosen, and for no other. */
+/** Adds the content key for the chosen node, and for no other node. */
 export function forNode(context: DispatchContext, { node }: Pick<Choice, 'node'>): DispatchContext {
   const { sealed } = context.parsed;
   const envelope = sealed?.envelopes.get(node.sealKid ?? '');

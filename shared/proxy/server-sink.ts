@@ -3,7 +3,7 @@ import type { ResponseSink } from './message.ts';
 /** The part of `node:http`'s ServerResponse that a body is written by. */
 interface ServerResponse {
   readonly destroyed: boolean;
-  /** False where what was written waits for the client. */
+  /** False if the written bytes wait for the client. */
   write(bytes: Uint8Array): boolean;
   end(): unknown;
   destroy(): unknown;

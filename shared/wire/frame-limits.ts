@@ -29,22 +29,22 @@ interface FrameLimit {
 const FIXED_BYTES = 64;
 const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
 
-/** A few for each request. After a lost socket all of a node's streams say theirs again at once. */
+/** A few for each request. After a lost socket all of a node's streams send theirs again at once. */
 const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };
-/** The handshake: each once. */
+/** Frames of the handshake: each is sent once. */
 const ONCE = { perSecond: 1, burst: 4 };
 /** A question and its answer; a cluster that falls apart asks for each of its members once. */
 const QUESTION = { perSecond: 200, burst: 1_000 };
 
 /**
- * Twice and more of what the busiest honest peer sends. A peer above it loses its socket: frames that cost no credit cost the time of all
- * others in the process, and those with an answer cost memory when the answers are not read.
+ * At least twice what the busiest honest peer sends. A peer that sends more loses its socket. Frames that cost no credit still cost the
+ * time of all other peers in the process. Frames with an answer also cost memory if the peer does not read the answers.
  */
 export const FRAME_LIMITS = {
   open: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES + HEADERS_MAX_BYTES + EDITS_MAX * TEXT_MAX_BYTES, ...PER_REQUEST },
   accept: { bytes: FIXED_BYTES, ...PER_REQUEST },
   head: { bytes: FIXED_BYTES + HEADERS_MAX_BYTES, ...PER_REQUEST },
-  /** Its bytes are bounded by credit. Frames: 2,000 streams with 100 tokens a second each, none of them merged. */
+  /** Credit bounds the bytes. Frames: 2,000 streams with 100 tokens a second each, none of them merged. */
   data: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 200_000, burst: 1_000_000 },
   end: { bytes: FIXED_BYTES, ...PER_REQUEST },
   reset: { bytes: FIXED_BYTES + TEXT_MAX_BYTES, ...PER_REQUEST },
@@ -75,12 +75,12 @@ export const FRAME_LIMITS = {
   prefixes: { bytes: FIXED_BYTES + BLOCKS_MAX * BLOCK_DIGEST_BYTES, perSecond: 2_000, burst: 10_000 },
 } as const satisfies Record<Frame['type'], FrameLimit>;
 
-/** Control frames that wait because their socket takes no more. An honest reader is never so far behind; the socket is closed. */
+/** Bytes of control frames that wait for a full socket. Above this the socket is closed: an honest reader is never so far behind. */
 export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Counts what one peer sends against FRAME_LIMITS. It outlives sockets where its owner does: a peer that was cut off does not begin
- * anew with its next one.
+ * Counts one peer's frames against FRAME_LIMITS. An owner that outlives sockets keeps its meter: a peer that was cut off does not begin
+ * anew with its next socket.
  */
 export class FrameMeter {
   readonly #now: () => number;

@@ -16,7 +16,7 @@ export const RESET_CODES = [
   'stall_timeout',
   'overloaded',
   'failed', // a fault of this end
-  'seal_refused', // a sealed request that this node does not open; the cause is told to nobody
+  'seal_refused', // a sealed request that this node does not open; the cause is not told
 ] as const;
 export type ResetCode = (typeof RESET_CODES)[number];
 
@@ -31,9 +31,9 @@ export interface BodyEdit {
 export interface OpenFrame {
   type: 'open';
   stream: number;
-  /** Claim only: where it is unknown, answer RESET unknown and start nothing. */
+  /** Only a claim: if the attempt is unknown, the agent answers RESET unknown and starts nothing. */
   resume: boolean;
-  /** With `attempt` the name of the stream, valid across sockets and objects. */
+  /** Together with `attempt` it names the attempt, across sockets and objects. */
   requestId: string;
   attempt: number;
   /** The answer is wanted from this byte on. */
@@ -48,17 +48,17 @@ export interface OpenFrame {
   /** 0: no limit. */
   firstByteMs: number;
   stallMs: number;
-  /** Opaque to the agent; comes back in a REPORT that outlived its object. */
+  /** Opaque to the agent. It comes back in a REPORT if the stream's object is gone. */
   receipt: string;
   /** The gateway wants PREFIXES of the prompt. */
   prefixes?: boolean;
-  /** Of the request's body as sent; undefined: not known before its end. */
+  /** Length of the request's body as sent. Undefined: not known before its end. */
   bodyLength: number | undefined;
 }
 
 export type Frame =
   | OpenFrame
-  /** The opening arrived; `bodyOffset` bytes of the request are already here, all of it where `bodyDone`. */
+  /** The opening arrived. `bodyOffset` bytes of the request are here already. `bodyDone`: these are all. */
   | { type: 'accept'; stream: number; bodyOffset: number; bodyDone: boolean }
   /** `engineTenths`: the engine's own time to its head, in tenths of a millisecond. */
   | { type: 'head'; stream: number; status: number; engineTenths: number; headers: HeaderList }
@@ -69,13 +69,13 @@ export type Frame =
   /** `consumed` bytes went on to the next hop, `window` more may follow them. Stream 0: the socket. */
   | { type: 'credit'; stream: number; consumed: number; window: number }
   /**
-   * What the engine counted; `name` only where the stream's object may be gone. `timings` only beside a name, and only to a peer that reads
-   * TIMED_REPORT: the other peers saw for themselves how the attempt went.
+   * The engine's counts. `name`: only if the stream's object may be gone; an object that is there saw the attempt itself. `timings`: only
+   * beside a name, and only to a peer that reads TIMED_REPORT.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
   /** The reports of these streams are stored; forget them. */
   | { type: 'settled'; streams: number[] }
-  /** An encoded update of the lattice, opaque here: what the session says of itself. */
+  /** The session's own record: an encoded update of the lattice, opaque here. */
   | { type: 'record'; sequence: number; update: Uint8Array }
   | { type: 'recorded'; sequence: number }
   | { type: 'challenge'; nonce: Uint8Array }
@@ -84,24 +84,24 @@ export type Frame =
   | { type: 'welcome'; window: number; gateway: string }
   /** A message of shared/gossip, opaque here. */
   | { type: 'gossip'; bytes: Uint8Array }
-  /** From an agent: ask that session whether it is there. From a gateway, with the agent's own session: are you? */
+  /** From an agent: asks the gateway to probe that session. From a gateway, with the agent's own session: asks if it is there. */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
-  /** What this agent's ingress used: see shared/usage/ingress-usage. */
+  /** The use of this agent's ingress: see shared/usage/ingress-usage. */
   | { type: 'usage'; sequence: number; json: string }
-  /** The records of that frame are stored. */
+  /** The records of the USAGE frame with that sequence are stored. */
   | { type: 'stored'; sequence: number }
   /** How busy this node's engine is; `kvUse` 0..1. */
   | { type: 'load'; running: number; waiting: number; kvUse?: number }
-  /** What the engine writes; stands before the LOAD that it belongs to. Only to who reads it: see FRAMES_HEADER. */
+  /** Tokens that the engine writes. Sent before the LOAD that it belongs to, and only to a peer that reads it: see FRAMES_HEADER. */
   | { type: 'rate'; tokensPerSecond: number }
-  /** An order of shared/deployment; empty: what is there, and what would be taken? */
+  /** An order of shared/deployment. An empty one asks what runs and which orders the agent would take. */
   | { type: 'deploy'; sequence: number; order: Uint8Array }
   /** The answer, JSON: see shared/deployment/answer. */
   | { type: 'deployed'; sequence: number; json: string }
   /** SHA-256 of each full block of 16 token ids of the prompt that came as stream `of`, one after the other; empty: no tokenizer. */
   | { type: 'prefixes'; of: number; blocks: Uint8Array }
-  /** An agent without a way to this one waits at `/agent/circuit/NAME`. Only to who reads it: see FRAMES_HEADER. */
+  /** An agent without a way to this one waits at `/agent/circuit/NAME`. Sent only to a peer that reads it: see FRAMES_HEADER. */
   | { type: 'circuit'; name: string };
 
 /** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */

@@ -14,7 +14,7 @@ export class Incoming {
   /** `consumed` when the window last grew. */
   #grownAt: number;
   #length: number | undefined;
-  /** Of the buffered bytes, those that came over a former socket: they are not the present one's to credit. */
+  /** Buffered bytes that came over a former socket. The present socket gets no credit for them. */
   #foreign = 0;
 
   constructor(options: { offset?: number } = {}) {
@@ -34,7 +34,7 @@ export class Incoming {
     return this.#consumed;
   }
 
-  /** Here and not yet passed on. */
+  /** Bytes that are here and not yet passed on. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
@@ -73,7 +73,7 @@ export class Incoming {
     return taken - foreign;
   }
 
-  /** Forgets what waits; its sender will be asked to send it again. Returns how much of it the socket gets credit for. */
+  /** Drops the buffered bytes; the sender will be asked to send them again. Returns for how many of them the socket gets credit. */
   drop(): number {
     const own = this.buffered - this.#foreign;
     this.#received = this.#consumed;
@@ -83,8 +83,8 @@ export class Incoming {
   }
 
   /**
-   * Claimed anew: its sender starts with a fresh window behind what is here. Call `shrink` with the old socket's pool before.
-   * Over the `sameSocket` what is buffered is still that one's to credit.
+   * The stream is claimed anew: the sender starts with a fresh window behind the bytes that are here. Call `shrink` with the old socket's
+   * pool before. `sameSocket`: the claim came over the same socket, which still gets credit for the buffered bytes.
    */
   resume(sameSocket = false): void {
     if (!sameSocket) this.#foreign = this.buffered;
@@ -94,10 +94,9 @@ export class Incoming {
   }
 
   /**
-   * The credit to send now, or undefined while it would open less than half of the first window. Half of a grown one would be too
-   * late: a fast sender behind a long line has nothing to send until it comes. The window doubles when the reader has
-   * drained a whole one and stands waiting: then the window, not the reader, is what holds the sender back. What it grows by
-   * comes from `pool`.
+   * The credit to send now, or undefined while it would open less than half of the first window. To wait for half of a grown window
+   * would be too late: a fast sender behind a long line may send nothing until the credit comes. The window doubles when the reader
+   * has drained a whole window and waits: then the window, not the reader, holds the sender back. The growth comes from `pool`.
    */
   credit(pool: WindowPool): { consumed: number; window: number } | undefined {
     if (this.#length !== undefined) return undefined;
@@ -111,7 +110,7 @@ export class Incoming {
     return { consumed: this.#consumed, window: this.#window };
   }
 
-  /** Gives back what the window grew by: the stream is over, or its reader stands still. */
+  /** Gives the window's growth back to the pool: the stream is over, or its reader stands still. */
   shrink(pool: WindowPool): void {
     pool.give(this.#window - STREAM_WINDOW_BYTES);
     this.#window = STREAM_WINDOW_BYTES;

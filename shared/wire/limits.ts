@@ -4,13 +4,13 @@
 export const PROTOCOL_VERSION = 2;
 
 /**
- * The highest number of a frame that this end reads: each says its own at the upgrade, in this header, and is sent nothing above it.
- * Who says nothing reads up to 24. What no older end need understand is added so, without another version.
+ * The highest number of a frame that an end reads. Each end tells its own in this header at the upgrade and is sent no frame above it.
+ * An end that tells none reads up to 24. So frames that an older end need not understand are added without a new version.
  */
 export const FRAMES_HEADER = 'x-otela-frames';
 export const FRAMES_READ = 27;
 
-/** Its reader is also the first that obeys an order to drain. */
+/** An agent that reads RATE also obeys an order to drain. Older agents do not. */
 export const RATE_FRAME = 25;
 
 /** A REPORT with timings. */
@@ -28,7 +28,7 @@ export const STREAM_WINDOW_MAX_BYTES = 3 * 1024 * 1024;
 /** All streams of one socket together may grow by this: one fast reader, or some that share it. */
 export const WINDOW_POOL_BYTES = 3 * 1024 * 1024;
 
-/** All streams of one socket together: what a peer that stops reading can make us hold. */
+/** All streams of one socket together. A peer that stops reading makes us hold no more than this. */
 export const SOCKET_WINDOW_BYTES = 4 * 1024 * 1024;
 
 /** Least credit of a socket, so that a full budget slows down and never stops a newcomer. */
@@ -50,7 +50,7 @@ export const RETAINED_TAIL_BYTES = 256 * 1024;
 /** How long an answer waits for a claim after its socket or its object went away. */
 export const RESUME_WINDOW_MS = 10_000;
 
-/** What a session may say of itself: an update of the lattice with all its parts is smaller. */
+/** A session's own record: an update of the lattice with all its parts is smaller. */
 export const RECORD_MAX_BYTES = 16 * 1024;
 
 /** Strings inside frames. */
@@ -59,18 +59,18 @@ export const HEADERS_MAX = 32;
 export const HEADER_NAME_MAX_BYTES = 128;
 export const EDITS_MAX = 8;
 
-/** One USAGE frame: 16 records; one with a model's name of 1,024 escapes has 7 KiB. */
+/** One USAGE frame: 16 records. A record with a model's name of 1,024 escapes has 7 KiB. */
 export const USAGE_MAX_BYTES = 128 * 1024;
 
-/** Blocks of a prompt that are told: 16,384 tokens. What is behind them is shared by nobody who does not share these. */
+/** Blocks of a prompt that are told: 16,384 tokens. Prompts that share a later block share all of these too. */
 export const BLOCKS_MAX = 1_024;
 export const BLOCK_DIGEST_BYTES = 32;
 
 /** One DEPLOY frame: an order with its parameters. */
 export const DEPLOY_MAX_BYTES = 16 * 1024;
 
-/** One DEPLOYED frame: what 64 templates allow. */
+/** One DEPLOYED frame: room for 64 templates. */
 export const DEPLOYED_MAX_BYTES = 128 * 1024;
 
-/** What an engine said last, as a gateway keeps it of one session. */
+/** The last output of an engine, as a gateway keeps it for one session. */
 export const LOG_TAIL_MAX_BYTES = 256 * 1024;

@@ -12,24 +12,24 @@ import { FrameWriter } from './writer.ts';
 /** Streams with no more than this to send go before the others. */
 const SMALL_BYTES = 8 * 1024;
 
-/** Of the socket's credit, only small senders use the last part. */
+/** The last part of the socket's credit, for small senders only. */
 const RESERVE_BYTES = 256 * 1024;
 
 /** The socket as the link sees it. */
 export interface LinkPort {
   send(message: Uint8Array): void;
   /**
-   * `send` has copied the message when it returns: the next one is written into the same memory. Fresh memory for every message
-   * is what makes an agent spend more time on collecting garbage than on carrying bytes.
+   * `send` has copied the message when it returns, so the next message is written into the same memory. With fresh memory for every
+   * message an agent spends more time on collecting garbage than on carrying bytes.
    */
   readonly copies?: boolean;
-  /** Bytes wait in the socket: hold back and merge until `flush` is called on its drain. */
+  /** Bytes wait in the socket: the link holds frames back and merges them until `flush` is called on the socket's drain. */
   busy(): boolean;
-  /** Calls `flush` once, soon: after what is being handled now, so that frames of one turn share a message. */
+  /** Calls `flush` once, soon: after the current task, so that frames of one turn share a message. */
   schedule(flush: () => void): void;
-  /** Calls `flush` within some milliseconds: for a word that may ride with the next one. Without it: as `schedule`. */
+  /** Calls `flush` within some milliseconds, for a frame that may share a message with the next one. Absent: as `schedule`. */
   later?(flush: () => void): void;
-  /** More control frames wait than a peer that reads leaves: close the socket. Called once. */
+  /** More control frames wait than ever wait for a peer that reads: closes the socket. Called once. */
   stuck(): void;
 }
 
@@ -44,7 +44,7 @@ export interface LinkState {
 /** A body to send on one stream. */
 interface Sender {
   outgoing: Outgoing;
-  /** Written once behind the last byte: END and what belongs to it. */
+  /** Frames written once behind the last byte: END and its companions. */
   ending(): Frame[];
   /** Bytes went out or credit came: more may be pushed. */
   refill?(): void;
@@ -52,15 +52,15 @@ interface Sender {
 
 /**
  * Many streams on one socket. Control frames go out in the order they are put; DATA of the streams takes turns behind them,
- * within each stream's credit and the socket's. No timer holds anything back: what is put in one turn goes out at its end, or
- * when a busy socket drains.
+ * within each stream's credit and the socket's. No timer holds frames back: frames that are put in one turn go out at its end, or when
+ * a busy socket drains.
  */
 export class Link {
   readonly #port: LinkPort;
-  /** Of the windows that this end grants. */
+  /** The pool for the growth of the windows that this end grants. */
   readonly pool = new WindowPool();
   readonly #writer = new FrameWriter();
-  /** Messages that are complete and wait for a busy socket: UNSENT_MAX_BYTES, and the socket is closed. */
+  /** Complete messages that wait for a busy socket. Above UNSENT_MAX_BYTES the socket is closed. */
   readonly #full: Uint8Array[] = [];
   #fullBytes = 0;
   readonly #meter: FrameMeter;
@@ -72,7 +72,7 @@ export class Link {
   readonly #ready = new Set<number>();
   #sent = 0;
   #sendLimit: number;
-  /** What the peer takes at once, as it last said. */
+  /** The peer's window, as it last told. */
   #sendWindow: number;
   readonly #window: SocketWindow;
 
@@ -101,12 +101,12 @@ export class Link {
     return this.#sent;
   }
 
-  /** Payload bytes that came and that nobody took yet. */
+  /** Payload bytes that came and that no reader has taken yet. */
   get buffered(): number {
     return this.#window.buffered;
   }
 
-  /** The part of what the peer may send that waits here for its readers. */
+  /** The part of the peer's window that waits here for readers. */
   get pressure(): number {
     return this.#window.pressure;
   }
@@ -116,7 +116,7 @@ export class Link {
     this.#window.resize(window);
   }
 
-  /** What the peer takes before its first CREDIT: known only after the handshake. */
+  /** Sets the peer's window before its first CREDIT. It is known only after the handshake. */
   open(sendWindow: number): void {
     this.#sendWindow = Math.min(sendWindow, SOCKET_WINDOW_BYTES);
     this.#sendLimit = this.#sent + this.#sendWindow;
@@ -129,7 +129,7 @@ export class Link {
     this.#wake();
   }
 
-  /** Control frames alone can fill a message: all openings after a lost socket, all reports that nobody acknowledged. */
+  /** Control frames alone can fill a message: all openings after a lost socket, or all reports that were not acknowledged. */
   #write(frame: Frame): void {
     if (this.#writer.length >= MESSAGE_TARGET_BYTES) this.#queue(this.#takeMessage());
     this.#previous = writeFrame(this.#writer, frame, this.#previous);
@@ -148,7 +148,7 @@ export class Link {
     return this.#writer.take();
   }
 
-  /** As `put`, for a frame that nobody waits for by the millisecond: it shares a message with what follows soon. */
+  /** As `put`, for a frame that may wait some milliseconds: it shares a message with frames that follow soon. */
   putLazily(frame: Frame): void {
     if (this.#closed) return;
     this.#write(frame);
@@ -198,7 +198,7 @@ export class Link {
   }
 
   #charge(bytes: number): void {
-    // It would cost time and no credit.
+    // An empty DATA frame would cost time and no credit.
     if (bytes === 0) throw new WireError('bad_frame', 'data without a byte');
     this.#window.accept(bytes);
   }
@@ -212,7 +212,7 @@ export class Link {
       return;
     }
     const sender = this.#senders.get(stream);
-    if (sender === undefined) return; // ended here while the credit was on its way
+    if (sender === undefined) return; // the stream ended here while the credit was on its way
     sender.outgoing.credit(consumed, window);
     sender.refill?.();
     this.kick(stream);
@@ -231,11 +231,11 @@ export class Link {
 
   readonly #onLater = (): void => this.flush();
 
-  /** Sends what can be sent. Called at the end of a turn, and by the port when its socket has drained. */
+  /** Sends all that the socket and the credit allow. Called at the end of a turn, and by the port when its socket has drained. */
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
       if (this.#full.length === 0) this.#fill();
-      // Filling may have completed messages too: they go before the one that is begun.
+      // Filling may have completed messages. They go before the message that is begun.
       const full = this.#full.shift();
       this.#fullBytes -= full?.length ?? 0;
       if (full === undefined && this.#writer.length === 0) return;
@@ -253,8 +253,8 @@ export class Link {
   }
 
   /**
-   * Streams take turns, one DATA frame each, until the message is full or nobody may send. Those with little to say go first:
-   * a token must not wait behind other streams' megabytes, nor for credit that these have used up.
+   * Streams take turns, one DATA frame each, until the message is full or no stream may send. Streams with little to send go first:
+   * a token must not wait behind other streams' megabytes, nor for credit that those streams have used up.
    */
   #fill(): void {
     const blocked: number[] = [];

@@ -9,13 +9,13 @@ const SMALL_BYTES = 2 * 1024;
 const SLAB_BYTES = 8 * 1024;
 
 /**
- * One direction of a stream at its sender. Bytes have absolute offsets and are kept until the peer says that they went on to
- * the next hop, and `tail` bytes longer, so that a new socket or a new object can continue where the old one broke off.
+ * One direction of a stream at its sender. Bytes have absolute offsets. They are kept until the peer says that they went on to the
+ * next hop, and `tail` bytes longer, so that a new socket or a new object can continue where the old one broke off.
  *
  *     released | tail | consumed … sent | pushed, not sent
  *              base                      end
  *
- * Kept bytes ≤ tail + credit + what the producer pushed ahead (it asks `room` first).
+ * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead (it asks `room` first).
  */
 export class Outgoing {
   readonly #tail: number;
@@ -93,8 +93,8 @@ export class Outgoing {
   }
 
   /**
-   * Small pieces are copied behind one another: what is pushed between two sendings is one frame, not one each, and a token does
-   * not keep the whole read buffer that it is a part of.
+   * Small pieces are copied behind one another. So all pieces between two sendings make one frame, and a token does not keep the whole
+   * read buffer that it is a part of.
    */
   #append(bytes: Uint8Array): void {
     const last = this.#chunks.length - 1;
@@ -111,7 +111,7 @@ export class Outgoing {
     }
   }
 
-  /** The first slab is as large as what it is made for, as most bodies are one piece; what is in it moves where more comes. */
+  /** The first slab is as large as its first piece, as most bodies are one piece. If more comes, its content moves to a larger slab. */
   #renewSlab(bytes: number): void {
     const last = this.#chunks.length - 1;
     const open = this.#chunks[last];
@@ -157,7 +157,7 @@ export class Outgoing {
     return this.#base;
   }
 
-  /** Sends again from `offset`: the peer, or its successor, has nothing after it. False where it is released. */
+  /** Sends again from `offset`: the peer, or its successor, has no byte after it. False if bytes from there on are released. */
   rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
     if (offset < this.#base || offset > this.#end) return false;
     this.#sent = offset;

@@ -1,20 +1,20 @@
-/** Control bytes behind which the peer is asked to confirm. Seldom enough to cost nothing, often enough to cut off well before the bound. */
+/** Control bytes after which the peer is asked to confirm. Seldom enough to cost nothing, often enough to act well before the bound. */
 const ASK_EVERY_BYTES = 64 * 1024;
 
 /** Control bytes that may be unconfirmed: a second of 5,000 openings, and the round trip of a slow path behind it. */
 export const UNREAD_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Above all numbers of the questions that are counted from 1. */
+/** Above the numbers of all other probes, which are counted from 1. */
 const NONCE_MIN = 2 ** 40;
 
 /**
- * Tells whether the peer reads, where the runtime does not: workerd queues what a WebSocket is given, without a bound and without a
- * word. DATA is bounded by credit. For the rest the peer is asked, in the same order of bytes, a question (PROBE) that only a reader
- * can answer, since its number is drawn at random.
+ * Tells whether the peer reads, if the runtime does not. workerd queues all that a WebSocket is given, without a bound and without a
+ * sign. Credit bounds DATA. For all other frames a question (PROBE) is sent in the same order of bytes. Its number is random, so only a
+ * peer that reads can answer it.
  */
 export class ReadReceipts {
   readonly #random: () => number;
-  /** Sent and not confirmed. */
+  /** Bytes sent and not confirmed. */
   #unread = 0;
   /** The open question, and the bytes that its answer confirms. */
   #open: { nonce: number; confirms: number } | undefined;
@@ -28,7 +28,7 @@ export class ReadReceipts {
     return this.#unread > UNREAD_MAX_BYTES;
   }
 
-  /** `bytes` were given to the runtime. Returns the number of a question to put now, if it is time for one. */
+  /** `bytes` were given to the runtime. Returns the number of a question to send now, if it is time for one. */
   sent(bytes: number): number | undefined {
     this.#unread += bytes;
     if (this.#open !== undefined || this.#unread < ASK_EVERY_BYTES) return undefined;

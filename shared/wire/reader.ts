@@ -27,7 +27,7 @@ export class FrameReader {
     return value;
   }
 
-  /** Unsigned LEB128 up to 2^53 - 1, in its shortest form only: two spellings of a number would be two spellings of a frame. */
+  /** Unsigned LEB128 up to 2^53 - 1, in the shortest form only: a number with two spellings would give a frame two spellings. */
   varint(): number {
     let value = 0;
     let scale = 1;

@@ -7,8 +7,8 @@ const GRANTS_PER_WINDOW = 64;
 const GRANT_BYTES = 256 * 1024;
 
 /**
- * What the other end may send over one socket, all its streams together: how many bytes of DATA payload have come, how many of them
- * were taken, and how many were granted.
+ * What the other end may send over one socket, over all its streams. Counts the bytes of DATA payload that came, were taken and were
+ * granted.
  */
 export class SocketWindow {
   #received: number;
@@ -16,7 +16,7 @@ export class SocketWindow {
   #limit: number;
   #window: number;
 
-  /** `received` and `limit` continue one whose streams had all ended when they were saved. */
+  /** `received` and `limit` continue a window whose streams had all ended when it was saved. */
   constructor(window: number, received = 0, limit = window) {
     this.#window = window;
     this.#received = received;
@@ -29,17 +29,17 @@ export class SocketWindow {
     return this.#received;
   }
 
-  /** Of all that is sent, up to here is granted. */
+  /** The other end may send up to this byte, counted since the socket opened. */
   get limit(): number {
     return this.#limit;
   }
 
-  /** Came, and nobody took it yet. */
+  /** Bytes that came and that no reader has taken yet. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
 
-  /** The part of the window that waits here for its readers. */
+  /** The part of the window that waits here for readers. */
   get pressure(): number {
     return this.buffered / this.#window;
   }
@@ -61,8 +61,8 @@ export class SocketWindow {
   }
 
   /**
-   * The credit to send now, if it is worth a frame: half of what is free is. Half of the whole window would never be free again where
-   * readers that stalled hold the other half: every stream of the socket would stop with them.
+   * The credit to send now, if it is worth a frame: at least half of the free part of the window. Half of the whole window would never be
+   * free again if stalled readers hold the other half. Then every stream of the socket would stop with them.
    */
   credit(): { consumed: number; window: number } | undefined {
     const limit = this.#consumed + this.#window;

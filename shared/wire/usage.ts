@@ -2,7 +2,7 @@ import { WireError } from './error.ts';
 import type { FrameReader } from './reader.ts';
 import type { FrameWriter } from './writer.ts';
 
-/** What one attempt used, in tokens. The agent's word; the gateway checks it against what it saw. */
+/** What one attempt used, in tokens, as the agent reports it. The gateway checks the report against the answer that it saw. */
 export interface ReportedUsage {
   prompt: number;
   completion: number;
@@ -10,7 +10,7 @@ export interface ReportedUsage {
   reasoning: number;
   /** Counted from events or bytes, since the engine gave no numbers. */
   estimated: boolean;
-  /** The engine ended its answer as its kind of answer ends. */
+  /** The engine ended the answer in the way that this kind of answer ends. */
   complete: boolean;
   /** The client left before the end. */
   aborted: boolean;
@@ -34,7 +34,7 @@ export function writeTimings(out: FrameWriter, { status, firstMs, totalMs }: Rep
   out.varint(totalMs);
 }
 
-/** @throws WireError for a status that HTTP does not have, and for a first byte after the end */
+/** @throws WireError for a status that HTTP does not have, or for a first byte after the end */
 export function readTimings(input: FrameReader): ReportedTimings {
   const [status, firstMs, totalMs] = [input.varint(), input.varint(), input.varint()];
   if (status !== 0 && (status < 200 || status > STATUS_MAX)) throw new WireError('bad_frame', `status ${status}`);

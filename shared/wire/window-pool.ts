@@ -1,6 +1,6 @@
 import { WINDOW_POOL_BYTES } from './limits.ts';
 
-/** What the windows of one socket's streams may grow by, all of them together. Bounds what their senders keep for us. */
+/** Limits the growth of the windows of all streams of one socket. This bounds what their senders keep for us. */
 export class WindowPool {
   #free = WINDOW_POOL_BYTES;
 

@@ -54,7 +54,7 @@ export class FrameWriter {
     this.blob(encoder.encode(text));
   }
 
-  /** What was written; valid until the next word is. */
+  /** The bytes written so far. Valid until the next write. */
   get message(): Uint8Array {
     return this.#buffer.subarray(0, this.#length);
   }
