@@ -5,7 +5,7 @@ import { ChannelError } from './channel/error.ts';
 import type { Circuits } from './circuit/circuits.ts';
 import type { Dials } from './dials.ts';
 
-/** The direct way alone is tried for so long: longer than any round trip, shorter than a wait that a client notices. */
+/** The direct way alone is tried for so long: longer than any round trip, shorter than any client waits. */
 export const HEAD_START_MS = 400;
 
 /** A direct way that failed does not get its head start for so long. */

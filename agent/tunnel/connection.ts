@@ -15,7 +15,7 @@ import type { Identity } from './types.ts';
 /** NATs of clusters forget idle connections after minutes, some after one. */
 const PING_EVERY_MS = 15_000;
 
-/** A path that swallows packets answers nothing: without this it would be noticed after many minutes. */
+/** A path that swallows packets answers nothing. Without this the agent would notice it after many minutes. */
 const PONG_WITHIN_MS = 10_000;
 
 /** From the upgrade to the welcome. A gateway that answers pings and nothing else would hold the agent for ever. */
@@ -44,7 +44,7 @@ export class Connection {
   #welcomeBy: NodeJS.Timeout | undefined;
   #over = false;
 
-  /** `purpose`: of a socket that is no tunnel. What is signed for one is worth nothing for another, nor at another host. */
+  /** `purpose`: set for a socket that is no tunnel. A signature for one purpose and host is worth nothing for another purpose or host. */
   constructor(
     socket: WebSocket,
     identity: Identity,
@@ -129,7 +129,7 @@ export class Connection {
     if (this.#socket.readyState !== this.#socket.OPEN) return this.#socket.terminate();
     this.#link?.flush();
     this.#socket.close(code, reason.slice(0, 120));
-    // A gateway that does not answer the close is not waited for.
+    // The agent does not wait for a gateway that does not answer the close.
     setTimeout(() => this.#socket.terminate(), 2_000).unref();
   }
 

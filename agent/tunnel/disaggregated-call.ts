@@ -92,7 +92,7 @@ export class DisaggregatedCall implements EngineCall {
     else this.#inTurn(body);
   }
 
-  /** Undefined where it did not come whole, or is too long. */
+  /** Undefined if the body did not come whole, or is too long. */
   async #read(content: Readable): Promise<Buffer | undefined> {
     this.#content = content;
     const chunks: Buffer[] = [];
@@ -131,7 +131,7 @@ export class DisaggregatedCall implements EngineCall {
     this.#held = 0;
   }
 
-  /** vLLM: prefill first, then decode with where the keys and values are. A prefill that fails costs time, not the answer. */
+  /** vLLM: prefill first, then decode with the place of the keys and values. A prefill that fails costs time, not the answer. */
   #inTurn(body: Buffer): void {
     const { pair } = this.#options;
     const answer: Buffer[] = [];
@@ -178,7 +178,7 @@ export class DisaggregatedCall implements EngineCall {
     this.#send(pair.prefill, request, {
       onHead: (status, headers, sized) => {
         if (status < 400 || answered || this.#over) return;
-        // Its refusal is the answer: the decode engine waits for keys and values that will not come.
+        // The prefill engine's refusal is the answer: the decode engine waits for keys and values that will not come.
         this.#decode?.abort();
         relay = this.#options.events;
         relay.onHead(status, headers, sized);

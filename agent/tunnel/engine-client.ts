@@ -27,7 +27,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 ]);
 
 export interface EngineEvents {
-  /** `sized`: it says how long its body is, and undici sees to it that it is as long. */
+  /** `sized`: the answer has a length, and undici checks that the body is as long. */
   onHead(status: number, headers: HeaderList, sized: boolean): void;
   onData(chunk: Uint8Array): void;
   onEnd(): void;

@@ -1,4 +1,4 @@
-/** The word that a session has left, signed while its agent lives and delivered when that has been killed: see host/last-will.ts. */
+/** A session's record that it has LEFT, signed while its agent lives and delivered when the agent was killed: see host/last-will.ts. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';

@@ -1,4 +1,4 @@
-/** An engine's last words, left with a gateway: the node that said them is gone a moment later. */
+/** Leaves an engine's last output with a gateway: the node is gone a moment later. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../shared/lattice/session.ts';

@@ -8,7 +8,7 @@ import { postToGateway } from './gateway-request.ts';
 
 const ANSWER_WITHIN_MS = 10_000;
 const answerSchema = z.object({
-  /** The gateway is of another institution than the ticket: it says nothing. */
+  /** The gateway is of another institution than the ticket, so it names no gateways. */
   peer: z.boolean().default(false),
   data: z.array(z.object({ url: z.url({ protocol: /^https?$/ }) })).max(64),
   membership: membershipWordSchema,
@@ -24,7 +24,7 @@ export interface OtherGatewaysOptions {
   env: NodeJS.ProcessEnv;
 }
 
-/** Undefined where it does not say, or has no say: that is no word about any gateway. Never rejects. */
+/** Undefined if the gateway does not answer, or is of another institution: then no gateway is added or dropped. Never rejects. */
 export async function askForGateways(options: OtherGatewaysOptions): Promise<GatewayWord | undefined> {
   const { gateway, ticket, proxy, env } = options;
   const headers = {

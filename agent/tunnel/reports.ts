@@ -12,7 +12,7 @@ export interface Report {
   timings: ReportedTimings;
 }
 
-/** Counts that the gateway has not stored yet. A lost socket or object loses none: they are said again, by name. */
+/** Counts that the gateway has not stored yet. A lost socket or object loses none: the agent repeats them, by name. */
 export class Reports {
   readonly #kept = new TransientMap<number, Report>();
   readonly #log: (line: string) => void;
@@ -37,7 +37,7 @@ export class Reports {
     this.#kept.delete(stream);
   }
 
-  /** All that are open, as frames that a new socket or object understands. `timed`: the other end reads timings. */
+  /** All open reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
   *again(timed: boolean): Iterable<Frame> {
     for (const report of this.#kept.values()) yield reportFrame(report, timed);
   }

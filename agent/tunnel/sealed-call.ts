@@ -22,10 +22,10 @@ import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { askEngine, continueSent } from './sealed-continuation.ts';
 
-/** Model and stream may stand at a body's end, so it is held whole. As large as the largest that gateways take. */
+/** Model and stream may stand at a body's end, so the body is held whole. As large as the largest body that gateways take. */
 const BODY_MAX_BYTES = 36 * 1024 * 1024;
 
-/** One word for every cause. */
+/** The same message for every cause. */
 const REFUSED = 'this node does not open it';
 
 /** What is known once the request is open. */
@@ -102,7 +102,7 @@ export class SealedCall implements EngineCall {
     }
   }
 
-  /** Answered by this agent, and by none that cannot open the request. @throws ApiError */
+  /** Answers with evidence of this machine. Only an agent that can open the request can answer it. @throws ApiError */
   async #tellEvidence({ body, key, sealer, unanswered }: OpenedRequest): Promise<void> {
     const { events, onOpened, opener } = this.#options;
     const { evidence } = opener;
@@ -130,7 +130,7 @@ export class SealedCall implements EngineCall {
     return body;
   }
 
-  /** What the engine is asked so that it goes on; undefined where it is not asked. */
+  /** The request with which the engine continues the stream. Undefined if the engine is not asked. */
   async #continue(opened: OpenedRequest, sent: SentStream): Promise<Buffer | undefined> {
     const { client, endpoint, events, onOpened } = this.#options;
     const { sealer, body, unanswered } = opened;
@@ -150,7 +150,7 @@ export class SealedCall implements EngineCall {
     return undefined;
   }
 
-  /** Undefined where it did not come whole, or there is no room for it. */
+  /** Undefined if the body did not come whole, or if there is no room for it. */
   async #read(content: Readable): Promise<Buffer | undefined> {
     this.#content = content;
     const chunks: Buffer[] = [];
@@ -172,7 +172,7 @@ export class SealedCall implements EngineCall {
     return fits ? chunk : undefined;
   }
 
-  /** What the client says in clear is what is inside. @throws ApiError 400 */
+  /** Requires that the sealed body asks for the model and stream that the client named in clear. @throws ApiError 400 */
   #requireAsSaid(opened: OpenedRequest): void {
     const known = this.#parsed(opened, opened.body);
     if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
@@ -185,7 +185,7 @@ export class SealedCall implements EngineCall {
     return parseBody(body, contentType, this.#options.endpoint);
   }
 
-  /** What a gateway writes into clear bodies is written here. */
+  /** Makes the edits that a gateway makes in clear bodies. */
   #edited(opened: OpenedRequest, body: Buffer): { content: Buffer; dropUsage: boolean } {
     const known = this.#parsed(opened, body);
     if (known.edits.length === 0) return { content: body, dropUsage: false };

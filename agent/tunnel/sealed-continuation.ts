@@ -10,11 +10,11 @@ import { after } from '../after.ts';
 import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineClient } from './engine-client.ts';
 
-/** A tokenizer that takes longer is that of an engine in trouble. */
+/** If the tokenizer takes longer, its engine is in trouble. */
 const TOKENS_MS = 5_000;
 
 export type SealedContinuation =
-  /** `joined` makes one stream of what was sent and of what the engine answers. */
+  /** `joined` makes one stream of the part that was sent and the engine's answer. */
   | { kind: 'ask'; body: Buffer; joined: JoinedStream }
   /** All of the text is there already. */
   | { kind: 'ending'; rest: Uint8Array[] }
@@ -50,7 +50,7 @@ export async function continueSent({ endpoint, body, sent, ask }: Options): Prom
   return { kind: 'ask', body: Buffer.from(continuingBody(plan, text, produced)), joined };
 }
 
-/** Asks the engine of `client` beside the request of `open`. Never rejects: undefined where it has no answer in time. */
+/** Asks the engine of `client` a question beside the request of `open`. Never rejects. Undefined if no answer came in time. */
 export function askEngine(
   client: EngineClient,
   open: OpenFrame,

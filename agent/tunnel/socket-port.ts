@@ -10,8 +10,8 @@ const BUSY_BYTES = 256 * 1024;
 const LAZY_MS = 5;
 
 /**
- * A ws socket as a link's port. `raw` is the connection below it: frames of ours go there as a whole, as those of `ws` do (pings and
- * the like), so that neither ever stands inside the other. `onDrain` is called when a busy socket takes bytes again.
+ * A ws socket as a link's port. `raw` is the connection below it. Our frames go there whole, and so do the frames of `ws` (pings and the
+ * like), so that no frame ever stands inside another. `onDrain` is called when a busy socket takes bytes again.
  */
 export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
   const frames = new FrameMaker();
@@ -24,7 +24,7 @@ export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void):
   };
   return {
     send: (message) => {
-      if (socket.readyState !== socket.OPEN) return; // behind a close frame nothing follows
+      if (socket.readyState !== socket.OPEN) return; // no frame may follow a close frame
       const { frame, release } = frames.make(message);
       raw.write(frame, () => {
         release();
@@ -35,7 +35,7 @@ export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void):
     copies: true,
     stuck: () => socket.terminate(),
     busy: () => busy,
-    // After the reads of this turn of the event loop: what they brought shares a message.
+    // After the reads of this turn of the event loop: the frames that answer them share a message.
     schedule: (flush) => setImmediate(flush),
     later: (flush) => {
       if (lazy !== undefined) return;

@@ -14,34 +14,34 @@ export interface Refusal {
 
 export interface TunnelOptions {
   gateway: URL;
-  /** Encoded; it is the session's, and good at every gateway that lists its issuer. */
+  /** The session's ticket, encoded. Every gateway that lists its issuer takes it. */
   ticket: Uint8Array;
   identity: Identity;
-  /** What the session says of itself as it is now, an encoded update; read whenever it is published. */
+  /** The session's present record, an encoded update. Read whenever it is published. */
   update(): Uint8Array;
   /** An HTTP proxy for this gateway, before those that the environment names. */
   proxy?: WebSocketOptions['proxy'];
   /** Undefined while no engine can be reached: openings are then refused, never queued. */
   engine(): EngineTarget | undefined;
-  /** Counts what the engine is given and tells how busy it is; without one gateways know only what they sent themselves. */
+  /** Counts the engine's requests and tells how busy it is. Without it each gateway knows only the requests that it sent itself. */
   load?: LoadCounter | undefined;
   /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
   log(line: string): void;
-  /** This gateway will not have this agent. After a 403 it is asked again seldom, unless the tunnel is closed: its list may change. */
+  /** This gateway refuses this agent. After a 403 the agent asks again, seldom, unless the tunnel is closed: the list may change. */
   onRefused(refusal: Refusal): void;
-  /** Final: this session has ended, says the gateway (evicted, or its ticket counts no more); another one is welcome. */
+  /** Final: the gateway says that this session has ended (evicted, or its ticket has ended). It admits a new session. */
   onOver?(why: string): void;
   /** The gateway has stored the newest record. */
   onRecorded?(): void;
   /** `gateway`: its name as a gossip peer. */
   onConnected?(gateway: string): void;
   onDisconnected?(): void;
-  /** Answers an order, and then does what it says; absent: this agent takes none. */
+  /** Answers an order and then carries it out. Absent: this agent takes no orders. */
   order?: (order: Uint8Array) => Promise<Reply>;
   /** An agent without a way to this one waits at this circuit of this gateway. */
   circuit?: (gateway: URL, name: string) => void;
-  /** Brings what our ingress used to a gateway: this tunnel is one way. */
+  /** Brings the use of our ingress to a gateway. This tunnel is one way to bring it. */
   usage?: UsageDelivery;
 }
 
@@ -72,12 +72,12 @@ export interface Tunnel {
   open(): void;
   /** Sends the record again; call after every change. Resolves when the gateway has stored it, if need be over a later socket. */
   publish(): Promise<void>;
-  /** Whether the gateway finds that session alive; `unknown` where it cannot tell, or does not within a second or two. */
+  /** Whether the gateway finds that session alive. `unknown`: it cannot tell, or does not within a second or two. */
   probe(session: string): Promise<ProbeVerdict>;
   /** Takes no new openings; resolves when nothing is in flight any more. */
   drain(): Promise<void>;
-  /** Breaks off what is running, for other nodes to answer; call after `drain`. */
+  /** Breaks running attempts off, for other nodes to answer. Call after `drain`. */
   giveUp(): void;
-  /** Cancels what is still running and closes the socket. Idempotent. */
+  /** Cancels running attempts and closes the socket. Idempotent. */
   close(): Promise<void>;
 }

@@ -10,25 +10,25 @@ export type {
   WholeResult,
 } from '../../shared/upstream/attempt.ts';
 
-/** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
+/** The result of a call for an attempt: the answer, if it came soon and whole. Else the Worker is to fetch it. */
 export type CallResult = WholeResult | { kind: 'fetch' };
 
-/** What a call in this process gives: an answer may also be offloaded; then its first data is here. */
+/** The result of a call in this process. The answer may also be offloaded; then its first data is here. */
 export type LocalResult =
   | CallResult
   | { kind: 'offloaded'; status: number; head: AttemptHead; number: number; first: Uint8Array };
 
 /**
- * A CallResult on its way from the object to the Worker: JSON of all but its bytes, and behind that line the bytes, where they are
- * text. An object would bring a function along that disposes of it, which costs more than all the rest of the answer.
+ * A CallResult on its way from the object to the Worker: a line of JSON without the bytes, and behind it the bytes, if they are text.
+ * workerd would send an object with a function that disposes of it, which costs more than all the rest of the answer.
  */
 export type PackedResult = string | { said: string; whole: Uint8Array };
 
-/** Longer ones travel as bytes. */
+/** Longer answers travel as bytes. */
 const TEXT_MAX_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
-/** What it takes comes back byte for byte. */
+/** Text that it decodes is encoded to the same bytes again. */
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export function pack(result: CallResult): PackedResult {
@@ -53,17 +53,17 @@ export function unpack(packed: PackedResult): CallResult {
 /** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** Of the Worker's request: the AttemptRequest. */
+/** On the Worker's request: the AttemptRequest. */
 export const OPEN_HEADER = 'x-otela-open';
-/** Of an answer that came from the engine: its AttemptHead. */
+/** On an answer from the engine: its AttemptHead. */
 export const HEAD_HEADER = 'x-otela-head';
-/** Of an answer that did not: its AttemptFailure. */
+/** On a failure: its AttemptFailure. */
 export const FAILURE_HEADER = 'x-otela-failure';
 
-/** Of an offloaded answer: the number that the rest goes by. The body is its first data. */
+/** On an offloaded answer: the number that names its rest. The body is the first data. */
 export const NUMBER_HEADER = 'x-otela-number';
 
-/** As `answerOffset` of a claim: nothing of it is wanted, only why it broke off. */
+/** As `answerOffset` of a claim: the Worker wants nothing of the answer, only why it broke off. */
 export const BROKEN_OFF = -1;
 
 /** Of an attempt; unique. */

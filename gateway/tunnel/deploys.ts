@@ -1,7 +1,7 @@
 import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import { after } from '../after.ts';
 
-/** An agent decides in a moment; a gateway's operator waits for this long before being told that nothing is known. */
+/** An agent decides in a moment. After this time the operator is told that the outcome is not known. */
 const ANSWER_MS = 10_000;
 
 /** Orders to one agent that wait for their answer. */

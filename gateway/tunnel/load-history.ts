@@ -4,7 +4,7 @@ const STEP_MS = 10_000;
 /** An hour of steps: about 20 KiB for each node that works. */
 const STEPS_MAX = 360;
 
-/** What a node's engine said of itself, a step at a time. Lost with the object's memory: it is for plots, and records of use are kept elsewhere. */
+/** The loads of a node's engine, one for each step of time, for plots. Lost with the object's memory; records of use are kept elsewhere. */
 export class LoadHistory {
   #steps: NodeLoad[] = [];
 

@@ -5,15 +5,15 @@ import { LoadHistory } from './load-history.ts';
 /** The registry hears of one node's load this often at most. */
 const TELL_EVERY_MS = 1_000;
 
-/** What the agent at the other end last said of its engine. */
+/** The load that the agent at the other end last reported of its engine. */
 export class NodeLoadWatch {
   readonly #history = new LoadHistory();
   #load: NodeLoad | undefined;
   #toldAt = Number.NEGATIVE_INFINITY;
-  /** Said just before the load that it belongs to. */
+  /** The agent sends it just before the load that it belongs to. */
   #rate: number | undefined;
 
-  /** For Workers, with the answer they wait for. */
+  /** Goes to Workers with their answers. */
   get current(): NodeLoad | undefined {
     return this.#load;
   }
@@ -27,7 +27,7 @@ export class NodeLoadWatch {
     this.#rate = tokensPerSecond;
   }
 
-  /** What the registry is to be told now; undefined: nothing, it heard a moment ago. */
+  /** The load to tell the registry now. Undefined: the registry was told one a moment ago. */
   heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
     const tokensPerSecond = this.#rate;
     this.#rate = undefined;

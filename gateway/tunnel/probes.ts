@@ -2,13 +2,13 @@ import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { after } from '../after.ts';
 
-/** An agent that is there answers in a round trip; its asker gives up after 600 ms (relayMs of shared/gossip), and a word that comes later says nothing. */
+/** An agent that is there answers in a round trip. The gossip core waits 600 ms (`relayMs`) for the verdict and ignores a later one. */
 const ANSWER_MS = 400;
 
 /** Probes that wait for an answer. */
 const WAITING_MAX = 32;
 
-/** What one agent may ask of others, per second: a cluster that falls apart asks for each of its members once. */
+/** Probes of other sessions that one agent may ask for, per second. A cluster that falls apart asks for each of its members once. */
 const ASKS_PER_S = 20;
 
 /** Questions to the agent of one tunnel, and the pace at which that agent may have us ask others. */

@@ -14,7 +14,7 @@ export interface NodeError {
   request: string;
 }
 
-/** The last of them, for operators. Lost with the object's memory: what must not be lost is in the records of use. */
+/** A node's last errors, for operators. Lost with the object's memory; the records of use keep what must not be lost. */
 export class RecentErrors {
   #errors: NodeError[] = [];
 

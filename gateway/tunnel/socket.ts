@@ -13,9 +13,9 @@ import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { isolateBudget } from './budget.ts';
 
 /**
- * What a socket's attachment holds: it outlives hibernation, the object's memory does not. In memory alone where objects stay.
- * `idle` has the link's counters while no stream is open; with streams open it is absent, and an object that wakes to such a
- * socket has lost them: it closes the socket, the agent comes back and the streams are claimed.
+ * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects stay it is in
+ * memory only. `idle` has the link's counters while no stream is open, and is absent while one is. An object that wakes to a socket
+ * without them has lost its streams: it closes the socket, the agent comes back and the streams are claimed.
  */
 export interface SocketAttachment {
   phase: 'challenged' | 'active';
@@ -35,13 +35,13 @@ export interface SocketAttachment {
   idle?: LinkState;
 }
 
-/** What all sockets of one session share. */
+/** State that all sockets of one session share. */
 export interface AgentSocketHost {
   session: string;
   sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
   /** A session that was cut off for a flood does not begin anew with its next socket. */
   meter: FrameMeter;
-  /** The agent takes nothing of what is sent. */
+  /** The agent does not read what it is sent. */
   stuck(peer: AgentSocket): void;
 }
 
@@ -52,7 +52,7 @@ export class AgentSocket {
   attachment: SocketAttachment;
   readonly #host: AgentSocketHost;
   readonly #receipts = new ReadReceipts(Math.random);
-  /** Of the payload, what had been sent with the last message. */
+  /** Payload bytes that had gone out when the last message was sent. */
   #payloadSent: number;
   #leave: (() => void) | undefined;
 
@@ -70,18 +70,18 @@ export class AgentSocket {
     this.link = new Link(port, { send: 0, receive: isolateBudget.window }, host.meter, restored);
   }
 
-  /** Opened by the Worker before it came here. */
+  /** The Worker checked the ticket before it came here. */
   get ticket(): Ticket {
     const bytes = fromBase64url(this.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
     return decodeTicket(bytes, workerdCrypto);
   }
 
-  /** From here on it has a share of the isolate's memory. */
+  /** From here on the socket has a share of the isolate's memory. */
   activate(session: string): void {
     this.#leave ??= isolateBudget.join(session);
   }
 
-  /** The counters in the attachment are not those of the link any more. */
+  /** The attachment's counters differ from the link's. */
   get drifted(): boolean {
     const { idle } = this.attachment;
     if (idle === undefined) return false;
@@ -108,7 +108,7 @@ export class AgentSocket {
     if (this.#receipts.stuck) void Promise.resolve().then(() => this.#host.stuck(this));
   }
 
-  /** PROBED came. False where it is for another question than ours, whether the agent reads. */
+  /** PROBED came. False if it does not answer our question whether the agent reads. */
   confirmed(nonce: number): boolean {
     return this.#receipts.answered(nonce);
   }
@@ -156,7 +156,7 @@ export class AgentSocket {
   }
 }
 
-/** Tickets are public: a stranger with one may say hello, and not use up what the session itself may send. */
+/** Tickets are public. A stranger with a ticket may say hello, but must not use up the session's own frame limits. */
 function greeting(message: Uint8Array, each: (frame: Frame) => void): void {
   if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
   readFrames(message, (frame) => {

@@ -8,8 +8,8 @@ const BLOCK = 4096;
 const NUMBERS_PER_MS = 1_024;
 
 /**
- * Stream numbers of one session. They never repeat, not after hibernation, not after a crash: a late frame of an old stream can
- * then never be taken for one of a new stream. Survives in storage: the end of the reserved block.
+ * Stream numbers of one session. They never repeat, even after hibernation or a crash. So a late frame of an old stream is never taken
+ * for a frame of a new stream. Survives in storage: the end of the reserved block.
  */
 export class StreamIds {
   readonly #kv: KeyValue;
@@ -24,7 +24,7 @@ export class StreamIds {
 
   next(): number {
     if (this.#next >= this.#reserved) {
-      // What is not on disk would be given again after a crash. Numbers of the time are above all that came before them.
+      // A number that is not on disk would be given again after a crash. Numbers made from the time are above all earlier numbers.
       if (storageHealth.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
       this.#reserved = this.#next + BLOCK;
       this.#kv.put('streams', this.#reserved);
