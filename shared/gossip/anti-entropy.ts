@@ -136,7 +136,7 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /** Issuers that both peers list: those the peer named, and ours of which it may have nothing yet. */
+  /** Issuers that both peers list: those the peer named, and ours if the peer may have nothing of them yet. */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();
@@ -195,7 +195,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'done', more });
   }
 
-  /** A peer says what it has of a few items. Asks for the items of which we have less. */
+  /** A peer says what it has of a few items. Asks for items that it has newer than we do. */
   haveHeard(peer: Peer, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.heard(peer, digest);
