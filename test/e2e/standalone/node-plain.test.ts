@@ -292,6 +292,15 @@ describe('a connection', () => {
     expect([text().endsWith('ok'), parsed, asked.length]).toEqual([true, [], 1]);
   });
 
+  it('a client that goes on sending loses its connection', async () => {
+    const { client, request, ended } = await open();
+    client.write(post('one'));
+    const one = await request(0);
+    client.write(Buffer.alloc(2 * 1024 * 1024, 'x'));
+    await ended;
+    expect(one.left).toBe(true);
+  });
+
   it('ends after its answer while the gateway closes, or where the answer says so', async () => {
     let closing = false;
     const one = await open({ closing: () => closing });

@@ -6,6 +6,8 @@ import { type PlainHead, readPlain } from './read-plain.ts';
 const REST_MS = 50;
 /** Kept of what comes behind a request that is being answered. With more the answer is the connection's last: what is not read hides a reset. */
 const HELD_MAX_BYTES = 64 * 1024;
+/** A client that sends so much behind a request does not wait for its answer: the connection ends. */
+const DROPPED_MAX_BYTES = 1024 * 1024;
 
 export interface PlainHost {
   /** Undefined: the request is for `node:http`. */
@@ -41,7 +43,8 @@ export class PlainConnection {
   #taken: Taken | undefined;
   #rest: NodeJS.Timeout | undefined;
   #asked = false;
-  #flooded = false;
+  /** Bytes that were read and not kept. */
+  #dropped = 0;
 
   constructor(socket: Socket, host: PlainHost) {
     this.#socket = socket;
@@ -62,8 +65,7 @@ export class PlainConnection {
   readonly #onData = (piece: Buffer) => {
     const bytes = this.#held === undefined ? piece : Buffer.concat([this.#held, piece]);
     if (this.#response !== undefined) {
-      this.#flooded ||= bytes.length > HELD_MAX_BYTES;
-      this.#held = this.#flooded ? undefined : bytes;
+      this.#hold(bytes);
       return;
     }
     const head = readPlain(bytes);
@@ -76,6 +78,16 @@ export class PlainConnection {
     clearTimeout(this.#rest);
     if (typeof head === 'string' || !this.#take(head)) this.#handOver();
   };
+
+  #hold(bytes: Buffer): void {
+    if (this.#dropped === 0 && bytes.length <= HELD_MAX_BYTES) {
+      this.#held = bytes;
+      return;
+    }
+    this.#held = undefined;
+    this.#dropped += bytes.length;
+    if (this.#dropped > DROPPED_MAX_BYTES) this.#socket.destroy();
+  }
 
   #take(head: PlainHead): boolean {
     const response = new PlainResponse(this.#socket, this.#host.closing, (last) => this.#onAnswered(last));
@@ -92,7 +104,7 @@ export class PlainConnection {
     this.#response = undefined;
     this.#taken?.over();
     this.#taken = undefined;
-    if (last || this.#flooded || this.#host.closing) this.#socket.destroySoon();
+    if (last || this.#dropped > 0 || this.#host.closing) this.#socket.destroySoon();
     else if (this.#held !== undefined) this.#handOver();
   }
 
