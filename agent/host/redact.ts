@@ -9,16 +9,19 @@ export const REDACTED = '[redacted]';
 
 /**
  * Keys of this network, OpenAI, Hugging Face, GitHub, GitLab, AWS and Slack; bearer and basic credentials; passwords in URLs; JSON Web Tokens;
- * and `name=value` where the name says that it is secret.
+ * and `name=value` or `--name value` where the name says that it is secret. Each takes time in proportion to the text: engines print lines of
+ * a quarter of a MiB (a picture in base64), and the end of a job does not wait.
  */
 const SHAPES: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)/g, REDACTED],
   [/\b(sk|otj|otm|hf|ghp|gho|ghs|github_pat|glpat|xox[abp])[-_][A-Za-z0-9_-]{8,}/g, REDACTED],
   [/\bAKIA[0-9A-Z]{16}\b/g, REDACTED],
-  [/\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, REDACTED],
+  [/(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, REDACTED],
   [/\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}/gi, `$1 ${REDACTED}`],
-  [/(\w+:\/\/[^\s:/@]{0,256}):[^\s/@]{1,256}@/g, `$1:${REDACTED}@`],
-  [/((?:api[-_]?key|token|secret|password|passwd)["']?\s*[:=]\s*["']?)[^\s"',;]{8,}/gi, `$1${REDACTED}`],
+  [/(\w:\/\/[^\s:/@]{0,256}):[^\s/@]{1,256}@/g, `$1:${REDACTED}@`],
+  // vLLM tells a key of its command line as `'api_key': ['…']`.
+  [/((?:api[-_]?key|token|secret|password|passwd)["']?\s*[:=]\s*[[("']{0,3})[^\s"',;]{8,}/gi, `$1${REDACTED}`],
+  [/(--[\w-]{0,32}(?:api[-_]key|token|secret|password|passwd)\s+["']?)[^\s"',;-][^\s"',;]{7,}/gi, `$1${REDACTED}`],
 ];
 
 /** `secrets`: as they are. Of `env` the variables that are named like secrets and hold no path. */

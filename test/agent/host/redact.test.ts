@@ -19,6 +19,9 @@ it.each([
   'clone https://ada:hunter22@git.example.org/x',
   '--api-key=0123456789',
   '{"password": "0123456789"}',
+  "non-default args: {'api_key': ['0123456789'], 'port': 8000}",
+  'vllm serve m --api-key 0123456789 --port 8000',
+  'postgresql+psycopg://ada:hunter22@db/x',
   'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sflKxwRJSMeKKF2QT4',
   '-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----',
   '-----BEGIN PRIVATE KEY-----\nMIIE cut off',
@@ -31,4 +34,16 @@ it.each([
 it('leaves what is no secret as it is', () => {
   const text = 'loading /home/ada/.otela-token abc; 12 tokens: 345; Basic usage; max_tokens=16';
   expect(redact(text)).toBe(text);
+});
+
+it.each([
+  ['of letters', 'x'.repeat(256 * 1024)],
+  ['of beginnings of JSON Web Tokens', 'eyJ-'.repeat(64 * 1024)],
+  ['of names of secrets', 'token'.repeat(50 * 1024)],
+  ['of dashes', '-'.repeat(256 * 1024)],
+  ['of flags', '--token '.repeat(32 * 1024)],
+])('a long line %s does not hold up the end of a job', (_, text) => {
+  const from = performance.now();
+  redact(text);
+  expect(performance.now() - from).toBeLessThan(2_000);
 });
