@@ -7,12 +7,15 @@ export class Tail {
   readonly #maxBytes: number;
   #chunks: Buffer[] = [];
   #bytes = 0;
+  /** Something came before what is here. */
+  #cut = false;
 
   constructor(maxBytes = TAIL_MAX_BYTES) {
     this.#maxBytes = maxBytes;
   }
 
   push(chunk: Buffer): void {
+    this.#cut ||= chunk.length > this.#maxBytes;
     // A copy: a slice of the pipe's 64 KiB read buffer would keep all of it alive.
     this.#chunks.push(Buffer.from(chunk.subarray(-this.#maxBytes)));
     this.#bytes += Math.min(chunk.length, this.#maxBytes);
@@ -36,18 +39,31 @@ export class Tail {
       .slice(-count);
   }
 
-  /** The last `maxBytes` at most, of whole lines, with their indentation. */
+  /**
+   * The last `maxBytes` at most, of whole lines, with their indentation: a line whose beginning is missing may hold the end of a secret that
+   * nothing knows any more as one. Of a line longer than all that, from its second word on.
+   */
   text(maxBytes: number): string {
-    const text = this.bytes().subarray(-maxBytes).toString('utf8').split('\n').map(printable).join('\n');
+    const bytes = this.bytes();
+    const last = bytes.subarray(-maxBytes).toString('utf8');
+    const whole = this.#cut || bytes.length > maxBytes ? withoutFirst(last) : last;
+    const text = whole.split('\n').map(printable).join('\n');
     // A character that is cut in two becomes a longer one.
     return text.slice(-maxBytes);
   }
 
   #compact(): void {
-    const all = Buffer.concat(this.#chunks).subarray(-this.#maxBytes);
+    const joined = Buffer.concat(this.#chunks);
+    const all = joined.subarray(-this.#maxBytes);
+    this.#cut ||= joined.length > all.length;
     this.#chunks = [all];
     this.#bytes = all.length;
   }
+}
+
+function withoutFirst(text: string): string {
+  const end = text.indexOf('\n');
+  return text.slice((end === -1 ? text.search(/[\s"',;]/) : end) + 1);
 }
 
 /** Longest line repeated in a message of ours. */

@@ -9,3 +9,26 @@ test('as plain text it keeps indentation and loses colours, control characters a
   expect(Buffer.from(tail.text(51)).length).toBeLessThanOrEqual(153);
   expect(tail.text(51).length).toBeLessThanOrEqual(51);
 });
+
+test.each([
+  ['in colours', '\u001b[32mINFO\u001b[0m loading\n'],
+  ['in letters of two bytes', 'ééé\n'],
+])('a line whose beginning is cut off is left out, also of text %s', (_, line) => {
+  const rest = line.repeat(10);
+  const printed = `key: half-of-a-secret\n${rest}`;
+  const max = Buffer.byteLength(rest) + 10;
+  const all = new Tail();
+  all.push(Buffer.from(printed));
+  expect(all.text(max)).not.toContain('secret');
+  // Cut by the tail itself, at its own bound.
+  const short = new Tail(max);
+  for (let n = 0; n < 3; n++) short.push(Buffer.from(printed));
+  expect(short.text(max)).not.toContain('secret');
+  expect(short.text(max).split('\n')).toHaveLength(11);
+});
+
+test('of a line longer than all that is told the first word is left out', () => {
+  const tail = new Tail();
+  tail.push(Buffer.from(`a-secret and ${'words '.repeat(10)}`));
+  expect(tail.text(70)).toBe(`and ${'words '.repeat(10)}`);
+});
