@@ -1,6 +1,6 @@
 /** What of its logs this agent shows to gateways, live and at its end. */
-import { appendFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { appendFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspected } from '../../shared/deployment/answer.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -77,7 +77,7 @@ export class RemoteLogs {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
     try {
-      mkdirSync(directory, { recursive: true, mode: 0o700 });
+      makeDirectory(resolve(directory));
       const path = join(directory, `otela-${session}.log`);
       writeFileSync(path, '', { mode: 0o600 });
       appendFileSync(path, lastBytes(text, LOG_TAIL_MAX_BYTES));
@@ -95,6 +95,18 @@ export class RemoteLogs {
   #clean(text: string, maxBytes: number): string {
     const clean = this.#options.redact(wholeLines(text, maxBytes));
     return lastBytes(clean, maxBytes).toString('utf8');
+  }
+}
+
+/** Not by Node's `recursive`, which tries for ever where a file system (/proc, an automounter) says of a directory's child that it is not there. */
+function makeDirectory(path: string): void {
+  if (existsSync(path)) return;
+  makeDirectory(dirname(path));
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    // Another agent whose job ends at the same moment.
+    if (!existsSync(path)) throw error;
   }
 }
 
