@@ -63,10 +63,11 @@ export const requestRoutes: readonly AdminRoute[] = [
 ];
 
 async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
-  const { env, now, query } = call;
+  const { env, now, query, account } = call;
   const id = call.param('id');
   await reporter.flush(env);
-  const stories = (await asked(env.OBSERVE.getByName(OBSERVE_NAME).stories(id))).filter((one) => isOwn(call, one.key));
+  const whose = account.role === 'operator' ? undefined : { key: account.keyId, user: account.userId };
+  const stories = await asked(env.OBSERVE.getByName(OBSERVE_NAME).stories(id, whose));
   const told = await Promise.all(
     stories.map(async (story) => {
       const rows = await rowsOf(call, story.name, story.at, Math.min(now, story.at + story.totalMs + RECORD_LATE_MS));
@@ -75,7 +76,7 @@ async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Prom
   );
   if (told.length === 0) {
     const rows = (await rowsOf(call, id, now - (query.hours - 1) * HOUR_MS, now)).filter(
-      (row) => isOwn(call, row.key) || (row.user !== '' && row.user === call.account.userId),
+      ({ key, user }) => whose === undefined || key === whose.key || (user !== '' && user === whose.user),
     );
     if (rows.length > 0) told.push(await tell(call, id, undefined, rows));
   }
@@ -85,10 +86,6 @@ async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Prom
       `Nothing is on record of request ${id} in the last ${query.hours} hours. Records come with the node's report, a second or two after the answer.`,
     );
   return list(told, { limit: told.length });
-}
-
-function isOwn({ account }: Call, key: string): boolean {
-  return account.role === 'operator' || key === account.keyId;
 }
 
 /** The newest hour first, until one has it. */
@@ -103,7 +100,7 @@ async function rowsOf({ env }: Call, name: string, from: number, to: number): Pr
 }
 
 async function tell(call: Call, name: string, story: Story | undefined, rows: readonly UsageRow[]): Promise<object> {
-  const steps = [...(story === undefined ? [] : ofGateway(story)), ...rows.map(ofRecord)];
+  const steps = [...(story === undefined ? [] : ofGateway(story, call.account.role === 'operator')), ...rows.map(ofRecord)];
   const sessions = [
     ...(story?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
     ...rows.map(({ session }) => session),
@@ -121,7 +118,8 @@ async function tell(call: Call, name: string, story: Story | undefined, rows: re
   };
 }
 
-function ofGateway(story: Story): StoryStep[] {
+/** `inside`: where the gateway's own code failed is told, too, with the paths of its files. */
+function ofGateway(story: Story, inside: boolean): StoryStep[] {
   const { at, endpoint, model, served, key, status, error, failedAt, firstMs, totalMs, steps } = story;
   const step = (ms: number, where: StoryStep['where'], text: string) => ({ at: rfc3339(at + ms), where, text });
   const asAlias = served === '' || served === model ? '' : `, served as ${served}`;
@@ -139,7 +137,7 @@ function ofGateway(story: Story): StoryStep[] {
     step(
       totalMs,
       'gateway',
-      `over after ${totalMs} ms: status ${status}${error === '' ? '' : `, ${error}`}${failedAt === undefined ? '' : `, at ${failedAt}`}`,
+      `over after ${totalMs} ms: status ${status}${error === '' ? '' : `, ${error}`}${inside && failedAt !== undefined ? `, at ${failedAt}` : ''}`,
     ),
   ];
 }

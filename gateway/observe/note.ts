@@ -220,6 +220,7 @@ export class Note implements Recorder {
       model: model.slice(0, MODEL_MAX),
       served: this.served,
       key: caller?.account.keyId ?? '',
+      user: caller?.account.userId,
       node: this.node,
       provider: this.provider,
       status: this.status,

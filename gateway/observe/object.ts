@@ -5,7 +5,7 @@ import type { ObjectContext } from '../object-context.ts';
 import { writeIfPossible } from '../storage/health.ts';
 import { OUTBOX, REPORTS } from './families.ts';
 import type { Report } from './report.ts';
-import { Stories } from './stories.ts';
+import { Stories, type Whose } from './stories.ts';
 import type { Story } from './story.ts';
 
 /** Places that report; the one that was silent longest makes room. */
@@ -65,9 +65,9 @@ export class ObserveObject extends GatewayObject {
     if (waiting > 0 && this.#outboxes.size < OUTBOXES_MAX) this.#outboxes.set(session, waiting);
   }
 
-  /** Requests by the client's id or ours, the newest first. */
-  stories(id: string): Story[] {
-    return this.#stories.find(id, Date.now());
+  /** Requests by the client's id or ours, the newest first; of `whose` alone. */
+  stories(id: string, whose?: Whose): Story[] {
+    return this.#stories.find(id, Date.now(), whose);
   }
 
   /** All that was ever counted, and what is so now. */

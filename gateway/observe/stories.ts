@@ -9,10 +9,17 @@ const TRIM_EVERY = 1_000;
 /** One id may be that of many requests: clients choose them. */
 export const FOUND_MAX = 20;
 
+export interface Whose {
+  /** Its id. */
+  key: string;
+  user: string | undefined;
+}
+
 /** Stories of the last days, in the SQLite of one object. */
 export class Stories {
   readonly #sql: Sql;
-  #untrimmed = 0;
+  /** With the first after a wake, too: an object that sleeps between few stories would keep them for ever. */
+  #untrimmed = TRIM_EVERY;
 
   constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
@@ -39,10 +46,12 @@ export class Stories {
     );
   }
 
-  /** By the client's id or ours, the newest first. */
-  find(id: string, now: number): Story[] {
-    const query = 'SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ? ORDER BY n DESC LIMIT ?';
-    const rows = this.#sql.exec<{ story: string }>(query, id, id, now - KEPT_MS, FOUND_MAX).toArray();
+  /** By the client's id or ours, the newest first. `whose`: of that key or person alone; others' requests with the same id are passed over. */
+  find(id: string, now: number, whose?: Whose): Story[] {
+    const query = `SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ?
+      ${whose === undefined ? '' : `AND (story ->> 'key' = ? OR (story ->> 'user' <> '' AND story ->> 'user' = ?))`} ORDER BY n DESC LIMIT ?`;
+    const own = whose === undefined ? [] : [whose.key, whose.user ?? ''];
+    const rows = this.#sql.exec<{ story: string }>(query, id, id, now - KEPT_MS, ...own, FOUND_MAX).toArray();
     return rows.map(({ story }) => JSON.parse(story) as Story);
   }
 }

@@ -21,6 +21,8 @@ export interface Story {
   served: string;
   /** Id of the key. */
   key: string;
+  /** Whose key it is; absent: nobody's, or of an older version. */
+  user?: string | undefined;
   node: string;
   provider: string;
   status: number;
