@@ -9,7 +9,15 @@ const NOW = Date.parse('2026-11-25T10:00:00Z');
 const DAY_MS = 86_400_000;
 const some = { endpoint: 'chat/completions', model: 'm', served: 'm', node: '', provider: '' };
 const end = { status: 503, error: 'no_node', totalMs: 1, steps: [] };
-const story = (name: string, more: Partial<Story>): Story => ({ id: name, name, at: NOW, key: 'k', ...some, ...end, ...more });
+const story = (name: string, more: Partial<Story>): Story => ({
+  id: name,
+  name,
+  at: NOW,
+  key: 'k',
+  ...some,
+  ...end,
+  ...more,
+});
 
 test('those of an object that sleeps between few of them go after their week, too', async () => {
   const left = await runInDurableObject(env.OBSERVE.getByName('sleepy'), (_, { storage }) => {
@@ -28,7 +36,13 @@ test('one’s own is found among many of others with the same id, by its key or 
     stories.add([story('mine', { id: '1', key: 'key_ada', user: 'ada' })], NOW);
     for (let n = 0; n < FOUND_MAX + 1; n++) stories.add([story(`other${n}`, { id: '1', key: 'key_eve' })], NOW);
     const names = (key: string, user?: string) => stories.find('1', NOW, { key, user }).map(({ name }) => name);
-    return [names('key_ada'), names('key_ada_2', 'ada'), names('key_bob', 'bob'), names('key_bob'), names('key_bob', '')];
+    return [
+      names('key_ada'),
+      names('key_ada_2', 'ada'),
+      names('key_bob', 'bob'),
+      names('key_bob'),
+      names('key_bob', ''),
+    ];
   });
   expect(found).toEqual([['mine'], ['mine'], [], [], []]);
 });
