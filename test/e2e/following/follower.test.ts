@@ -14,24 +14,29 @@ function follower(say: (path: string) => object, apply: () => number = () => 0, 
   vi.useFakeTimers();
   const lines: string[] = [];
   const heard: string[] = [];
+  const told: string[] = [];
   const made = new Follower({
     first: new URL('http://first.example'),
     url: 'http://follower.example',
     version: '0.0.0',
     link: { ask: async (_: URL, path: string) => ({ answer: say(path), by: 'first' }) } as unknown as GatewayLink,
     copy: { begin() {}, complete() {}, apply } as unknown as AccountsCopy,
-    handOver: { waiting: waiting.length, oldest: () => waiting } as unknown as HandOver,
+    handOver: {
+      waiting: waiting.length,
+      oldest: () => (told.includes('delivered') ? [] : waiting),
+      done: () => told.push('delivered'),
+    } as unknown as HandOver,
     origin: 'follower',
-    heard: async () => {},
+    heard: async ({ subject }) => void told.push(subject),
     state: { cursor: { feed: 'f', seq: 0 }, syncedAt: 0 },
     now: () => performance.now(),
     save: () => {},
-    changed: async () => {},
+    changed: async () => void told.push('changed'),
     believe: () => true,
     hear: (statement) => heard.push(statement),
     log: (line) => lines.push(line),
   });
-  return { made, lines, heard };
+  return { made, lines, heard, told };
 }
 
 test('a full disk is no lost first: the first counts for both, so no part is taken beside it, and the copy grows old', async () => {
@@ -77,5 +82,35 @@ test('a former first says which gateway is the first now', async () => {
   await vi.advanceTimersByTimeAsync(3 * EVERY_MS);
   expect(made.connected).toBe(false);
   expect(heard).toContain('the root’s word');
+  made.stop();
+});
+
+test('budgets that cannot be heard hold up neither what changed in accounts nor records', async () => {
+  const { made, told } = follower(
+    (path) => {
+      if (path === '/gateway/budgets') throw new Error('more than 8388608 bytes');
+      return path === '/gateway/records' ? { position: 1 } : { ...ANSWER, budgets: 1 };
+    },
+    () => 1,
+    [{ position: 1, kind: 'usage', name: '2026-11-25T09', body: '[]' }],
+  );
+  await vi.advanceTimersByTimeAsync(3 * EVERY_MS);
+  expect(told).toContain('changed');
+  expect(told).toContain('delivered');
+  expect(made.lastError).toContain('more than');
+  made.stop();
+});
+
+test('a first that was put back from a backup, and counts budgets from there, is heard from the beginning', async () => {
+  let last = 9;
+  const { made, told } = follower((path) =>
+    path === '/gateway/budgets'
+      ? { items: [{ subject: `of ${last}`, month: '2026-11', counts: [] }], seq: last, more: false }
+      : { ...ANSWER, budgets: last },
+  );
+  await vi.advanceTimersByTimeAsync(2 * EVERY_MS);
+  last = 4;
+  await vi.advanceTimersByTimeAsync(2 * EVERY_MS);
+  expect(told).toEqual(['of 9', 'of 4']);
   made.stop();
 });

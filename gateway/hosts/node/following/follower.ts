@@ -142,7 +142,15 @@ export class Follower {
     this.#become('linked');
     try {
       const more = await this.#take(answer);
-      if (!more) await this.#deliver();
+      if (!more) {
+        try {
+          await this.#deliver();
+        } finally {
+          // The last of all: neither a revocation nor a record waits for them.
+          await this.#hearBudgets(answer.budgets ?? 0);
+          this.#save();
+        }
+      }
       this.lastError = undefined;
       return more;
     } catch (error) {
@@ -173,7 +181,7 @@ export class Follower {
 
   /** @returns whether there is more to copy at once */
   async #take(answer: Followed): Promise<boolean> {
-    const { copy, changed, save } = this.#options;
+    const { copy, changed } = this.#options;
     const { feed, seq, rows, more, anew } = answer;
     if (anew) copy.begin();
     const whole = anew || this.#copying;
@@ -182,25 +190,31 @@ export class Follower {
       if (table === 'join_tokens' && (row === null || row.revoked_at !== null)) this.#revoked.add(key);
     if (whole && !more) copy.complete();
     this.#copying = whole && more;
-    const budgets = anew ? 0 : (this.#state.budgets ?? 0);
+    const known = this.#state.budgets ?? 0;
+    // Fewer than before: the first was put back from a backup, and counts its changes from there.
+    const budgets = anew || known > (answer.budgets ?? 0) ? 0 : known;
     this.#state = { cursor: { feed, seq }, budgets, syncedAt: more ? this.#state.syncedAt : Date.now() };
     if (more) return true;
-    if ((answer.budgets ?? 0) > budgets) await this.#hearBudgets(budgets);
     if (this.#differs) await changed([...this.#revoked]);
     this.#differs = false;
     this.#revoked.clear();
-    // A copy that is cut off by the end of the process begins anew: what went meanwhile would stay else.
-    if (Date.now() - this.#savedAt > SAVE_MS || this.#savedSeq !== seq + (this.#state.budgets ?? 0)) {
-      save(this.#state);
-      this.#savedAt = Date.now();
-      this.#savedSeq = seq + (this.#state.budgets ?? 0);
-    }
+    this.#save();
     return false;
   }
 
-  async #hearBudgets(from: number): Promise<void> {
+  /** Of a whole copy alone: one that is cut off by the end of the process begins anew, since what went meanwhile would stay else. */
+  #save(): void {
+    const number = (this.#state.cursor?.seq ?? 0) + (this.#state.budgets ?? 0);
+    if (Date.now() - this.#savedAt <= SAVE_MS && this.#savedSeq === number) return;
+    this.#options.save(this.#state);
+    this.#savedAt = Date.now();
+    this.#savedSeq = number;
+  }
+
+  /** Up to the first's `last` change. */
+  async #hearBudgets(last: number): Promise<void> {
     const { link, first, heard } = this.#options;
-    for (let [seq, more] = [from, true]; more; ) {
+    for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
       const { answer } = await link.ask(first, '/gateway/budgets', { seq }, budgetsPageSchema, LONG_ANSWER_MS);
       for (const counts of answer.items) await heard(counts);
       more = answer.more && answer.seq > seq;
