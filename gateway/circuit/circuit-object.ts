@@ -68,6 +68,8 @@ export class CircuitObject extends GatewayObject {
   #bytes = 0;
   readonly #pace = new Bucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
   #idle: () => void = () => {};
+  /** Timers of its whole life: while one is set the object stays in memory. */
+  readonly #ends: (() => void)[] = [];
   #over = false;
 
   /** The caller, who names its callee, then the callee. */
@@ -92,8 +94,11 @@ export class CircuitObject extends GatewayObject {
     if (isCaller) {
       this.#callee = callee;
       this.#caller = end;
-      this.ctx.clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come'));
-      this.ctx.clock.after(LIFE_MS, () => this.#end('an hour is over'));
+      const { clock } = this.ctx;
+      this.#ends.push(
+        clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come')),
+        clock.after(LIFE_MS, () => this.#end('an hour is over')),
+      );
     } else this.#called = end;
     socket.send(encodeFrame({ type: 'challenge', nonce: end.nonce }));
     return response;
@@ -204,6 +209,7 @@ export class CircuitObject extends GatewayObject {
     if (this.#over) return;
     this.#over = true;
     this.#idle();
+    for (const stop of this.#ends) stop();
     open.delete(this);
     for (const end of [this.#caller, this.#called]) end?.socket.close(1000, why.slice(0, 100));
   }

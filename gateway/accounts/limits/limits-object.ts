@@ -150,8 +150,7 @@ export class LimitsObject extends GatewayObject {
     const counts: MonthCount[] = others.toArray();
     const own = this.used(month).map(({ id, used }) => {
       const theirs = counts.reduce((sum, count) => sum + (count.id === id ? count.tokens : 0), 0);
-      // The process may have ended between the two words of one booking: a count below nothing is one that no gateway takes.
-      return { origin: '', id, tokens: Math.max(0, used - theirs) };
+      return { origin: '', id, tokens: used - theirs };
     });
     return [...own, ...counts];
   }

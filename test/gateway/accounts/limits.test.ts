@@ -5,7 +5,6 @@ import type { Reservation, Verdict } from '../../../gateway/accounts/limits/limi
 import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
 import type { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
 import type { ObjectStub } from '../../../gateway/object-context.ts';
-import { runInDurableObject } from '../support/durable.ts';
 
 afterEach(() => {
   vi.useRealTimers();
@@ -133,13 +132,4 @@ test('the headers tell what is left of the tighter of two limits', async () => {
     'x-ratelimit-remaining-requests': '2',
     'x-ratelimit-reset-requests': '1m0s',
   });
-});
-
-test('counts of a month are never below nothing, wherever the process ended', async () => {
-  const month = new Date().toISOString().slice(0, 7);
-  const subject = object();
-  await subject.hearCounts(month, [{ origin: 'another', id: 'k', tokens: 5 }]);
-  // Booked by another gateway, and not yet in the sum.
-  await runInDurableObject(subject, (_, { storage }) => storage.sql.exec('UPDATE months SET used = 0').toArray());
-  expect(await subject.counts(month)).toContainEqual({ origin: '', id: 'k', tokens: 0 });
 });
