@@ -86,11 +86,12 @@ export class Shutdown {
     const lines = this.#parts.batches?.drain(batches.signal);
     await within(drainMs, Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]));
     batches.abort();
-    await within(BATCHES_WAIT_MS, lines ?? Promise.resolve());
+    const given = within(BATCHES_WAIT_MS, lines ?? Promise.resolve());
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await Promise.race([told, this.#forced.promise]);
-    await this.#uploadLogTail();
+    // At once: of the three seconds before SIGKILL one must be left for LEFT, whatever a gateway does not answer.
+    await Promise.all([given, this.#uploadLogTail()]);
     await this.#leave(graceMs);
   }
 
