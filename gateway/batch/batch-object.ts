@@ -45,6 +45,8 @@ export class BatchObject extends GatewayObject {
   #others = false;
   readonly #obstacle = new Obstacle();
   readonly #budget = new TokenBudget();
+  /** Its files are being written: what came now would be in none of them. One that was cancelled or has expired is in that state till then. */
+  #closed = false;
   /** As it was a few seconds ago. */
   #account: Account | undefined;
 
@@ -136,8 +138,7 @@ export class BatchObject extends GatewayObject {
 
   /** @returns whether the lease stands: a node whose lease has ended stops the lines that it has not begun */
   renew(ref: LeaseRef): boolean {
-    const { spec, state, ledger } = this.#record;
-    return spec !== undefined && takesResults(state.status) && ledger.renew(ref, this.#now, LEASE_MS);
+    return this.#takesResults && this.#record.ledger.renew(ref, this.#now, LEASE_MS);
   }
 
   /** What a node at work is told. `stop`: nothing of the lease is wanted any more, and lines that run are ended. */
@@ -147,7 +148,12 @@ export class BatchObject extends GatewayObject {
 
   #stops({ chunk }: LeaseRef): boolean {
     const { spec, state, ledger } = this.#record;
-    return spec === undefined || state.status !== 'in_progress' || !ledger.isOpen(chunk);
+    return spec === undefined || state.status !== 'in_progress' || this.#closed || !ledger.isOpen(chunk);
+  }
+
+  get #takesResults(): boolean {
+    const { spec, state } = this.#record;
+    return spec !== undefined && takesResults(state.status) && !this.#closed;
   }
 
   /** The file store has failed a node: it gives its lease back, and nobody gets another one for some seconds. */
@@ -157,7 +163,7 @@ export class BatchObject extends GatewayObject {
   }
 
   release(ref: LeaseRef): void {
-    if (this.#record.spec === undefined || !takesResults(this.#record.state.status)) return;
+    if (!this.#takesResults) return;
     const { ledger, state } = this.#record;
     ledger.release(ref);
     this.#record.store();
@@ -167,9 +173,7 @@ export class BatchObject extends GatewayObject {
 
   /** @returns how the lease stands, and which failed lines are to be tried again */
   async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<CommitAnswer> {
-    const { spec } = this.#record;
-    if (spec === undefined || !takesResults(this.#record.state.status))
-      return { leased: false, stop: true, again: [], elsewhere: 0 };
+    if (!this.#takesResults) return { leased: false, stop: true, again: [], elsewhere: 0 };
     const at = { provider, others: this.#others, nowMs: this.#now };
     const { leased, again, elsewhere, tokens } = this.#record.commit(ref, results, at);
     this.#budget.spend(tokens);
@@ -258,6 +262,7 @@ export class BatchObject extends GatewayObject {
   }
 
   async #finish(spec: BatchSpec, to: 'completed' | 'expired' | 'cancelled', unexecuted: LineErrorCode): Promise<void> {
+    this.#closed = true;
     await this.#tellUse(spec);
     const { env } = this;
     // Beyond the window nobody waits for a file that the store has lost: the results are given without the names of its lines.
@@ -282,7 +287,8 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined) return null;
     const { status, paused } = this.#record.state;
-    if (status !== 'in_progress' || paused || this.#obstacle.blocks(this.#now) || this.#usedUp()) return null;
+    if (status !== 'in_progress' || paused || this.#closed || this.#obstacle.blocks(this.#now) || this.#usedUp())
+      return null;
     return spec;
   }
 

@@ -1,0 +1,80 @@
+/** A batch whose files are being written: its object on Cloudflare's runtime, with a file store and a clock of the test's. */
+import { env } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { BatchObject } from '../../../gateway/batch/batch-object.ts';
+import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
+import type { Env } from '../../../gateway/env.ts';
+import type { FileStore } from '../../../gateway/files/file-store.ts';
+import type { ObjectContext } from '../../../gateway/object-context.ts';
+import { runInDurableObject } from '../support/durable.ts';
+
+const request = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: { model: 'm', messages: [] } };
+const input = new TextEncoder().encode(`${JSON.stringify(request)}\n`);
+const spec: BatchSpec = {
+  id: 'batch_closing',
+  owner: 'key:test',
+  account: BOOTSTRAP,
+  endpoint: '/v1/chat/completions',
+  inputFileId: 'file-input',
+  inputExists: true,
+  windowS: 60,
+  metadata: null,
+  outputExpiresS: null,
+  allowMixedModels: false,
+};
+
+test.each([
+  ['was cancelled', 'cancelled'],
+  ['has expired', 'expired'],
+])(
+  'of a batch that %s no line is leased and no result taken while its files are written: it would be in none of them',
+  async (_, end) => {
+    const said = await runInDurableObject(env.LIMITS.getByName(`batch that is ${end}`), async (_, { storage }) => {
+      let now = Date.now();
+      const during: unknown[] = [];
+      async function* content() {
+        yield input;
+      }
+      const files = {
+        read: async () => content(),
+        put: async (_: string, lines: AsyncIterable<Uint8Array>) => {
+          const result = { line: 0, status_code: 200, request_id: 'r', body: '{"usage":{}}' };
+          during.push(
+            batch.renewal(ref),
+            await batch.commit(ref, [result], 'lab'),
+            batch.grant('another', [0], undefined),
+          );
+          let bytes = 0;
+          for await (const piece of lines) bytes += piece.length;
+          return { bytes };
+        },
+      } as unknown as FileStore;
+      const ctx = {
+        name: spec.id,
+        storage: { sql: storage.sql, kv: storage.kv, getAlarm: async () => null, setAlarm: async () => {} },
+        clock: { now: () => now, after: () => () => {}, every: () => () => {} },
+        waitUntil: (work: Promise<unknown>) => void work.catch(() => {}),
+      } as unknown as ObjectContext;
+      const batch = new BatchObject(ctx, { ...env, FILES: files } as unknown as Env);
+      await batch.create(spec);
+      await batch.alarm();
+      const lease = batch.grant('node', [0], undefined);
+      if (lease === null) throw new Error('nothing was leased');
+      const ref = { node: 'node', chunk: lease.chunk, epoch: lease.epoch };
+      if (end === 'cancelled') await batch.cancel();
+      now += 59_000;
+      batch.renew(ref);
+      now += 2_000;
+      await batch.alarm();
+      return { during, shown: batch.show() };
+    });
+    expect(said.shown).toMatchObject({ status: end, request_counts: { total: 1, completed: 0 }, output_file_id: null });
+    expect(said.shown?.error_file_id).toMatch(/^file-/);
+    expect(said.during).toEqual([
+      { leased: false, stop: true },
+      { leased: false, stop: true, again: [], elsewhere: 0 },
+      null,
+    ]);
+  },
+);
