@@ -42,7 +42,10 @@ export class BatchGateways {
     for (const [href, url] of urls) {
       const known = this.#entries.get(href);
       // One that was left a moment ago, and whose leases end yet, is begun anew when they have ended.
-      if (known?.stop.signal.aborted === true && !busy(known.gateway)) this.#entries.delete(href);
+      if (known?.stop.signal.aborted === true && !busy(known.gateway)) {
+        this.#entries.delete(href);
+        void known.gateway.close();
+      }
       if (this.#entries.has(href) || this.#entries.size >= GATEWAYS_MAX) continue;
       const entry = { gateway: open(url), stop: new AbortController() };
       this.#entries.set(href, entry);

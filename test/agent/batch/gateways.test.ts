@@ -51,6 +51,7 @@ it('a gateway that goes and comes back is left when its leases are over, and ask
   state.busy.clear();
   gateways.look();
   expect([...state.asked]).toEqual(['a.example.org']);
+  expect(state.closed).toEqual(['a.example.org']);
 });
 
 it('there are at most sixteen', () => {

@@ -25,7 +25,7 @@ test('LEFT goes out before Slurm kills, though no request ends and no gateway ta
   } as unknown as Parts;
   const shutdown = new Shutdown(parts, { atEnd: () => Buffer.from('last words') }, () => {});
   const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
-  const fate = new Promise<undefined>((resolve) => setTimeout(resolve, 2_000));
+  const fate = new Promise<undefined>((resolve) => setTimeout(resolve, 2_000, undefined));
   void shutdown.drain(plan, 'SIGTERM', 'SIGTERM', fate);
   await vi.advanceTimersByTimeAsync(2 * KILL_WAIT_MS);
   expect(leftAt).toHaveLength(1);
