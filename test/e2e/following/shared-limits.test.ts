@@ -22,9 +22,11 @@ function follower(answer: (n: number) => unknown, alone: () => boolean = () => f
   const own = { reserve: vi.fn(async (_asked: Reservation) => GRANTED) };
   const first = { reserve: vi.fn(async () => GRANTED) };
   const leader = new OnceEach(() => performance.now());
+  const released: unknown[] = [];
   let [asked, now] = [0, 0];
   const limits = limitsOfFollower({ getByName: () => own } as unknown as ObjectNamespace<LimitsObject>, {
-    ask: async (_subject, _method, _args, once) => {
+    ask: async (_subject, method, args, once) => {
+      if (method === 'release') return released.push(args);
       const counted = await leader.do(String(once), () => first.reserve());
       answer(asked++);
       return counted;
@@ -40,7 +42,7 @@ function follower(answer: (n: number) => unknown, alone: () => boolean = () => f
     note: () => {},
     handOver: () => {},
   });
-  return { own, first, asked: () => asked, reserve: () => limits.getByName('key_1').reserve(ASKED) };
+  return { own, first, released, asked: () => asked, reserve: () => limits.getByName('key_1').reserve(ASKED) };
 }
 
 const lost = () => {
@@ -57,9 +59,11 @@ test('a question whose answer was lost counts once', async () => {
 });
 
 test('a first that is heard and does not count in time is no reason to allow a part beside it', async () => {
-  const { reserve, own } = follower(lost);
+  const { reserve, own, released } = follower(lost);
   await expect(reserve()).rejects.toThrow('did not come in time');
   expect(own.reserve).not.toHaveBeenCalled();
+  // What it may have granted all the same is not held for an hour.
+  expect(released).toEqual([[ASKED.name, false]]);
 });
 
 test('a follower that is alone allows its part', async () => {

@@ -59,7 +59,11 @@ export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits 
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
           // The first counts for all as long as it hears this gateway: a part beside that would be more than the limit.
-          if (options.now() - from > ASKED_FOR_MS) throw error;
+          if (options.now() - from > ASKED_FOR_MS) {
+            // It may have been granted there, and nobody else would give that place back for an hour.
+            void options.ask(subject, 'release', [asked.name, false]).catch(() => {});
+            throw error;
+          }
           await options.pause(PAUSE_MS);
         }
       }
