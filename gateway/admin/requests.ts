@@ -100,7 +100,10 @@ async function rowsOf({ env }: Call, name: string, from: number, to: number): Pr
 }
 
 async function tell(call: Call, name: string, story: Story | undefined, rows: readonly UsageRow[]): Promise<object> {
-  const steps = [...(story === undefined ? [] : ofGateway(story, call.account.role === 'operator')), ...rows.map(ofRecord)];
+  const steps = [
+    ...(story === undefined ? [] : ofGateway(story, call.account.role === 'operator')),
+    ...rows.map(ofRecord),
+  ];
   const sessions = [
     ...(story?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
     ...rows.map(({ session }) => session),
