@@ -133,7 +133,7 @@ async function open({
   client.on('data', (bytes) => {
     text += bytes.toString('latin1');
   });
-  const ended = once(client, 'close');
+  const ended = new Promise((resolve) => client.once('close', resolve));
   await once(client, 'connect');
   const request = (at: number) => until(() => asked[at], `request ${at}`);
   return { client, asked, parsed, told, sockets, request, ended, text: () => text };
