@@ -126,10 +126,9 @@ export class CircuitRelay {
     if (before === undefined && this.#reservations.size >= this.#limits.reservations)
       return this.#refuse(socket, 'full');
     before?.socket.destroy();
-    this.#reservations.set(peer.session, reservation);
     socket.on('close', () => this.#drop(reservation));
     sayWord(socket, { word: 'reserved' });
-    for (const waiting of [...this.#awaited]) if (waiting.session === peer.session) waiting.ring();
+    this.#offer(reservation);
     for (;;) {
       const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => hearWord(socket));
       if (said.word === 'answer' && reservation.answered !== undefined) return reservation.answered();
@@ -137,6 +136,20 @@ export class CircuitRelay {
       // Behind `call` there are the caller's bytes alone.
       if (reservation.answered === undefined) sayWord(socket, { word: 'pong' });
     }
+  }
+
+  /** To the next call, or to one that waits: one alone, for a second `call` would stand among the bytes of the first. */
+  #offer(reservation: Reservation): void {
+    const { session } = reservation.peer;
+    this.#reservations.set(session, reservation);
+    for (const waiting of this.#awaited) if (waiting.session === session) return waiting.ring();
+  }
+
+  /** Nobody called it after all. */
+  #giveBack(reservation: Reservation): void {
+    const { peer, socket } = reservation;
+    if (socket.destroyed || this.#closed || this.#reservations.has(peer.session)) socket.destroy();
+    else this.#offer(reservation);
   }
 
   #drop(reservation: Reservation): void {
@@ -151,7 +164,10 @@ export class CircuitRelay {
     if (reservation === undefined) return this.#refuse(socket, 'absent');
     const of = (end: string) => [...this.#circuits].filter(({ ends }) => ends.some((peer) => peer.session === end));
     const full = [caller.session, session].some((end) => of(end).length >= this.#limits.circuitsPerSession);
-    if (full || this.#circuits.size >= this.#limits.circuits) return this.#refuse(socket, 'full');
+    if (socket.destroyed || full || this.#circuits.size >= this.#limits.circuits) {
+      this.#giveBack(reservation);
+      return this.#refuse(socket, 'full');
+    }
     const end = () => {
       socket.destroy();
       reservation.socket.destroy();
@@ -187,7 +203,7 @@ export class CircuitRelay {
 
   /** This agent itself calls a session that has a reservation here. @throws ChannelError unreachable: it has none */
   async callOwn(session: string): Promise<Duplex> {
-    const reservation = this.#reservations.get(session);
+    const reservation = this.#claim(session);
     if (reservation === undefined) throw new ChannelError('unreachable', `${session} has no reservation here`);
     await this.#call(reservation);
     return reservation.socket;
@@ -196,8 +212,6 @@ export class CircuitRelay {
   /** Resolves when the callee's next bytes are the circuit's. */
   async #call(reservation: Reservation): Promise<void> {
     const { peer, socket } = reservation;
-    this.#drop(reservation);
-    this.#note(this.#called, peer.session, performance.now());
     await new Promise<void>((resolve, reject) => {
       const fail = () => reject(new ChannelError('unreachable', `${peer.session} does not answer`));
       const timer = setTimeout(() => {
@@ -219,9 +233,18 @@ export class CircuitRelay {
     });
   }
 
-  /** The one there is, or the one that comes soon where the session was called a moment ago. */
-  #reservationOf(session: string): Promise<Reservation | undefined> | Reservation | undefined {
+  /** Whoever has it is the only one. */
+  #claim(session: string): Reservation | undefined {
     const there = this.#reservations.get(session);
+    if (there === undefined) return undefined;
+    this.#drop(there);
+    this.#note(this.#called, session, performance.now());
+    return there;
+  }
+
+  /** Claims the one there is, or the one that comes soon where the session was called a moment ago. */
+  #reservationOf(session: string): Promise<Reservation | undefined> | Reservation | undefined {
+    const there = this.#claim(session);
     const calledAt = this.#called.get(session) ?? Number.NEGATIVE_INFINITY;
     const soon = performance.now() - calledAt < this.#limits.returnMs && this.#awaited.size < this.#limits.circuits;
     if (there !== undefined || !soon) return there;
@@ -229,7 +252,7 @@ export class CircuitRelay {
       const ring = () => {
         clearTimeout(timer);
         this.#awaited.delete(waiting);
-        resolve(this.#reservations.get(session));
+        resolve(this.#claim(session));
       };
       const timer = setTimeout(ring, this.#limits.returnMs);
       const waiting = { session, ring };

@@ -351,6 +351,28 @@ describe('a relay is bounded:', () => {
     expect(relay.open).toBe(0);
   });
 
+  it('what one reservation is good for: of those that wait for a callee each gets its own', async () => {
+    const { caller } = await relayOf({ returnMs: 5_000 });
+    const [a, b, c, d] = [caller(), caller(), caller(), caller()];
+    await callee(b);
+    await a.say({ word: 'connect', session: b.session });
+    const connected: Duplex[] = [];
+    const waiting = [c, d].map(async (one) => {
+      const { socket, said } = await one.say({ word: 'connect', session: b.session });
+      expect(said).toEqual({ word: 'connected' });
+      connected.push(socket);
+    });
+    await new Promise((resolve) => setTimeout(resolve, 300)); // both have asked
+    for (const text of ['one', 'two']) {
+      const far = await callee(b);
+      const socket = await eventually('a caller is connected', WITHIN_MS, () => connected.shift());
+      socket.write(text);
+      const got = await new Promise<Buffer>((resolve) => far.once('data', resolve));
+      expect(got.toString()).toBe(text);
+    }
+    await Promise.all(waiting);
+  });
+
   it('who does not answer', async () => {
     const { caller, relay } = await relayOf({});
     const [a, b] = [caller(), caller()];
