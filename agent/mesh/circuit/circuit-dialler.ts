@@ -89,7 +89,10 @@ export function agentMeeting(relay: RelayAgent, dial: (relay: RelayAgent) => Pro
     signal.addEventListener('abort', abort, { once: true });
     socket.on('error', abort);
     try {
-      if (signal.aborted) throw new ChannelError('broken', 'given up');
+      if (signal.aborted) {
+        socket.destroy();
+        throw new ChannelError('broken', 'given up');
+      }
       sayWord(socket, { word: 'connect', session: callee });
       // The relay waits for the callee, and that one perhaps for its next reservation.
       const said = await within(socket, 2 * WORD_MS, 'timeout', () => hearWord(socket));
