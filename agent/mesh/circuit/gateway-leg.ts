@@ -40,11 +40,10 @@ export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
     throw new ChannelError('unreachable', String(error), { cause: error });
   });
   socket.binaryType = 'nodebuffer';
-  await connected(socket, options.identity, signal);
-  return new GatewayLeg(socket);
+  return connected(socket, options.identity, signal);
 }
 
-function connected(socket: WebSocket, identity: Identity, signal: AbortSignal): Promise<void> {
+function connected(socket: WebSocket, identity: Identity, signal: AbortSignal): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     let why = 'the gateway does not join it';
     const done = (act: () => void) => {
@@ -64,7 +63,7 @@ function connected(socket: WebSocket, identity: Identity, signal: AbortSignal): 
     const hear = (data: Buffer, isBinary: boolean) => {
       try {
         if (isBinary) answerChallenge(socket, data, identity);
-        else if (data.toString() === CONNECTED_TEXT) done(resolve);
+        else if (data.toString() === CONNECTED_TEXT) done(() => resolve(new GatewayLeg(socket))); // at once: the other end's first bytes may be in the same piece
       } catch {
         give();
       }
