@@ -59,6 +59,11 @@ export class NodeSocket implements ObjectSocket {
     if (this.#closing !== undefined) connection.close(this.#closing.code, this.#closing.reason);
   }
 
+  /** The upgrade has been dealt with. Without a handshake there is no connection whose end anybody would hear of. */
+  settle(): void {
+    if (this.#connection === undefined) this.#end();
+  }
+
   #onMessage(data: RawData, isBinary: boolean): void {
     if (this.#over) return;
     if (isBinary) return this.#on.message(this, data as ArrayBuffer);

@@ -50,6 +50,7 @@ export class Upgrades {
     const answer = await this.#answer(message);
     const upgrade = upgradeOf(answer);
     if (upgrade === undefined || this.#closing) {
+      upgrade?.socket.settle();
       response.assignSocket(socket as Socket);
       response.on('finish', () => socket.end());
       response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), connection: 'close' });
@@ -69,6 +70,7 @@ export class Upgrades {
       this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
     } finally {
       this.#sockets.removeListener('headers', headers);
+      upgrade.socket.settle();
     }
   }
 

@@ -1,0 +1,78 @@
+/** Upgrades that an object said yes to and that come to nothing: the object hears that its socket is gone. */
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, expect, it, vi } from 'vitest';
+import type { Env } from '../../../gateway/env.ts';
+import { Connections } from '../../../gateway/hosts/node/connections.ts';
+import { NodeSockets } from '../../../gateway/hosts/node/node-sockets.ts';
+import type { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
+import { Upgrades } from '../../../gateway/hosts/node/upgrades.ts';
+import { eventually } from '../../support/processes.ts';
+
+const answer = vi.hoisted(() => ({ fetch: (): Promise<Response> => Promise.reject(new Error('not set')) }));
+vi.mock('../../../gateway/app.ts', () => ({ app: { fetch: () => answer.fetch() } }));
+
+const HEAD = 'GET /agent/connect HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n';
+const GOOD = `${HEAD}sec-websocket-version: 13\r\nsec-websocket-key: ${Buffer.alloc(16).toString('base64')}\r\n\r\n`;
+
+let server: Server | undefined;
+const clients: Socket[] = [];
+
+afterEach(() => {
+  for (const client of clients.splice(0)) client.destroy();
+  server?.close();
+});
+
+async function open() {
+  const gate = { pass: (act: () => void) => act() } as unknown as OutputGate;
+  const closed: unknown[] = [];
+  const sockets: NodeSockets = new NodeSockets(
+    gate,
+    () => ({ webSocketClose: (socket) => void closed.push(socket) }),
+    (work) => work(),
+  );
+  const connections = new Connections();
+  const background = { waitUntil: () => {} };
+  const upgrades = new Upgrades({ env: {} as Env, background, encrypted: false, connections });
+  const made = createServer();
+  server = made;
+  made.on('connection', (socket) => connections.add(socket));
+  made.on('upgrade', (message, socket, head) => void upgrades.take(message, socket, head));
+  made.listen(0, '127.0.0.1');
+  await once(made, 'listening');
+  const client = connect((made.address() as AddressInfo).port, '127.0.0.1').on('error', () => {});
+  clients.push(client);
+  return { sockets, closed, upgrades, client };
+}
+
+it('for a handshake that is none', async () => {
+  const { sockets, closed, client } = await open();
+  answer.fetch = async () => sockets.accept().response;
+  client.write(GOOD.replace(/-key: .*/, '-key: none'));
+  expect(String((await once(client, 'data'))[0])).toContain('400');
+  expect([sockets.size, closed.length]).toEqual([0, 1]);
+});
+
+it('for a client that has left meanwhile', async () => {
+  const { sockets, closed, client } = await open();
+  answer.fetch = async () => {
+    client.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return sockets.accept().response;
+  };
+  client.write(GOOD);
+  await eventually('the object hears of it', 5_000, () => closed.length === 1 || undefined);
+  expect(sockets.size).toBe(0);
+});
+
+it('at the end of the process', async () => {
+  const { sockets, closed, upgrades, client } = await open();
+  answer.fetch = async () => {
+    upgrades.close();
+    return sockets.accept().response;
+  };
+  client.write(GOOD);
+  await eventually('the object hears of it', 5_000, () => closed.length === 1 || undefined);
+  expect(sockets.size).toBe(0);
+});
