@@ -5,6 +5,7 @@ import {
   CIRCUIT_STEP_BYTES,
   CIRCUIT_WINDOW_BYTES,
   CONNECTED_TEXT,
+  circuitCost,
   MORE_TEXT,
   READ_TEXT,
 } from '../../shared/wire/circuit.ts';
@@ -53,7 +54,7 @@ interface End {
   readonly audience: string;
   readonly nonce: Uint8Array;
   proven: boolean;
-  /** Bytes sent to it since it was last asked whether it reads. */
+  /** Bytes sent to it, by `circuitCost`, since it was last asked whether it reads. */
   unasked: number;
   /** What it was asked, oldest first: as many as fit the window. */
   readonly asked: string[];
@@ -68,8 +69,8 @@ export class CircuitObject extends GatewayObject {
   #bytes = 0;
   readonly #pace = new Bucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
   #idle: () => void = () => {};
-  /** Timers of its whole life: while one is set the object stays in memory. */
-  readonly #ends: (() => void)[] = [];
+  /** They end what is not over by then: cancelled, so that none holds a circuit that is. */
+  readonly #timers: (() => void)[] = [];
   #over = false;
 
   /** The caller, who names its callee, then the callee. */
@@ -94,10 +95,9 @@ export class CircuitObject extends GatewayObject {
     if (isCaller) {
       this.#callee = callee;
       this.#caller = end;
-      const { clock } = this.ctx;
-      this.#ends.push(
-        clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come')),
-        clock.after(LIFE_MS, () => this.#end('an hour is over')),
+      this.#timers.push(
+        this.ctx.clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come')),
+        this.ctx.clock.after(LIFE_MS, () => this.#end('an hour is over')),
       );
     } else this.#called = end;
     socket.send(encodeFrame({ type: 'challenge', nonce: end.nonce }));
@@ -160,7 +160,7 @@ export class CircuitObject extends GatewayObject {
     this.#heard();
     if (typeof message === 'string') return this.#onText(from, to, message);
     this.#bytes += message.byteLength;
-    to.unasked += message.byteLength;
+    to.unasked += circuitCost(message.byteLength);
     if (to.unasked + to.asked.length * CIRCUIT_STEP_BYTES > CIRCUIT_WINDOW_BYTES + CIRCUIT_STEP_BYTES)
       throw new WireError('too_large', 'more than was granted');
     if (this.#bytes > CIRCUIT_BYTES) return this.#end('a circuit’s share is used up');
@@ -194,6 +194,7 @@ export class CircuitObject extends GatewayObject {
 
   #heard(): void {
     this.#idle();
+    if (this.#over) return;
     this.#idle = this.ctx.clock.after(IDLE_MS, () => this.#end('nothing for two minutes'));
   }
 
@@ -209,7 +210,7 @@ export class CircuitObject extends GatewayObject {
     if (this.#over) return;
     this.#over = true;
     this.#idle();
-    for (const stop of this.#ends) stop();
+    for (const cancel of this.#timers) cancel();
     open.delete(this);
     for (const end of [this.#caller, this.#called]) end?.socket.close(1000, why.slice(0, 100));
   }

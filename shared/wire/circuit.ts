@@ -6,6 +6,13 @@ export const CIRCUIT_WINDOW_BYTES = 512 * 1024;
 /** After so many bytes to one end the gateway asks it whether it has read them. */
 export const CIRCUIT_STEP_BYTES = 64 * 1024;
 
+/** A message counts as so many bytes at least, wherever bytes are granted: what waits for an end is a list, and its rows are not free. */
+const CIRCUIT_MESSAGE_MIN_BYTES = 64;
+
+export function circuitCost(bytes: number): number {
+  return Math.max(bytes, CIRCUIT_MESSAGE_MIN_BYTES);
+}
+
 /** Both ends have proven their sessions. */
 export const CONNECTED_TEXT = 'connected';
 

@@ -120,6 +120,18 @@ describe('is over', () => {
     await closed;
   });
 
+  it('for an end that sends more messages than the other one reads, however short', async () => {
+    const { url, callee, caller, tunnel } = await two();
+    const end = await byHand(url, caller, callee.session);
+    const there = connected(end);
+    const far = await byHand(url, callee, await called(tunnel));
+    await there;
+    far.pause();
+    for (let sent = 0; sent < 20_000; sent++) end.send(Buffer.alloc(sent % 2));
+    await eventually('it is closed', 15_000, () => end.readyState === WebSocket.CLOSED || undefined);
+    far.terminate();
+  });
+
   it('before it begins, for another session than the one that is called, and for a name that is none', async () => {
     const { url, callee, caller, tunnel } = await two();
     const near = leg(url, caller, callee.session);

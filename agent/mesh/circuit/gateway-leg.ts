@@ -6,6 +6,7 @@ import {
   CIRCUIT_STEP_BYTES,
   CIRCUIT_WINDOW_BYTES,
   CONNECTED_TEXT,
+  circuitCost,
   MORE_TEXT,
   READ_TEXT,
 } from '../../../shared/wire/circuit.ts';
@@ -124,7 +125,7 @@ class GatewayLeg extends Duplex {
   #send(): void {
     for (let now = this.#waiting; now !== undefined && this.#granted > 0; now = this.#waiting) {
       const length = Math.min(this.#granted, now.bytes.length, DATA_MAX_BYTES);
-      this.#granted -= length;
+      this.#granted -= circuitCost(length);
       this.#socket.send(now.bytes.subarray(0, length));
       const bytes = now.bytes.subarray(length);
       this.#waiting = bytes.length > 0 ? { ...now, bytes } : undefined;
