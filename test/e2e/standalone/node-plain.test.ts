@@ -320,6 +320,24 @@ describe('a connection', () => {
     expect(other.text()).toMatch(/^HTTP\/1\.1 413 Payload Too Large\r\n[\s\S]*\r\nconnection: close\r\n\r\n$/);
   });
 
+  it('what comes behind the last answer is no request, though the connection is not quite closed', async () => {
+    const { client, request, ended, asked, parsed, sockets } = await open();
+    client.write(post('one'));
+    const one = await request(0);
+    const [socket] = sockets;
+    if (socket === undefined) throw new Error('no socket');
+    const destroySoon = socket.destroySoon.bind(socket);
+    socket.destroySoon = () => {
+      destroySoon();
+      socket.emit('data', Buffer.from(post('two')));
+      socket.emit('data', Buffer.from('GET / HTTP/1.1\r\n'));
+    };
+    one.response.writeHead(413, { connection: 'close', 'content-length': '0' });
+    one.response.end();
+    await ended;
+    expect([asked.length, parsed]).toEqual([1, []]);
+  });
+
   it('a header that would be two is not sent', async () => {
     const { client, request } = await open();
     client.write(post('one'));

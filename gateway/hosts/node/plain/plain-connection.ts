@@ -45,6 +45,8 @@ export class PlainConnection {
   #asked = false;
   /** Bytes that were read and not kept. */
   #dropped = 0;
+  /** Its last answer is out. What still comes is thrown away: a part of a request that was not kept could read as a whole one. */
+  #ended = false;
 
   constructor(socket: Socket, host: PlainHost) {
     this.#socket = socket;
@@ -63,6 +65,7 @@ export class PlainConnection {
   }
 
   readonly #onData = (piece: Buffer) => {
+    if (this.#ended) return;
     const bytes = this.#held === undefined ? piece : Buffer.concat([this.#held, piece]);
     if (this.#response !== undefined) {
       this.#hold(bytes);
@@ -104,8 +107,11 @@ export class PlainConnection {
     this.#response = undefined;
     this.#taken?.over();
     this.#taken = undefined;
-    if (last || this.#dropped > 0 || this.#host.closing) this.#socket.destroySoon();
-    else if (this.#held !== undefined) this.#handOver();
+    if (last || this.#dropped > 0 || this.#host.closing) {
+      this.#ended = true;
+      this.#held = undefined;
+      this.#socket.destroySoon();
+    } else if (this.#held !== undefined) this.#handOver();
   }
 
   #handOver(): void {
