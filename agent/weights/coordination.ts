@@ -95,8 +95,23 @@ export class Coordination {
     return quiet || now - first >= SETTLE_MAX_MS;
   }
 
-  /** Never rejects: of coordinators that cannot be reached the next is asked, and at the last this node itself. */
-  async ask(question: Question): Promise<Answer> {
+  /**
+   * Never rejects: of coordinators that cannot be reached the next is asked, and at the last this node itself. Whoever is near may coordinate a
+   * key or say that it holds it; from whom this node takes it is for itself to judge. `own`: from nodes of its provider alone.
+   */
+  async ask(question: Question, own: boolean): Promise<Answer> {
+    const answer = await this.#answerTo(question);
+    if (answer.kind !== 'peer') return answer;
+    const { peers, access } = this.#options;
+    const peer = peers.others().find(({ session }) => session === answer.session);
+    // Gossip may bring one later that the coordinator knows already.
+    if (peer === undefined) return { kind: 'wait' };
+    if (own ? access.isOwn(peer) : access.isNear(peer)) return answer;
+    this.standing.bad(answer.session, performance.now());
+    return { kind: 'wait' };
+  }
+
+  async #answerTo(question: Question): Promise<Answer> {
     const own = this.#options.peers.own()?.session;
     if (own === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
     for (;;) {

@@ -56,7 +56,8 @@ async function fetched(
   let trouble: WeightsError | undefined;
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';
-    const answer = await coordination.ask({ blob: key, role, avoid: standing.avoided(performance.now()).slice(0, 64) });
+    const avoid = standing.avoided(performance.now()).slice(0, 64);
+    const answer = await coordination.ask({ blob: key, role, avoid }, true);
     if (answer.kind === 'read')
       try {
         return { manifest: await reader.list(signal), readAt: now() };

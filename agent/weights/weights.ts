@@ -175,6 +175,7 @@ export class Weights {
   ): Promise<void> {
     const before = status.bytes;
     const key = this.#blobKey(manifest, file);
+    const own = !(manifest.public && file.exact);
     if (!(await this.store.has(file))) {
       let growing: Blob | undefined;
       await new BlobPull({
@@ -185,7 +186,7 @@ export class Weights {
         client: this.#client,
         standing: this.#coordination.standing,
         limits: this.#options.limits ?? PULL_LIMITS,
-        ask: (question) => this.#coordination.ask({ ...question, blob: key }),
+        ask: (question) => this.#coordination.ask({ ...question, blob: key }, own),
         alone: () => this.#coordination.alone,
         onBlob: (blob) => {
           growing = blob;
