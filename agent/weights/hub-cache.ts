@@ -38,6 +38,24 @@ export async function linkSnapshot({ folder, revision, manifest, blobPath }: Sna
   return snapshot;
 }
 
+interface Linked {
+  manifest: Manifest;
+  revision: string;
+}
+
+/** Undoes `linkSnapshot`, but for what `others` have in the same folder: other revisions of the model, from which engines may run. */
+export async function unlinkSnapshot(folder: string, { manifest, revision }: Linked, others: Linked[]): Promise<void> {
+  if (others.length === 0) return rm(folder, { recursive: true, force: true });
+  if (!others.some((one) => one.manifest.revision === manifest.revision))
+    await rm(join(folder, 'snapshots', manifest.revision), { recursive: true, force: true });
+  if (!others.some((one) => one.revision === revision)) await rm(join(folder, 'refs', revision), { force: true });
+  const kept = new Set(others.flatMap((one) => one.manifest.files.map(blobName)));
+  for (const file of manifest.files)
+    if (!kept.has(blobName(file))) await rm(join(folder, 'blobs', blobName(file)), { force: true });
+}
+
+const blobName = ({ key, etag }: Manifest['files'][number]) => etag ?? key;
+
 function ignoring(code: string) {
   return (error: unknown) => {
     if (!(error instanceof Error && 'code' in error && error.code === code)) throw error;

@@ -8,11 +8,11 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { evictionFor, type Kept } from '../../shared/weights/eviction.ts';
 import { blobsOf, type Manifest, type ManifestFile, manifestSchema, sizeOf } from '../../shared/weights/manifest.ts';
-import { cacheFolder, parseSource } from '../../shared/weights/source.ts';
+import { cacheFolder, parseSource, type Source } from '../../shared/weights/source.ts';
 import { Blob, type BlobPlace } from './blob.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
-import { linkSnapshot } from './hub-cache.ts';
+import { linkSnapshot, unlinkSnapshot } from './hub-cache.ts';
 import { holderLives, takeLock } from './lock-file.ts';
 
 export interface StoreOptions {
@@ -195,7 +195,7 @@ export class Store {
     const source = parseSource(manifest.source);
     if (source === undefined) throw new WeightsError('wrong', `"${manifest.source}" is not a source`);
     const folder = join(this.options.directory, cacheFolder(source));
-    const revision = source.kind === 'hub' ? source.revision : 'main';
+    const revision = revisionOf(source);
     const now = new Date();
     await utimes(this.#inside('manifests', `${id}.json`), now, now).catch(() => {});
     return linkSnapshot({ folder, revision, manifest, blobPath: (key) => this.placeOf(key).path });
@@ -254,9 +254,17 @@ export class Store {
   async remove({ id, manifest }: Pick<KeptManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
     await rm(this.#inside('manifests', `${id}.json`), { force: true });
-    if (source !== undefined)
-      await rm(join(this.options.directory, cacheFolder(source)), { recursive: true, force: true });
-    const others = new Set((await this.manifests()).flatMap((one) => one.manifest.files.map(({ key }) => key)));
+    const rest = await this.manifests();
+    if (source !== undefined) {
+      const beside = rest.flatMap((one) => {
+        const other = parseSource(one.manifest.source);
+        if (other === undefined || cacheFolder(other) !== cacheFolder(source)) return [];
+        return [{ manifest: one.manifest, revision: revisionOf(other) }];
+      });
+      const folder = join(this.options.directory, cacheFolder(source));
+      await unlinkSnapshot(folder, { manifest, revision: revisionOf(source) }, beside);
+    }
+    const others = new Set(rest.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const { key } of blobsOf(manifest)) if (!others.has(key) && !this.#open.has(key)) await this.#removeBlob(key);
   }
 
@@ -276,4 +284,9 @@ export class Store {
     }
     return before - (await this.used());
   }
+}
+
+/** As engines ask for it. */
+function revisionOf(source: Source): string {
+  return source.kind === 'hub' ? source.revision : 'main';
 }
