@@ -1,11 +1,15 @@
 /** One process of this machine at a time: agents of several jobs of one user share a directory of weights. */
-import { open, readFile, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WeightsError } from './error.ts';
 
 /** How often a lock that another process holds is looked at. */
 const LOOK_MS = 250;
+
+/** What this process has written into the locks that it holds. Its number alone says little: in a container each process has the same. */
+const own = new Set<string>();
 
 /** Waits until the lock is free, or its holder dead. Returns how to free it; undefined where `until` says that it is needed no more. */
 export async function takeLock(
@@ -15,8 +19,10 @@ export async function takeLock(
 ): Promise<(() => Promise<void>) | undefined> {
   for (;;) {
     if (await until()) return undefined;
-    if (await tryLock(path)) return () => rm(path, { force: true });
-    if (!(await holderLives(path))) await rm(path, { force: true });
+    const free = await tryLock(path);
+    if (free !== undefined) return free;
+    const text = await textOf(path);
+    if (text !== undefined && !lives(text)) await breakLock(path, text);
     else
       await delay(LOOK_MS, undefined, { signal }).catch((cause: unknown) => {
         throw new WeightsError('stopped', 'the pull was given up', { cause });
@@ -24,26 +30,55 @@ export async function takeLock(
   }
 }
 
-async function tryLock(path: string): Promise<boolean> {
+/** It is whole as soon as it is there: an empty one would be taken for a dead process's. */
+async function tryLock(path: string): Promise<(() => Promise<void>) | undefined> {
+  const text = `${process.pid} ${hostname()} ${randomUUID()}\n`;
+  const written = `${path}.${randomUUID()}`;
+  own.add(text);
   try {
-    const file = await open(path, 'wx', 0o600);
-    await file.writeFile(`${process.pid} ${hostname()}\n`);
-    await file.close();
-    return true;
+    await writeFile(written, text, { flag: 'wx', mode: 0o600 });
+    await link(written, path);
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+    own.delete(text);
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return undefined;
     throw error;
+  } finally {
+    await rm(written, { force: true });
   }
+  return async () => {
+    own.delete(text);
+    await rm(path, { force: true });
+  };
+}
+
+/** Of those that see a dead process's lock one takes it away, and nobody takes away the next one. */
+async function breakLock(path: string, text: string): Promise<void> {
+  if ((await textOf(path)) !== text) return;
+  const aside = `${path}.${randomUUID()}`;
+  try {
+    await rename(path, aside);
+  } catch {
+    return; // another was first
+  }
+  if ((await textOf(aside)) !== text) await link(aside, path).catch(() => {});
+  await rm(aside, { force: true });
+}
+
+function textOf(path: string): Promise<string | undefined> {
+  return readFile(path, 'utf8').catch(() => undefined);
+}
+
+export async function holderLives(path: string): Promise<boolean> {
+  return lives((await textOf(path)) ?? '');
 }
 
 /** Another machine's is believed: the directory is on a shared file system then. */
-export async function holderLives(path: string): Promise<boolean> {
-  const text = await readFile(path, 'utf8').catch(() => '');
-  const [, pid, host] = /^(\d+) (\S+)\n$/.exec(text) ?? [];
-  // Just made and not written yet, or cut off by a full disk: alive for a while would be for ever.
+function lives(text: string): boolean {
+  const [, pid, host, name] = /^(\d+) (\S+)(?: (\S+))?\n$/.exec(text) ?? [];
+  // Cut off by a full disk: alive for a while would be for ever.
   if (pid === undefined) return false;
   if (host !== hostname()) return true;
-  // A lock of this very process is of a pull that has ended without freeing it, or of one that runs.
+  if (name !== undefined && Number(pid) === process.pid) return own.has(text);
   try {
     process.kill(Number(pid), 0);
     return true;
