@@ -1,6 +1,6 @@
 /** One process of this machine at a time: agents of several jobs of one user share a directory of weights. */
 import { randomUUID } from 'node:crypto';
-import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WeightsError } from './error.ts';
@@ -22,11 +22,10 @@ export async function takeLock(
     const free = await tryLock(path);
     if (free !== undefined) return free;
     const text = await textOf(path);
-    if (text !== undefined && !lives(text)) await breakLock(path, text);
-    else
-      await delay(LOOK_MS, undefined, { signal }).catch((cause: unknown) => {
-        throw new WeightsError('stopped', 'the pull was given up', { cause });
-      });
+    if (text !== undefined && !lives(text) && (await breakLock(path, text))) continue;
+    await delay(LOOK_MS, undefined, { signal }).catch((cause: unknown) => {
+      throw new WeightsError('stopped', 'the pull was given up', { cause });
+    });
   }
 }
 
@@ -46,22 +45,23 @@ async function tryLock(path: string): Promise<(() => Promise<void>) | undefined>
     await rm(written, { force: true });
   }
   return async () => {
-    own.delete(text);
     await rm(path, { force: true });
+    own.delete(text);
   };
 }
 
-/** Of those that see a dead process's lock one takes it away, and nobody takes away the next one. */
-async function breakLock(path: string, text: string): Promise<void> {
-  if ((await textOf(path)) !== text) return;
-  const aside = `${path}.${randomUUID()}`;
-  try {
-    await rename(path, aside);
-  } catch {
-    return; // another was first
+/** Takes a dead process's lock away, and no other: of those that see it one does at a time. False: another is at it. */
+async function breakLock(path: string, text: string): Promise<boolean> {
+  const turn = `${path}.break`;
+  const free = await tryLock(turn);
+  if (free === undefined) {
+    const other = await textOf(turn);
+    if (other !== undefined && !lives(other)) await rm(turn, { force: true });
+    return false;
   }
-  if ((await textOf(aside)) !== text) await link(aside, path).catch(() => {});
-  await rm(aside, { force: true });
+  if ((await textOf(path)) === text) await rm(path, { force: true });
+  await free();
+  return true;
 }
 
 function textOf(path: string): Promise<string | undefined> {
