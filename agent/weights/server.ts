@@ -28,6 +28,10 @@ export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
 /** All nodes of the largest cluster, twice. */
 const CONNECTIONS_MAX = 2048;
+/** A client has four at a time; those that it has closed may be seen late. */
+export const CONNECTIONS_PER_PEER_MAX = 16;
+/** A reader that takes nothing for so long gives its place to others: a slow disk takes a piece within a second. */
+const STALL_MS = 60_000;
 /** A node that was told to come here, and comes before this node has begun. */
 const BEGIN_WITHIN_MS = 10_000;
 /** Longer than the next blob of a pull takes to be asked for. */
@@ -49,6 +53,7 @@ export interface ServerOptions {
   expects(): boolean;
   coordinate(session: string, questions: readonly Question[]): Answer[];
   held(): Promise<Held[]>;
+  stallMs?: number;
   log(line: string): void;
 }
 
@@ -58,6 +63,8 @@ export class WeightsServer {
   readonly #peers = new WeakMap<Duplex, PeerName>();
   /** At most CONNECTIONS_MAX. */
   readonly #sockets = new Set<Duplex>();
+  /** How many of them each session has. */
+  readonly #connections = new Map<string, number>();
 
   constructor(options: ServerOptions) {
     this.#options = options;
@@ -71,11 +78,19 @@ export class WeightsServer {
 
   /** A connection of `peer`, proven. Owns it from now on. */
   take(socket: Duplex, peer: PeerName): void {
-    if (!this.#options.access.isNear(peer) || this.#sockets.size >= CONNECTIONS_MAX) return void socket.destroy();
+    const own = this.#connections.get(peer.session) ?? 0;
+    const full = this.#sockets.size >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_PEER_MAX;
+    if (full || !this.#options.access.isNear(peer)) return void socket.destroy();
+    this.#connections.set(peer.session, own + 1);
     this.#peers.set(socket, peer);
     this.#sockets.add(socket);
     socket.on('error', () => {});
-    socket.once('close', () => this.#sockets.delete(socket));
+    socket.once('close', () => {
+      this.#sockets.delete(socket);
+      const left = (this.#connections.get(peer.session) ?? 0) - 1;
+      if (left > 0) this.#connections.set(peer.session, left);
+      else this.#connections.delete(peer.session);
+    });
     this.#server.emit('connection', socket);
   }
 
@@ -141,21 +156,21 @@ export class WeightsServer {
   }
 
   async #send(blob: Blob, from: number, response: ServerResponse): Promise<void> {
-    const { uploads } = this.#options;
+    const { uploads, stallMs = STALL_MS } = this.#options;
     response.writeHead(200, { 'content-type': 'application/octet-stream' });
     response.flushHeaders();
     for (let index = from; index < blob.pieces; index++) {
       while (!(await blob.piece(index, WAITING_EVERY_MS))) {
-        await written(response, pieceHead(0, Buffer.alloc(32)));
+        await written(response, pieceHead(0, Buffer.alloc(32)), stallMs);
       }
       const { offset, length } = pieceSpan(blob, index);
-      await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)));
+      await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)), stallMs);
       for (let done = 0; done < length; ) {
         const buffer = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, length - done));
         const bytes = await blob.read(buffer, offset + done);
         if (bytes === 0) throw new Error(`${blob.key} is shorter than it was`);
         await uploads.pace(bytes);
-        await written(response, buffer.subarray(0, bytes));
+        await written(response, buffer.subarray(0, bytes), stallMs);
         done += bytes;
       }
     }
@@ -168,16 +183,18 @@ export class WeightsServer {
   }
 }
 
-/** Resolves when more may be written. @throws Error: the reader is gone */
-async function written(response: ServerResponse, bytes: Buffer): Promise<void> {
+/** Resolves when more may be written. @throws Error: the reader is gone, or takes nothing */
+async function written(response: ServerResponse, bytes: Buffer, stallMs: number): Promise<void> {
   if (response.destroyed) throw new Error('the reader is gone');
   if (response.write(bytes)) return;
   const gone = new AbortController();
   const onClose = () => gone.abort();
+  const timer = setTimeout(onClose, stallMs);
   response.once('close', onClose);
   try {
     await once(response, 'drain', { signal: gone.signal });
   } finally {
+    clearTimeout(timer);
     response.off('close', onClose);
   }
 }

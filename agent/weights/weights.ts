@@ -28,6 +28,7 @@ export interface WeightsOptions {
   pieceBytes?: number;
   limits?: PullLimits;
   settleMs?: number;
+  stallMs?: number;
   /** Replaced in tests. */
   openSource?: typeof openSource;
   now?: () => number;
@@ -59,7 +60,7 @@ export class Weights {
   readonly #stop = new AbortController();
 
   constructor(options: WeightsOptions) {
-    const { config, peers, log, pieceBytes = PIECE_BYTES, settleMs } = options;
+    const { config, peers, log, pieceBytes = PIECE_BYTES, settleMs, stallMs } = options;
     const { directory, limitBytes, uploads, rate, clusters } = config;
     this.#options = options;
     this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
@@ -81,6 +82,7 @@ export class Weights {
       expects: () => this.status().some(({ state }) => state === 'listing' || state === 'pulling'),
       coordinate: (session, questions) => this.#coordination.answer(session, questions),
       held: () => this.held(),
+      ...(stallMs === undefined ? {} : { stallMs }),
       log,
     });
   }
