@@ -40,12 +40,16 @@ const CIRCUITS_PER_SESSION_MAX = 16;
 /** Each call rings at its callee. */
 const CALLS_PER_S = 1;
 const CALLS_BURST = 32;
+/** Of all callers together, at one callee: half of what it takes before it leaves its gateway (`FRAME_LIMITS.circuit`). */
+const RINGS_PER_S = 10;
+const RINGS_BURST = 100;
 const CALLERS_MAX = 4_096;
 
 /** Of this process: circuits are on hosts that have all objects in one. */
 const open = new Map<CircuitObject, readonly string[]>();
-/** At most CALLERS_MAX, the oldest first. */
+/** Of callers, and of callees. At most CALLERS_MAX each, the oldest first. */
 const calls = new Map<string, Bucket>();
+const rings = new Map<string, Bucket>();
 const everything = new Bucket(GATEWAY_BYTES_PER_S, GATEWAY_BYTES_PER_S, steadyNow());
 
 interface End {
@@ -135,15 +139,12 @@ export class CircuitObject extends GatewayObject {
 
   #call(caller: string): void {
     const now = steadyNow();
-    const quota = calls.get(caller) ?? new Bucket(CALLS_PER_S, CALLS_BURST, now);
-    calls.delete(caller);
-    calls.set(caller, quota);
-    const oldest = calls.keys().next().value;
-    if (calls.size > CALLERS_MAX && oldest !== undefined) calls.delete(oldest);
     const ends = [caller, this.#callee];
     const of = (session: string) => [...open.values()].filter((one) => one.includes(session)).length;
     const full = open.size >= CIRCUITS_MAX || ends.some((session) => of(session) >= CIRCUITS_PER_SESSION_MAX);
-    if (full || !quota.take(1, now)) return this.#end('this gateway carries all that it may');
+    const may = quotaOf(calls, caller, () => new Bucket(CALLS_PER_S, CALLS_BURST, now)).take(1, now);
+    const rung = () => quotaOf(rings, this.#callee, () => new Bucket(RINGS_PER_S, RINGS_BURST, now)).take(1, now);
+    if (full || !may || !rung()) return this.#end('this gateway carries all that it may');
     open.set(this, ends);
     const called = this.env.REGISTRY.getByName(REGISTRY_NAME).call(this.#callee, this.ctx.name);
     this.ctx.waitUntil(
@@ -214,6 +215,15 @@ export class CircuitObject extends GatewayObject {
     open.delete(this);
     for (const end of [this.#caller, this.#called]) end?.socket.close(1000, why.slice(0, 100));
   }
+}
+
+function quotaOf(quotas: Map<string, Bucket>, session: string, make: () => Bucket): Bucket {
+  const quota = quotas.get(session) ?? make();
+  quotas.delete(session);
+  quotas.set(session, quota);
+  const oldest = quotas.keys().next().value;
+  if (quotas.size > CALLERS_MAX && oldest !== undefined) quotas.delete(oldest);
+  return quota;
 }
 
 const hex = (byte: number) => byte.toString(16).padStart(2, '0');

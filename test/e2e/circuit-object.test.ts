@@ -1,19 +1,29 @@
-/** A circuit's object by itself: what it leaves behind. */
+/** A circuit's object by itself: what it leaves behind, and how often it rings. */
 import { randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
+import { nodeSigner } from '../../agent/host/crypto.ts';
 import { CALLEE_HEADER, CircuitObject } from '../../gateway/circuit/circuit-object.ts';
 import type { Env } from '../../gateway/env.ts';
 import type { ObjectContext, ObjectSocket } from '../../gateway/object-context.ts';
 import { TICKET_HEADER } from '../../gateway/registry/tickets.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
+import { helloMessage } from '../../shared/lattice/session.ts';
+import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
+import { FRAME_LIMITS } from '../../shared/wire/frame-limits.ts';
 import { TestIssuer } from '../support/mesh/issuer.ts';
 
-it('no timer outlives it: each would hold it for an hour', () => {
+const CALLEE = 'a'.repeat(26);
+const issuer = new TestIssuer();
+
+/** One circuit, whose caller has asked for it. */
+function circuit(env: Env, sessionKey: Uint8Array) {
   const timers = new Set<() => void>();
-  const socket: ObjectSocket = { readyState: 1, send: () => {}, close: () => {} };
+  const sent: (string | Uint8Array)[] = [];
+  const socket: ObjectSocket = { readyState: 1, send: (message) => void sent.push(message), close: () => {} };
   const ctx = {
     name: '0'.repeat(32),
     sockets: { accept: () => ({ socket, response: new Response(null) }) },
+    waitUntil: () => {},
     clock: {
       after: (_ms: number, ring: () => void) => {
         timers.add(ring);
@@ -21,10 +31,40 @@ it('no timer outlives it: each would hold it for an hour', () => {
       },
     },
   } as unknown as ObjectContext;
-  const circuit = new CircuitObject(ctx, {} as Env);
-  const ticket = toBase64url(new TestIssuer().ticket(randomBytes(32)).bytes);
-  circuit.fetch(new Request('http://a/', { headers: { [TICKET_HEADER]: ticket, [CALLEE_HEADER]: 'a'.repeat(26) } }));
+  const made = new CircuitObject(ctx, env);
+  const ticket = issuer.ticket(sessionKey);
+  const headers = { [TICKET_HEADER]: toBase64url(ticket.bytes), [CALLEE_HEADER]: CALLEE };
+  made.fetch(new Request('http://a/', { headers }));
+  return { made, socket, sent, timers, session: ticket.session };
+}
+
+it('no timer outlives it: each would hold it for an hour', () => {
+  const { made, socket, timers } = circuit({} as Env, randomBytes(32));
   expect(timers.size).toBeGreaterThan(0);
-  circuit.webSocketClose(socket);
+  made.webSocketClose(socket);
   expect(timers.size).toBe(0);
+});
+
+it('many callers together do not ring oftener than a callee takes without leaving its gateway', () => {
+  let rung = 0;
+  const call = async () => {
+    rung++;
+    return true;
+  };
+  const env = { REGISTRY: { getByName: () => ({ call }) } } as unknown as Env;
+  for (let caller = 0; caller < 12; caller++) {
+    const key = nodeSigner();
+    for (let at = 0; at < 32; at++) {
+      const { made, socket, sent, session } = circuit(env, key.publicKey);
+      readFrames(sent[0] as Uint8Array, (frame) => {
+        if (frame.type !== 'challenge') throw new Error(frame.type);
+        const signature = key.sign(helloMessage(session, 0, frame.nonce, ''));
+        const hello = { type: 'hello', publicKey: key.publicKey, signature, generation: 0, window: 0 } as const;
+        made.webSocketMessage(socket, new Uint8Array(encodeFrame(hello)).buffer);
+      });
+      made.webSocketClose(socket);
+    }
+  }
+  expect(rung).toBeGreaterThan(16);
+  expect(rung).toBeLessThan(FRAME_LIMITS.circuit.burst);
 });
