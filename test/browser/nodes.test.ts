@@ -156,7 +156,7 @@ it('a node tells its log, its GPUs and its load while its page is open, and a fa
     .parse(await gateway.admin('GET', `nodes/${node?.session}/telemetry`));
   expect(told.gpus).toHaveLength(4);
   await fetch(`http://127.0.0.1:${port}/fail`).catch(() => undefined);
-  await page.getByText('What the engine printed last, before it failed.').waitFor();
+  await page.getByText('What engine and agent printed last.').waitFor();
   expect(await page.getByRole('region', { name: 'Log', exact: true }).innerText()).toContain('  File "x.py"');
   await page.getByRole('region', { name: 'Joins and losses' }).getByText('engine').first().waitFor();
   // An agent that is gone cannot be asked: browsers count that answer as an error.

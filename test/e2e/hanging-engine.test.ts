@@ -98,10 +98,10 @@ describe('one of two replicas hangs', () => {
     const turns: Asked[] = [];
     for (let turn = 0; turn < 20; turn++) turns.push(await ask({}, { 'x-otela-session': `after-${turn % 4}` }));
     expect(turns.every(({ status }) => status === 200)).toBe(true);
-    // Those of the probes, and of no others.
-    const tried = seen(hung) - before;
-    expect(turns.filter(({ attempts }) => attempts === 2)).toHaveLength(tried);
-    expect(tried).toBeLessThanOrEqual(2);
+    // Those of the probes, and of no others. One may be taken back before it reached the engine.
+    const moved = turns.filter(({ attempts }) => attempts === 2).length;
+    expect(moved).toBeLessThanOrEqual(2);
+    expect(seen(hung) - before).toBeLessThanOrEqual(moved);
     expect(well.requests.length).toBeGreaterThan(20);
   }, 60_000);
 
