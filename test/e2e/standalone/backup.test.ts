@@ -8,6 +8,7 @@ import { deserialize } from 'node:v8';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
+import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, openHouse } from '../../support/house.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -113,7 +114,7 @@ test('any tar lists it, and its manifest names every file with its sum', async (
   expect(manifest.files.map(({ path }: { path: string }) => path)).toEqual(names.slice(1));
   expect(manifest).toMatchObject({
     otela_backup: 2,
-    layout: 1,
+    layout: newestLayout(),
     version: expect.stringMatching(/^\d/),
     made_at: expect.any(String),
   });
