@@ -98,8 +98,8 @@ test('an agent’s ingress asks where its file says', async () => {
     .map(({ session }) => session)
     .sort()
     .at(-1);
-  // Its directory is called as its session is.
-  const [own = ''] = await readdir(join(state, 'otela-agent'));
+  // Its directory is called as its session is; beside it is what its ingress used.
+  const own = (await readdir(join(state, 'otela-agent'))).find((name) => name !== 'usage') ?? '';
   const key = (await readFile(join(state, 'otela-agent', own, 'ingress.key'), 'utf8')).trim();
   await eventually('the ingress asks the last node', 20_000, async () => {
     const response = await fetch(`${url}/chat/completions`, {
