@@ -67,7 +67,7 @@ export class LeaseWork {
     return this.#stands;
   }
 
-  /** Aborts lines that run: nobody wants their answers. */
+  /** Aborts lines that run: the gateway takes their answers no more. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }

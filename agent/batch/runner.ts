@@ -195,7 +195,7 @@ export class BatchRunner {
     if (this.#queue.length <= this.#ahead) this.#wake();
   }
 
-  /** Nobody wants the lines of this lease any more. */
+  /** The gateway takes no more answers to the lines of this lease. */
   #drop(lease: LeaseWork): void {
     const queued = this.#queue.splice(0);
     this.#queue.push(...queued.filter((one) => one.lease !== lease));

@@ -52,10 +52,10 @@ Asks the agent of yours on this machine that keeps weights (otela-agent start --
   otela-agent weights pull Qwen/Qwen3-8B                    # hub:Qwen/Qwen3-8B@main
   otela-agent weights pull /capstor/models/apertus --from dir
   otela-agent weights ls                                    # which models are here, and on the other nodes
-  otela-agent weights gc                                    # what no model has any more
+  otela-agent weights gc                                    # files that no model here uses
   otela-agent weights gc Qwen/Qwen3-8B                      # a model that no engine here runs from
 
-serve joins as an agent without an engine, on a login node for instance, pulls what it is told and gives it to the cluster:
+serve joins as an agent without an engine, on a login node for instance, pulls the named models and gives them to the cluster:
   otela-agent weights serve --gateway https://gw.example.org --token-file ~/.otela-token --weights-dir /local/weights Qwen/Qwen3-8B`,
   verbs: VERBS,
   flags: {

@@ -73,7 +73,7 @@ export class Coordination {
     return this.#nearby;
   }
 
-  /** Nobody else to ask. */
+  /** This node knows no other that may coordinate. */
   get alone(): boolean {
     return this.#near().size === 0;
   }
@@ -96,8 +96,8 @@ export class Coordination {
   }
 
   /**
-   * Never rejects: of coordinators that cannot be reached the next is asked, and at the last this node itself. Whoever is near may coordinate a
-   * key or say that it holds it; from whom this node takes it is for itself to judge. `own`: from nodes of its provider alone.
+   * Never rejects. Where a coordinator cannot be reached, the next one is asked; this node itself is the last. Any near node may coordinate a key
+   * or say that it holds it. This node decides itself from which nodes it takes bytes. `own`: from nodes of its provider alone.
    */
   async ask(question: Question, own: boolean): Promise<Answer> {
     const answer = await this.#answerTo(question);

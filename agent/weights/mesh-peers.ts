@@ -88,7 +88,7 @@ export class MeshPeers implements Peers {
   }
 }
 
-/** Who is at the other end of a connection. */
+/** The name of the node at the other end of a connection. */
 export function peerNameOf({ peer }: Pick<Proven, 'peer'>): PeerName {
   const { cluster } = decodeTicket(new Uint8Array(peer.ticket), nodeCrypto);
   return { session: peer.session, provider: peer.provider, cluster };

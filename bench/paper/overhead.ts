@@ -147,7 +147,7 @@ function report(byGateway: Seen, relayed: Seen[][], direct: Seen[][]): void {
     ['overhead-stages', barsSvg(`Median of ${values.requests} unary requests by stage (${where})`, 'ms', STAGES, bars)],
     [
       'overhead-sites',
-      tablesSvg(`From site to site: who asks from above to below, who serves from left to right (${where})`, names, [
+      tablesSvg(`From site to site: the asking site by row, the serving site by column (${where})`, names, [
         table('ms, the NATs relayed', relayed, ({ ms }) => ms),
         table('ms, direct', direct, ({ ms }) => ms),
         table('tokens/s, relayed', relayed, ({ tokensPerS }) => tokensPerS),

@@ -45,7 +45,7 @@ export interface Table {
   cells: readonly (readonly (number | undefined)[])[];
 }
 
-/** Tables side by side: who asks from above to below, who serves from left to right. The darker, the more. */
+/** Tables side by side: the asking site by row, the serving site by column. The darker, the more. */
 export function tablesSvg(title: string, sites: readonly string[], tables: readonly Table[]): string {
   const [cell, left, top] = [64, 70, 62];
   const each = left + sites.length * cell + 24;

@@ -1,4 +1,4 @@
-/** Evidence of nodes, for who has a verifier of it: asked of each node once for each of its keys, sealed to that node alone. */
+/** Evidence of nodes, for clients with a verifier. Each node is asked once for each of its keys; the question is sealed to that node alone. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import {
   EVIDENCE_MAX_BYTES,

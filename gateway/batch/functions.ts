@@ -7,6 +7,7 @@ import {
   readFunctionName,
 } from '../../shared/batch/function.ts';
 import type { BatchError } from '../../shared/batch/line.ts';
+import { hex } from '../../shared/release/release.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
@@ -48,8 +49,7 @@ function failure(message: string): BatchError {
 }
 
 function hash(text: string): string {
-  const digest = workerdCrypto.sha256(new TextEncoder().encode(text));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex(workerdCrypto.sha256(new TextEncoder().encode(text)));
 }
 
 async function textOf(content: AsyncIterable<Uint8Array>): Promise<string | undefined> {

@@ -1,6 +1,7 @@
 import { Bucket } from '../../shared/collections/bucket.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { hex } from '../../shared/release/release.ts';
 import {
   CIRCUIT_STEP_BYTES,
   CIRCUIT_WINDOW_BYTES,
@@ -167,7 +168,7 @@ export class CircuitObject extends GatewayObject {
     if (this.#bytes > CIRCUIT_BYTES) return this.#end('a circuit’s share is used up');
     to.socket.send(new Uint8Array(message));
     for (; to.unasked >= CIRCUIT_STEP_BYTES; to.unasked -= CIRCUIT_STEP_BYTES) {
-      const nonce = Array.from(crypto.getRandomValues(new Uint8Array(8)), hex).join('');
+      const nonce = hex(crypto.getRandomValues(new Uint8Array(8)));
       to.asked.push(nonce);
       to.socket.send(`read ${nonce}`);
     }
@@ -225,5 +226,3 @@ function quotaOf(quotas: Map<string, Bucket>, session: string, make: () => Bucke
   if (quotas.size > CALLERS_MAX && oldest !== undefined) quotas.delete(oldest);
   return quota;
 }
-
-const hex = (byte: number) => byte.toString(16).padStart(2, '0');

@@ -1,5 +1,6 @@
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { hex } from '../../shared/release/release.ts';
 import { CIRCUIT_NAME } from '../../shared/wire/circuit.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
@@ -35,5 +36,5 @@ export async function connectCircuit(request: Request, to: string, env: Env, ctx
 
 /** 128 random bits. */
 function newName(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex(crypto.getRandomValues(new Uint8Array(16)));
 }

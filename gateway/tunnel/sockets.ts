@@ -1,3 +1,4 @@
+import { hex } from '../../shared/release/release.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
@@ -88,7 +89,7 @@ export class AgentSockets {
       audience: request.headers.get(AUDIENCE_HEADER) ?? '',
       gateway: request.headers.get(GATEWAY_HEADER) ?? '',
       provider: request.headers.get('x-otela-provider') ?? '',
-      nonce: toHex(nonce),
+      nonce: hex(nonce),
       generation: 0,
       connectedAt: Date.now(),
       reads: Number(request.headers.get(FRAMES_HEADER)) || 0,
@@ -168,10 +169,6 @@ export class AgentSockets {
   settle(peer: AgentSocket): void {
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
   }
-}
-
-function toHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 function fromHex(hex: string): Uint8Array<ArrayBuffer> {

@@ -145,7 +145,7 @@ export class CircuitRelay {
     for (const waiting of this.#awaited) if (waiting.session === session) return waiting.ring();
   }
 
-  /** Nobody called it after all. */
+  /** The caller that took this reservation made no call on it. */
   #giveBack(reservation: Reservation): void {
     const { peer, socket } = reservation;
     if (socket.destroyed || this.#closed || this.#reservations.has(peer.session)) socket.destroy();
@@ -233,7 +233,7 @@ export class CircuitRelay {
     });
   }
 
-  /** Whoever has it is the only one. */
+  /** Takes the session's reservation out, so that no other caller gets it. */
   #claim(session: string): Reservation | undefined {
     const there = this.#reservations.get(session);
     if (there === undefined) return undefined;

@@ -85,7 +85,7 @@ export class Circuits {
     const id = this.#gateways.find(({ url }) => url.href === gateway.href)?.id ?? gateway.host;
     this.#leg(gateway, name, this.#abort.signal)
       .then((socket) => this.#options.accept(socket, id))
-      .catch(() => {}) // the caller hears of it, and nobody else waits
+      .catch(() => {}) // the relay tells the caller
       .finally(() => this.#answering--);
   }
 

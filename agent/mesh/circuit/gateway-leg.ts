@@ -91,7 +91,7 @@ function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicK
 class GatewayLeg extends Duplex {
   readonly #socket: WebSocket;
   #granted = CIRCUIT_WINDOW_BYTES;
-  /** Bytes that wait for a grant, and who is told when they are out. */
+  /** Bytes that wait for a grant; `done` is called when they are out. */
   #waiting: { bytes: Buffer; done: (error?: Error | null) => void } | undefined;
 
   constructor(socket: WebSocket) {
