@@ -80,7 +80,7 @@ export class Following {
       feed: this.#feed,
       link: this.#link,
       others: () => this.#others(),
-      silent: () => this.#members.list().flatMap(({ url, connected }) => (connected ? [] : url)),
+      unheard: () => this.#unheard(),
       deposed: (by) => {
         // What a follower recorded is with its former first, which hands it on.
         if (this.#role.role === 'first') {
@@ -156,6 +156,13 @@ export class Following {
   #others(): string[] {
     const known = this.#role.role === 'first' ? this.#members.list() : (this.#follower?.others ?? []);
     return known.filter(({ key }) => key !== this.#options.identity.certificate.keyName).map(({ url }) => url);
+  }
+
+  /** What may know a newer first: of a first its silent followers, of a follower that its first does not answer the other ones. */
+  #unheard(): string[] {
+    if (this.#role.role === 'first')
+      return this.#members.list().flatMap(({ url, connected }) => (connected ? [] : url));
+    return this.#follower?.connected ? [] : this.#others();
   }
 
   status(): object {

@@ -21,8 +21,8 @@ interface RoleKeeperOptions {
   link: GatewayLink;
   /** Other followers of the first, of a follower. */
   others(): readonly string[];
-  /** Followers that this gateway knows and does not hear, of a first. */
-  silent(): readonly string[];
+  /** Gateways that may know a newer first than this one does. */
+  unheard(): readonly string[];
   /** Another gateway is about to become the first; `by`: the name of its key. What was copied or recorded here is of a former first. */
   deposed(by: string): void;
   /** The role, or the first, is another one. */
@@ -51,7 +51,7 @@ export class RoleKeeper {
 
   start(): void {
     const look = setInterval(() => this.#look(), LOOK_MS);
-    const tell = setInterval(() => void this.#tell().then(() => this.#askSilent()), TELL_MS);
+    const tell = setInterval(() => void this.#tell().then(() => this.#askUnheard()), TELL_MS);
     this.#timers.push(look.unref(), tell.unref());
   }
 
@@ -119,11 +119,13 @@ export class RoleKeeper {
     if (isAnother) changed();
   }
 
-  /** A first that was put back from an old backup hears from its former followers that it is first no more: nobody else would tell it. */
-  async #askSilent(): Promise<void> {
-    const { link, silent } = this.#options;
-    if (this.#role.role !== 'first') return;
-    for (const url of silent().slice(0, TELL_MAX)) {
+  /**
+   * A first that was put back from an old backup hears from its former followers that it is first no more. A follower hears from another
+   * one which gateway was promoted, if that gateway did not know this one when their first died.
+   */
+  async #askUnheard(): Promise<void> {
+    const { link, unheard } = this.#options;
+    for (const url of unheard().slice(0, TELL_MAX)) {
       try {
         const asked = { statement: this.#spoken ?? '' };
         const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochTakenSchema, TELL_ANSWER_MS);
