@@ -2,6 +2,7 @@
 import asyncio
 import json
 import sys
+import time
 
 import openai
 from otela_seal import AsyncSealedTransport, SealClientError, SealedTransport
@@ -11,7 +12,7 @@ from otela_seal.wire import read_varint
 base, key, model, provider, pin = sys.argv[1:]
 pins = {provider: pin}
 user = [{"role": "user", "content": "Say something."}]
-MANY = 40
+WITHIN_S = 40
 
 
 class Forging(httpx.BaseTransport):
@@ -52,8 +53,12 @@ def stream(transport):
 
 
 def until(wanted):
-    """What streams gave that did not go well at once: which node a stream is given is the gateway's choice."""
-    for _ in range(MANY):
+    """
+    What streams gave that did not go well at once. The gateway chooses the node of each stream. It leaves a node alone for a while
+    whose streams break off.
+    """
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
         found = wanted()
         if found is not None:
             return [found]
@@ -78,14 +83,19 @@ async def later():
         return "".join([c.choices[0].delta.content or "" async for c in chunks])
 
 
+# These need a stream that breaks off: they go first, before the gateway leaves the node alone.
+dropped = until(lambda: forged(lambda first, second: first))
+forging = until(lambda: forged(lambda first, second: [*first[:-1], *second]))
+breaking = until(broken)
+pairs = [(stream(SealedTransport(pins=pins, resume=True)), asyncio.run(later())) for _ in range(6)]
 print(
     json.dumps(
         {
-            "sync": sorted({stream(SealedTransport(pins=pins, resume=True)) for _ in range(6)}),
-            "broken": until(broken),
-            "async": sorted({asyncio.run(later()) for _ in range(6)}),
-            "dropped": until(lambda: forged(lambda first, second: first)),
-            "forged": until(lambda: forged(lambda first, second: [*first[:-1], *second])),
+            "sync": sorted({sync for sync, _ in pairs}),
+            "async": sorted({other for _, other in pairs}),
+            "broken": breaking,
+            "dropped": dropped,
+            "forged": forging,
         }
     )
 )

@@ -37,7 +37,7 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     label: 'python',
     env: { PYTHONPATH: join(ROOT, 'clients/python') },
   });
-  const { code } = await run.end(50_000);
+  const { code } = await run.end(150_000);
   expect(code, run.output).toBe(0);
   expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
     chat: ['This is a stand-in engine', 'pinned'],
@@ -71,7 +71,7 @@ it('goes on at another candidate, sync and async, and takes none that was not as
     label: 'python',
     env: { PYTHONPATH: join(ROOT, 'clients/python') },
   });
-  const { code } = await run.end(50_000);
+  const { code } = await run.end(150_000);
   expect(code, run.output).toBe(0);
   const whole = wordsOf(30);
   const said: unknown = JSON.parse(run.output.trim().split('\n').at(-1) ?? '');
