@@ -142,17 +142,6 @@ it('on a good day only the certificate is told of, which has three days left', a
   expect((await prometheus.firing()).map(({ labels }) => labels.alertname)).toEqual(['OtelaCertificateEnding']);
 });
 
-it('a full disk', async ({ skip }) => {
-  if (typeof disk === 'string') return skip(disk);
-  // What an object gives back when it is reset is taken, too: others write to this disk.
-  const { fill } = disk;
-  await raises('OtelaStorageFailing', () => {
-    fill(0);
-    return ask();
-  });
-  disk.empty();
-});
-
 it('a provider that reports more than can be is named', async () => {
   const alert = await raises('OtelaUsageNotAsReported', () => ask({}, { model: LIAR }));
   expect(alert.labels).toMatchObject({ provider: 'lab', reason: 'over_bound' });
@@ -211,6 +200,17 @@ async function createBatch(): Promise<void> {
   const wish = { input_file_id: id, endpoint: '/v1/chat/completions', completion_window: '24h' };
   expect((await house.ask('/v1/batches', wish)).status).toBe(200);
 }
+
+it('a full disk', async ({ skip }) => {
+  if (typeof disk === 'string') return skip(disk);
+  // What an object gives back when it is reset is taken, too: others write to this disk.
+  const { fill } = disk;
+  await raises('OtelaStorageFailing', () => {
+    fill(0);
+    return ask();
+  });
+  disk.empty();
+});
 
 const dashboardSchema = z.object({
   panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).optional() })),

@@ -190,13 +190,18 @@ export class Database {
     const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
     this.close();
     const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: BUSY_TIMEOUT_MS });
-    // Opened with the right to write, it takes its log away again when it is closed: many hours are read once.
-    if (this.#readOnly) database.exec('PRAGMA query_only = ON');
-    // Without exclusive locking SQLite makes a file of shared memory beside this one, for which a full disk has no room.
     this.#isExclusive = isFile && storageHealth.failure !== undefined;
-    if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
-    if (isFile && !this.#readOnly)
-      database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
+    try {
+      // Opened with the right to write, it takes its log away again when it is closed: many hours are read once.
+      if (this.#readOnly) database.exec('PRAGMA query_only = ON');
+      // Without exclusive locking SQLite makes a file of shared memory beside this one, for which a full disk has no room.
+      if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
+      if (isFile && !this.#readOnly)
+        database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
+    } catch (error) {
+      database.close(); // or it keeps its lock, and the next opening stops this process for BUSY_TIMEOUT_MS
+      throw error;
+    }
     this.#database = database;
     this.#isFile = isFile || this.path === ':memory:';
     return database;

@@ -114,6 +114,8 @@ test('an object whose file is damaged fails by that name, and the others go on',
   writeFileSync(file, 'this is no database, but longer than the head of one'.repeat(100));
   await expect(objects.getByName('broken').write(1)).rejects.toThrow(`${file} is damaged: file is not a database`);
   await expect(objects.getByName('broken').rows()).rejects.toThrow('otela-gateway restore');
+  // A file that stays open keeps its lock, for which the next opening would stop this process.
+  expect(openFiles(directory).filter((path) => path.startsWith(file))).toEqual([]);
   expect(await objects.getByName('whole').write(1)).toBe(1);
 });
 
