@@ -5,7 +5,7 @@ import { quoted } from '../shared/openai/quoted.ts';
 import { loginRoutes } from './accounts/login/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
-import { batchAgentRoutes } from './batch/agent-routes.ts';
+import { batchAgentRoutes } from './batch/leases/agent-routes.ts';
 import { batchRoutes } from './batch/routes.ts';
 import { connectCircuit } from './circuit/connect.ts';
 import { dashboardRoutes } from './dashboard.ts';

@@ -1,7 +1,7 @@
 /** Bindings and settings of the Worker. D1 and all objects but the relay are always there; what has a `?` may be missing. */
 import type { LimitsObject } from './accounts/limits/limits-object.ts';
 import type { BatchObject } from './batch/batch-object.ts';
-import type { BatchQueueObject } from './batch/queue-object.ts';
+import type { BatchQueueObject } from './batch/leases/queue-object.ts';
 import type { CircuitObject } from './circuit/circuit-object.ts';
 import type { FactoryObject } from './factory/object.ts';
 import type { FileStore } from './files/file-store.ts';

@@ -2,7 +2,7 @@
 import { LimitsObject as Limits } from './accounts/limits/limits-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
-import { BatchQueueObject as BatchQueue } from './batch/queue-object.ts';
+import { BatchQueueObject as BatchQueue } from './batch/leases/queue-object.ts';
 import type { Env } from './env.ts';
 import { FactoryObject as Factory } from './factory/object.ts';
 import { isResourcePath } from './files/paths.ts';

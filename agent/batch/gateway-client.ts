@@ -1,4 +1,4 @@
-/** A session's requests for work of batches to one gateway: see gateway/batch/agent-routes. */
+/** A session's requests for work of batches to one gateway: see gateway/batch/leases/agent-routes. */
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import type * as z from 'zod';
 import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';

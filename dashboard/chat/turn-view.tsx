@@ -13,7 +13,7 @@ import { Reasoning, ToolCalls } from './thoughts.tsx';
 import { WaitingLine } from './waiting-line.tsx';
 
 /** As large as the rest of the page: it comes when there is an answer to draw. */
-const Markdown = lazy(() => import('./markdown.tsx'));
+const Markdown = lazy(() => import('./markdown/markdown.tsx'));
 
 const texts = t.chat;
 

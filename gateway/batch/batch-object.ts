@@ -16,11 +16,11 @@ import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
 import { writeFiles } from './finish.ts';
-import { type BatchAdmission, LEASE_MS, leaseOf } from './lease.ts';
-import { LostNodes } from './lost-nodes.ts';
+import { type BatchAdmission, LEASE_MS, leaseOf } from './leases/lease.ts';
+import { LostNodes } from './leases/lost-nodes.ts';
+import { offerOf, tellQueues } from './leases/offer.ts';
 import { INPUT_LOST, NO_TOKENS, STEP_FAILED } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
-import { offerOf, tellQueues } from './offer.ts';
 import { saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { chunksOf } from '../../dashboard/chat/chunks.ts';
+import { chunksOf } from '../../dashboard/chat/markdown/chunks.ts';
 
 const paragraph = (n: number) => `Paragraph ${n}. ${'word '.repeat(60)}\n\n`;
 const long = (from: number) => Array.from({ length: 20 }, (_, n) => paragraph(from + n)).join('');

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { withMathFences } from '../../dashboard/chat/math-fences.ts';
+import { withMathFences } from '../../dashboard/chat/markdown/math-fences.ts';
 
 it('a displayed formula stands between fences, whatever brackets it had', () => {
   for (const text of ['So $$E = h$$ holds', 'So \\[E = h\\] holds'])

@@ -27,5 +27,5 @@ it('each known failure names a test that exists: else a renamed one would be exp
     listed.some((one) => relative(`${ROOT}/test/conformance`, one.file) === file && matches(one.name, test));
   const named = KNOWN_FAILURES.flatMap(({ file, tests }) => tests.map((test) => [file, test] as const));
   expect(named.filter(([file, test]) => !exists(file, test))).toEqual([]);
-  expect(exists('framing.test.ts', 'no such test')).toBe(false);
+  expect(exists('http/framing.test.ts', 'no such test')).toBe(false);
 });

@@ -16,7 +16,7 @@ export interface KnownFailure {
 export const KNOWN_FAILURES: readonly KnownFailure[] = [
   {
     hosts: ['worker'],
-    file: 'headers.test.ts',
+    file: 'http/headers.test.ts',
     tests: ['a header of the engine comes with the bytes that it had, UTF-8 and Latin-1'],
     reason: 'wrangler dev’s proxy encodes bytes above 127 of a header as UTF-8 once more',
   },

@@ -4,20 +4,21 @@
  * `OTELA_TEST_HOST=worker npx vitest run --project conformance FILE`.
  */
 export const WORKER_FILES: readonly string[] = [
-  'answers',
-  'batch-edge-cases',
-  'batches',
-  'openai-sdk',
-  'python-sdk',
+  'http/answers',
+  'batch/batch-edge-cases',
+  'batch/batches',
+  'sdk/openai-sdk',
+  'sdk/python-sdk',
   'registry',
   'routing',
-  'sealed-streams',
+  'sealed/sealed-streams',
 ];
 
 /** Files that cannot pass there, and why. */
 export const NODE_ALONE: Readonly<Record<string, string>> = {
-  connections: 'the proxy of wrangler dev, at Cloudflare its edge, has the connections: the Worker sees requests alone',
-  framing: 'the same: the proxy parses HTTP, and what it lets through is its own',
+  'http/connections':
+    'the proxy of wrangler dev, at Cloudflare its edge, has the connections: the Worker sees requests alone',
+  'http/framing': 'the same: the proxy parses HTTP, and what it lets through is its own',
   'gateway-cli': 'flags of otela-gateway serve, backup and doctor',
   starting: 'what otela-gateway serve says when it cannot start',
 };

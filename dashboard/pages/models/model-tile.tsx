@@ -25,7 +25,7 @@ import { type Column, DataTable } from '../../ui/table.tsx';
 import type { ModelCard } from './cards.ts';
 
 /** Operators write Markdown; it comes when there is some. */
-const Markdown = lazy(() => import('../../chat/markdown.tsx'));
+const Markdown = lazy(() => import('../../chat/markdown/markdown.tsx'));
 
 const texts = t.models;
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Policy } from '../../../shared/routing/policy.ts';
 import { LimitsObject } from '../../accounts/limits/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
-import { BatchQueueObject } from '../../batch/queue-object.ts';
+import { BatchQueueObject } from '../../batch/leases/queue-object.ts';
 import { CircuitObject } from '../../circuit/circuit-object.ts';
 import type { Env } from '../../env.ts';
 import { FactoryObject } from '../../factory/object.ts';

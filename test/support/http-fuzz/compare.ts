@@ -1,5 +1,5 @@
 /** Whether a server read what the judge read: the same requests, up to where one of them stops. */
-import type { Answer } from '../../conformance/connection.ts';
+import type { Answer } from '../../conformance/http/connection.ts';
 import { type Case, markOf, type Target } from './cases.ts';
 import { isOffer, type Reading, readRequests } from './rfc9112.ts';
 

@@ -1,6 +1,6 @@
 /** Case after case against a server's socket, some at once, each on a connection of its own. */
 import { createHash } from 'node:crypto';
-import { Connection } from '../../conformance/connection.ts';
+import { Connection } from '../../conformance/http/connection.ts';
 import { seeded } from '../random.ts';
 import { type Case, caseOf, isForEngine, type Target } from './cases.ts';
 import { compare, type Heard, isRefusal } from './compare.ts';

@@ -1,0 +1,64 @@
+import { useEffect, useState } from 'react';
+import { t } from '../../texts/index.ts';
+import { Copy } from '../../ui/copy.tsx';
+import type { Token } from './highlighter.ts';
+
+/** Of code that grows: often enough to look alive, seldom enough not to drop frames. */
+const AGAIN_MS = 400;
+
+/** Code with its language and a button to copy it. Plain until its colours are there. */
+export function CodeBlock({ code, language }: { code: string; language: string }) {
+  const [done, setDone] = useState<{ code: string; lines: Token[][] }>();
+  const isFirst = done === undefined;
+  useEffect(() => {
+    let isGone = false;
+    const timer = setTimeout(
+      async () => {
+        // Shiki comes with the first code that is seen.
+        const { highlight } = await import('./highlighter.ts');
+        const lines = await highlight(code, language).catch(() => undefined);
+        if (!isGone && lines !== undefined) setDone({ code, lines });
+      },
+      isFirst ? 0 : AGAIN_MS,
+    );
+    return () => {
+      isGone = true;
+      clearTimeout(timer);
+    };
+  }, [code, language, isFirst]);
+  // What came since it was coloured is plain.
+  const coloured = done !== undefined && code.startsWith(done.code) ? done : undefined;
+  return (
+    <figure className="code-block overflow-hidden rounded-md border border-line bg-sunken">
+      <figcaption className="flex h-9 items-center justify-between border-line border-b pr-1 pl-3 text-muted text-xs">
+        <span>{language || 'text'}</span>
+        <Copy icon label={t.chat.copyCode} text={code} />
+      </figcaption>
+      <section aria-label={language || 'text'} tabIndex={0} className="overflow-x-auto">
+        <pre className="w-max min-w-full px-4 py-3 text-sm leading-relaxed">
+          <code>
+            {coloured?.lines.map((line, n) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name
+              <Line key={n} tokens={line} isLast={n === coloured.lines.length - 1} />
+            ))}
+            {code.slice(coloured?.code.length ?? 0)}
+          </code>
+        </pre>
+      </section>
+    </figure>
+  );
+}
+
+function Line({ tokens, isLast }: { tokens: Token[]; isLast: boolean }) {
+  return (
+    <>
+      {tokens.map(({ text, className }, n) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: tokens have no other name
+        <span key={n} className={className || undefined}>
+          {text}
+        </span>
+      ))}
+      {isLast ? '' : '\n'}
+    </>
+  );
+}

@@ -1,0 +1,206 @@
+/**
+ * `/agent/batch/…`: agents lease lines, read them and commit results. Beside the tunnel, not in it: here HTTP's own flow control holds
+ * large bodies back, results go straight to their batch, and requests' frames never wait behind them.
+ */
+import { type Context, Hono } from 'hono';
+import * as z from 'zod';
+import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../../shared/batch/agent-request.ts';
+import { WHY_MAX } from '../../../shared/batch/function.ts';
+import { CHUNK_LINES } from '../../../shared/batch/input-check.ts';
+import type { LeaseRef } from '../../../shared/batch/ledger.ts';
+import { fromBase64url } from '../../../shared/lattice/base64url.ts';
+import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
+import type { Env } from '../../env.ts';
+import { type FileStore, FileStoreError } from '../../files/file-store.ts';
+import { STORE_MESSAGES, storeOf, storing, streamOf } from '../../files/routes.ts';
+import { workerdCrypto } from '../../issuer/crypto.ts';
+import { audienceOf } from '../../registry/gossip/door.ts';
+import type { View } from '../../registry/snapshot.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tickets.ts';
+import { issuersView } from '../../registry/views/issuers-view.ts';
+import { type FunctionAsk, leaseOfFunctions, leaseOfModels, offered } from './leasing.ts';
+
+type Ctx = Context<{ Bindings: Env }>;
+
+/** Agents commit 1 MiB at a time, or one line: an answer of 1 MiB is up to twice as long as JSON in JSON. */
+const BODY_MAX_BYTES = 4 * 1024 * 1024;
+/** An agent without work waits at the gateway, so that a new batch finds it at once. */
+const WAIT_MAX_MS = 25_000;
+
+const id = z.string().max(64);
+const ref = { batch: id, chunk: z.int().min(0).max(1e6), epoch: z.int().min(0).max(1e9) };
+const contexts = z.array(z.string().length(64)).max(64).default([]);
+const leaseSchema = z.object({
+  models: z.array(z.string().min(1).max(256)).max(64),
+  /** Of a node that runs functions: for these owners (absent: all), with these contexts. */
+  functions: z
+    .object({
+      owners: z.array(z.string().max(128)).max(64).optional(),
+      ready: contexts,
+      loading: contexts,
+      stored: contexts,
+      broken: contexts,
+    })
+    .optional(),
+  prefix: z.int().min(0).optional(),
+  wait_ms: z.int().min(0).max(WAIT_MAX_MS).default(0),
+});
+const refSchema = z.object(ref);
+const commitSchema = z.object({
+  ...ref,
+  results: z
+    .array(
+      z.object({
+        line: z.int().min(0).max(CHUNK_LINES),
+        status_code: z.int().min(0).max(599),
+        request_id: z.string().max(128),
+        body: z.string(),
+        error: z.enum(['engine_failed', 'function_load_failed']).optional(),
+        why: z.string().max(WHY_MAX).optional(),
+      }),
+    )
+    .max(CHUNK_LINES),
+});
+
+export const batchAgentRoutes = new Hono<{ Bindings: Env }>();
+
+batchAgentRoutes.post('/lease', async (c) => {
+  const node = await nodeOf(c);
+  const { models, functions, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
+  if (models.length === 0 && functions === undefined)
+    throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
+  const ask: FunctionAsk | undefined = functions && { owners: functions.owners, held: functions };
+  const lease = () =>
+    ask === undefined ? leaseOfModels(c.env, node, models, prefix) : leaseOfFunctions(c.env, node, ask);
+  const first = await lease();
+  if (first !== undefined) return c.json(first);
+  if (waitMs === 0) return c.body(null, 204);
+  await offered(c.env, node, models, ask, waitMs);
+  const second = await lease();
+  return second === undefined ? c.body(null, 204) : c.json(second);
+});
+
+batchAgentRoutes.post('/chunk', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  const batch = c.env.BATCH.getByName(given.batch);
+  const range = await batch.range(refOf(node, given));
+  if (range === null) throw leaseOver();
+  const { file, offset, length } = range;
+  const content = await storing(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
+    async (error: unknown) => {
+      // Its lines wait for the store, not for this node.
+      await batch.inputFailed(
+        refOf(node, given),
+        error instanceof ApiError ? error.message : STORE_MESSAGES.unavailable,
+      );
+      throw error;
+    },
+  );
+  const headers = { 'content-type': 'application/octet-stream', 'content-length': String(range.length) };
+  return new Response(streamOf(content), { headers });
+});
+
+/** The code of the leased chunk's function. */
+batchAgentRoutes.post('/function', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  const code = await c.env.BATCH.getByName(given.batch).functionCode(refOf(node, given));
+  if (code === null) throw leaseOver();
+  return c.body(code, 200, { 'content-type': 'text/x-python; charset=utf-8' });
+});
+
+batchAgentRoutes.post('/commit', async (c) => {
+  const node = await nodeOf(c);
+  const { results, ...given } = parsed(commitSchema, node.body);
+  const answered = results.map(({ error, why, ...result }) => ({
+    ...result,
+    ...(error === undefined ? {} : { error }),
+    ...(why === undefined ? {} : { why }),
+  }));
+  return c.json(await c.env.BATCH.getByName(given.batch).commit(refOf(node, given), answered, node.entry.provider));
+});
+
+batchAgentRoutes.post('/renew', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  return c.json(await c.env.BATCH.getByName(given.batch).renewal(refOf(node, given)));
+});
+
+batchAgentRoutes.post('/release', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  await c.env.BATCH.getByName(given.batch).release(refOf(node, given));
+  return c.body(null, 204);
+});
+
+/** @throws FileStoreError */
+async function chunkOf(store: FileStore, file: string, range: { offset: number; length: number }) {
+  const content = await store.read(file, range);
+  if (content === undefined) throw new FileStoreError('damaged', `the file store has lost ${file}`);
+  return content;
+}
+
+interface Node {
+  entry: RegistryEntry;
+  view: View;
+  body: Uint8Array;
+}
+
+/** The node that signed this request. @throws ApiError 400, 403, 410, 413, 503 */
+async function nodeOf(c: Ctx): Promise<Node> {
+  const request = c.req.raw;
+  if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
+    throw new ApiError('invalid_request', `${PROTOCOL_HEADER} is not this gateway's.`);
+  const body = await bodyOf(request);
+  const { ticket, issuer, view } = await readTicket(
+    request,
+    (issuer) => issuersView(c.env, c.executionCtx, issuer),
+    Date.now(),
+  );
+  const asked = { session: ticket.session, audience: audienceOf(request), path: c.req.path };
+  const signature = fromBase64url(request.headers.get(BATCH_SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
+  const message = batchRequestMessage(asked, body, workerdCrypto);
+  if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
+    throw new ApiError('permission_denied', `${BATCH_SIGNATURE_HEADER} is not the session's, or not of this request.`);
+  const entry = view.nodes.get(ticket.session);
+  if (entry === undefined) throw new ApiError('server_is_overloaded', 'The registry does not know this session yet.');
+  return {
+    entry: { ...entry, provider: providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER) },
+    view,
+    body,
+  };
+}
+
+async function bodyOf(request: Request): Promise<Uint8Array> {
+  const length = Number(request.headers.get('content-length') ?? Number.NaN);
+  if (!(length <= BODY_MAX_BYTES))
+    throw new ApiError('request_too_large', `A body here has a content-length of at most ${BODY_MAX_BYTES} bytes.`);
+  return new Uint8Array(await request.arrayBuffer());
+}
+
+function parsed<T extends z.ZodType>(schema: T, body: Uint8Array): z.output<T> {
+  const result = schema.safeParse(jsonOf(body));
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new ApiError('invalid_request', `The body is not valid: ${issue?.path.join('.')} ${issue?.message}.`);
+}
+
+function jsonOf(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(body));
+  } catch {
+    throw new ApiError('invalid_json', 'The body is no JSON.');
+  }
+}
+
+function refOf({ entry }: Node, { chunk, epoch }: { chunk: number; epoch: number }): LeaseRef {
+  return { node: entry.session, chunk, epoch };
+}
+
+function leaseOver(): ApiError {
+  return new ApiError('conflict', 'This lease has ended.');
+}

@@ -1,0 +1,145 @@
+/** Which batch a node gets lines of: the filters of a request, then the shares between batches. */
+
+import { FUNCTIONS_ENDPOINT, type HeldContexts } from '../../../shared/batch/function.ts';
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import type { Demands } from '../../../shared/batch/input-check.ts';
+import { heldBackMs } from '../../../shared/batch/preference.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { parseRequirements, RequirementError, satisfies } from '../../../shared/routing/requirements.ts';
+import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
+import type { Account } from '../../accounts/account.ts';
+import { trustOf } from '../../accounts/trust.ts';
+import { after } from '../../after.ts';
+import type { Env } from '../../env.ts';
+import type { View } from '../../registry/snapshot.ts';
+import type { BatchAdmission } from './lease.ts';
+
+/** Batches that are asked for one lease. */
+const TRIED_MAX = 8;
+/** The queue of all batches of functions: nodes take any, of the projects that they allow. */
+const FUNCTION_QUEUE = 'function:';
+
+/** The queue that a batch offers its lines of this model to. */
+export function queueOf(endpoint: string, model: string): string {
+  return endpoint === FUNCTIONS_ENDPOINT ? FUNCTION_QUEUE : model;
+}
+
+export interface LeasingNode {
+  entry: RegistryEntry;
+  view: View;
+}
+
+/** What a node that runs functions asks with. */
+export interface FunctionAsk {
+  /** Owners whose functions run there; undefined: all. */
+  owners: readonly string[] | undefined;
+  held: HeldContexts;
+}
+
+export async function leaseOfModels(
+  env: Env,
+  node: LeasingNode,
+  models: readonly string[],
+  prefix: number | undefined,
+): Promise<GrantedLease | undefined> {
+  const { entry, view } = node;
+  if (entry.state !== 'SERVING' || entry.leaving !== undefined) return undefined;
+  for (const model of models) {
+    if (!entry.models.some((served) => served.id === model && served.state === 'ready')) continue;
+    const queue = env.BATCH_QUEUE.getByName(model);
+    const tried: string[] = [];
+    for (let i = 0; i < TRIED_MAX; i++) {
+      const batch = await queue.next(tried);
+      if (batch === null) break;
+      if (i === 0) await pause(heldBackMs(entry, view.model(model)?.ready ?? []));
+      tried.push(batch);
+      const lease = await granted(env, node, batch, (one) => one.model === model, prefix);
+      if (lease === undefined) continue;
+      await queue.leased(batch, lease.open.length);
+      return lease;
+    }
+  }
+  return undefined;
+}
+
+/** A node without an engine has joined and serves no model: it runs functions all the same. */
+export async function leaseOfFunctions(
+  env: Env,
+  node: LeasingNode,
+  ask: FunctionAsk,
+): Promise<GrantedLease | undefined> {
+  const { entry } = node;
+  if ((entry.state !== 'SERVING' && entry.state !== 'JOIN') || entry.leaving !== undefined) return undefined;
+  const queue = env.BATCH_QUEUE.getByName(FUNCTION_QUEUE);
+  const tried: string[] = [];
+  for (let i = 0; i < TRIED_MAX; i++) {
+    const batch = await queue.nextFunction(tried, ask);
+    if (batch === null) return undefined;
+    tried.push(batch);
+    const lease = await granted(env, node, batch, () => true, undefined);
+    if (lease?.function === undefined) continue;
+    await queue.leased(batch, lease.open.length);
+    return lease;
+  }
+  return undefined;
+}
+
+/** Resolves when lines may be there for this node, or after `waitMs`. */
+export async function offered(
+  env: Env,
+  { entry }: LeasingNode,
+  models: readonly string[],
+  functions: FunctionAsk | undefined,
+  waitMs: number,
+): Promise<void> {
+  const queues = functions === undefined ? models : [FUNCTION_QUEUE];
+  await Promise.race(
+    queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null)),
+  );
+}
+
+async function granted(
+  env: Env,
+  { entry, view }: LeasingNode,
+  batch: string,
+  wanted: (demands: Demands) => boolean,
+  prefix: number | undefined,
+): Promise<GrantedLease | undefined> {
+  const stub = env.BATCH.getByName(batch);
+  const admission = await stub.admission();
+  if (admission === null) return undefined;
+  const allowed = allowedDemands(admission, entry, view, wanted);
+  if (allowed.length === 0) return undefined;
+  return (await stub.grant(entry.session, allowed, prefix)) ?? undefined;
+}
+
+/** Indexes of the demands of a batch that this node meets. */
+function allowedDemands(
+  { account, demands }: BatchAdmission,
+  entry: RegistryEntry,
+  view: View,
+  wanted: (demands: Demands) => boolean,
+): number[] {
+  return demands.flatMap((one, index) => (wanted(one) && meets(one, account, entry, view) ? [index] : []));
+}
+
+function meets(
+  { model, require, trustedProviders }: Demands,
+  account: Account,
+  entry: RegistryEntry,
+  view: View,
+): boolean {
+  const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
+  if (trustedProviders !== undefined && list === undefined) return false;
+  if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
+  try {
+    return require === undefined || satisfies(entry, parseRequirements(require), model, Date.now());
+  } catch (error) {
+    if (error instanceof RequirementError) return false;
+    throw error;
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return ms === 0 ? Promise.resolve() : new Promise((resolve) => void after(ms, resolve));
+}

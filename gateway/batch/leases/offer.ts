@@ -1,0 +1,40 @@
+import type { Contender } from '../../../shared/batch/share.ts';
+import type { Env } from '../../env.ts';
+import type { BatchRecord } from '../batch-record.ts';
+import type { BatchSpec } from '../batch-spec.ts';
+import { queueOf } from './leasing.ts';
+
+/** What a batch tells the queues of its models. */
+interface Offer {
+  contender: Contender;
+  /** Sessions that run lines of it. */
+  nodes: string[];
+  queues: string[];
+}
+
+/** Undefined: no line is open. */
+export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Offer | undefined {
+  const { ledger, state, demands } = record;
+  const { open, waiting } = ledger;
+  if (open === 0) return undefined;
+  return {
+    contender: {
+      id: spec.id,
+      project: spec.owner,
+      expiresMs: state.times.expires_at * 1_000,
+      waiting,
+      leased: open - waiting,
+      linesPerS: record.linesPerS(nowMs),
+      late: waiting === 0 && ledger.isLate(nowMs),
+      ...(record.function === undefined ? {} : { context: record.function.context }),
+    },
+    nodes: [...new Set(ledger.leases.map(({ lease }) => lease.node))],
+    queues: [...new Set(demands.map(({ model }) => queueOf(spec.endpoint, model)))],
+  };
+}
+
+/** Best effort: the batch says it again with its next turn. */
+export async function tellQueues(env: Env, { contender, nodes, queues }: Offer, untilMs: number): Promise<void> {
+  const told = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(contender, untilMs, nodes));
+  await Promise.allSettled(told);
+}

@@ -1,0 +1,40 @@
+/** How long a gateway takes to refuse a key must not tell how much of the key is right. */
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type House, openHouse } from '../../support/house.ts';
+import { endAll } from '../../support/processes.ts';
+
+/** Of each kind, by turns: whatever else the machine does then befalls both alike. */
+const TRIES = 400;
+/** A share. Far more than two equal kinds differ by, on a machine with other work too. */
+const DIFFERENCE_MAX = 0.15;
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+const random = (chars: number) => randomBytes(chars).toString('base64url').slice(0, chars);
+const median = (times: number[]) => times.toSorted((one, other) => one - other)[Math.floor(times.length / 2)] ?? 0;
+
+it('keys that have all but four characters of a valid key are refused as fast as keys that have none', async () => {
+  const prefix = house.key.slice(0, house.key.length - 43);
+  const near = () => house.key.slice(0, -4) + random(4);
+  const far = () => prefix + random(house.key.length - prefix.length);
+  const times = { near: [] as number[], far: [] as number[] };
+  for (let n = 0; n < TRIES; n++) {
+    for (const [kind, key] of [
+      ['near', near()],
+      ['far', far()],
+    ] as const) {
+      const startedAt = performance.now();
+      const response = await fetch(`${house.base}/models`, { headers: { authorization: `Bearer ${key}` } });
+      await response.arrayBuffer();
+      times[kind].push(performance.now() - startedAt);
+      expect(response.status).toBe(401);
+    }
+  }
+  const [ofNear, ofFar] = [median(times.near), median(times.far)];
+  expect(Math.abs(ofNear - ofFar) / ofFar, `${ofNear} and ${ofFar} ms`).toBeLessThan(DIFFERENCE_MAX);
+}, 60_000);

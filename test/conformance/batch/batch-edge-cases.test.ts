@@ -1,0 +1,125 @@
+/**
+ * What OpenAI answers to odd input, row by row, by its own client. Which test holds which row:
+ *
+ * | input                                        | held by                                                              |
+ * | -------------------------------------------- | -------------------------------------------------------------------- |
+ * | bad endpoint, window, metadata               | batches.test.ts: is refused at once where its own fields are wrong   |
+ * | unknown `input_file_id`                      | batches.test.ts: of a file that does not exist is made, and fails    |
+ * | no line parses                               | batches.test.ts: refuse a form with no line that is JSON             |
+ * | malformed line; BOM; missing members; url;   | here                                                                 |
+ * | stream; model; messages; duplicates; mixed   |                                                                      |
+ * | models; empty; more errors than are listed   |                                                                      |
+ * | 50,001 lines, a line of 10 MB                | e2e/files/batch-storage.test.ts: more than there may be              |
+ * | more than 50,000 inputs of embeddings        | here                                                                 |
+ * | a model that the key may not use             | here                                                                 |
+ * | cancel of what is over, cancelled, unknown   | batches.test.ts: that is over cannot be cancelled; is cancelled      |
+ * | expiry: finished kept, the rest not failed   | e2e/files/batch-clock.test.ts: when the window passes                |
+ * | cancel midway                                | batches.test.ts: is cancelled: what has ended stays                  |
+ * | a 4xx of the model is a response             | batches.test.ts: keeps an answer 400 of the engine                   |
+ * | an empty side has no file                    | batches.test.ts: answers each line once; here                        |
+ */
+import OpenAI, { toFile } from 'openai';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type House, MODEL, openHouse } from '../../support/house.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+
+/** `wrangler dev` takes ten seconds on an idle machine. */
+const START_MS = 150_000;
+let house: House;
+let client: OpenAI;
+
+beforeAll(async () => {
+  house = await openHouse();
+  client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });
+}, START_MS);
+afterAll(endAll);
+
+const CHAT = '/v1/chat/completions';
+const BODY = { model: MODEL, messages: [{ role: 'user', content: 'Hi.' }], max_tokens: 2 };
+const line = (id: string, change: object = {}, body: object = {}) => ({
+  custom_id: id,
+  method: 'POST',
+  url: CHAT,
+  body: { ...BODY, ...body },
+  ...change,
+});
+
+async function ended(text: string | Buffer, by = client, endpoint: typeof CHAT | '/v1/embeddings' = CHAT) {
+  const file = await by.files.create({ file: await toFile(Buffer.from(text), 'in.jsonl'), purpose: 'batch' });
+  const { id } = await by.batches.create({ input_file_id: file.id, endpoint, completion_window: '24h' });
+  return eventually('its end', 60_000, async () => {
+    const batch = await by.batches.retrieve(id);
+    return ['completed', 'failed'].includes(batch.status) ? batch : undefined;
+  });
+}
+const textOf = (lines: readonly unknown[]) =>
+  lines.map((one) => (typeof one === 'string' ? one : JSON.stringify(one))).join('\n');
+const errorsOf = ({ errors }: OpenAI.Batch) =>
+  errors?.data?.map(({ code, param, line: at }) => [code, param ?? null, at ?? null]);
+
+it.each<[string, unknown[], unknown[]]>([
+  ['a line that is no JSON', [line('a'), '{"custom_id":'], [['invalid_json_line', null, 2]]],
+  [
+    'a line that is no object',
+    [line('a'), '[1]', '7'],
+    [
+      ['invalid_json_line', null, 2],
+      ['invalid_json_line', null, 3],
+    ],
+  ],
+  [
+    'lines without what each must have, one error each',
+    [line('a'), {}],
+    ['custom_id', 'method', 'url', 'body'].map((name) => ['missing_required_parameter', name, 2]),
+  ],
+  ['a line for another endpoint', [line('a'), line('b', { url: '/v1/embeddings' })], [['invalid_url', 'url', 2]]],
+  ['a line with another method', [line('a'), line('b', { method: 'GET' })], [['invalid_method', 'method', 2]]],
+  ['a line that streams', [line('a'), line('b', {}, { stream: true })], [['streaming_unsupported', 'body.stream', 2]]],
+  ['a line without a model', [line('a'), line('b', {}, { model: undefined })], [['invalid_request', 'body.model', 2]]],
+  [
+    'a line without messages',
+    [line('a'), line('b', {}, { messages: undefined })],
+    [['invalid_request', 'body.messages', 2]],
+  ],
+  ['an id that comes twice', [line('a'), line('b'), line('a')], [['duplicate_custom_id', 'custom_id', 3]]],
+  ['two models', [line('a'), line('b', {}, { model: 'other' })], [['mismatched_model', 'body.model', 2]]],
+  ['no line', [''], [['empty_file', null, null]]],
+])('a file with %s fails, and its errors say where', async (_, lines, errors) => {
+  const batch = await ended(textOf(lines));
+  expect([batch.status, errorsOf(batch)]).toEqual(['failed', errors]);
+  expect([batch.output_file_id, batch.error_file_id]).toEqual([null, null]);
+});
+
+it('a mark of the byte order, CR LF, blank lines and a missing last line end are no errors', async () => {
+  const text = `\uFEFF${JSON.stringify(line('a'))}\r\n\r\n\n${JSON.stringify(line('b'))}`;
+  expect(await ended(text)).toMatchObject({ status: 'completed', request_counts: { total: 2, completed: 2 } });
+});
+
+it('a file of bad lines alone has all of its errors up to a bound, and each with its line', async () => {
+  const batch = await ended(textOf([line('a'), ...new Array(1_500).fill('nope')]));
+  expect(batch.errors?.data).toHaveLength(1_000);
+  expect(batch.errors?.data?.at(-1)?.line).toBe(1_001);
+});
+
+it('a model that the key may not use is not found', async () => {
+  const key = await house.gateway.createKey('narrow', { models: ['mine'] });
+  const narrow = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+  expect(errorsOf(await ended(textOf([line('a')]), narrow))).toEqual([['model_not_found', 'body.model', 1]]);
+});
+
+it('more than 50,000 inputs of embeddings are too many, in however few lines', async () => {
+  const many = (id: string) => ({
+    custom_id: id,
+    method: 'POST',
+    url: '/v1/embeddings',
+    body: { model: MODEL, input: new Array(26_000).fill('x') },
+  });
+  const batch = await ended(textOf([many('a'), many('b')]), client, '/v1/embeddings');
+  expect(errorsOf(batch)).toEqual([['too_many_tasks', 'body.input', null]]);
+});
+
+it('a batch whose lines all fail has no output file', async () => {
+  const batch = await ended(textOf([line('a', {}, { stand_in: { status: 400 } })]));
+  expect(batch).toMatchObject({ status: 'completed', output_file_id: null, request_counts: { failed: 1 } });
+  expect(batch.error_file_id).toMatch(/^file-/);
+});

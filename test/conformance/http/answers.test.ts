@@ -1,0 +1,101 @@
+/** What of an engine's answer and of a body reaches the other side, in the form that the client's library reads. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { chatBody, type House, MODEL, openHouse } from '../../support/house.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+import { raw } from '../../support/raw.ts';
+import { Connection } from './connection.ts';
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+const message = (more: object = {}) => ({ max_tokens: 8, ...chatBody({ tokens: 1 }), ...more });
+
+it.each([
+  ['an unknown model', 404, 'not_found_error', 'model_not_found', {}, message({ model: 'no/such' })],
+  ['a wrong key', 401, 'authentication_error', 'invalid_api_key', { authorization: 'Bearer wrong' }, message()],
+  ['a body that is no JSON', 400, 'invalid_request_error', 'invalid_json', {}, '{'],
+])(
+  '/v1/messages, %s: an error of the gateway’s own has the form that Anthropic’s clients read',
+  async (_, status, type, code, headers, body) => {
+    const response = await house.ask('/v1/messages', body, { headers });
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({ type: 'error', error: { type, code, message: expect.any(String) } });
+  },
+);
+
+it('elsewhere it has OpenAI’s form', async () => {
+  const response = await house.ask('/v1/chat/completions', chatBody({}, { model: 'no/such' }));
+  const body: unknown = await response.json();
+  expect(body).toMatchObject({ error: { code: 'model_not_found' } });
+  expect(body).not.toHaveProperty('type');
+});
+
+const posted = (body: Buffer | string, headers: Record<string, string> = {}) =>
+  raw(`${house.base}/chat/completions`, {
+    body,
+    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json', ...headers },
+  });
+
+it('an engine’s redirect keeps its location, and is not followed', async () => {
+  const engine = { status: 302, headers: { location: 'https://engine.example/elsewhere' } };
+  const { status, headers } = await posted(JSON.stringify(chatBody(engine)));
+  expect([status, headers.location]).toEqual([302, 'https://engine.example/elsewhere']);
+});
+
+it('an engine’s page goes out as what no browser guesses about; JSON and events need no such word', async () => {
+  const page = await posted(JSON.stringify(chatBody({ headers: { 'content-type': 'text/html' } })));
+  expect(page.headers).toMatchObject({ 'content-type': 'text/html', 'x-content-type-options': 'nosniff' });
+  const json = await posted(JSON.stringify(chatBody({ tokens: 1 })));
+  expect(json.headers['x-content-type-options']).toBeUndefined();
+});
+
+it.each([
+  ['a byte order mark', Buffer.from(`\ufeff${JSON.stringify({ model: 'm' })}`), 'byte order mark'],
+  ['a byte that is no UTF-8', Buffer.from('{"model":"m","messages":"\xff"}', 'latin1'), 'UTF-8'],
+  ['half a letter', Buffer.from('{"model":"m","messages":"\xe2\x82"}', 'latin1'), 'UTF-8'],
+  ['an encoded surrogate', Buffer.from('{"model":"m","messages":"\xed\xa0\x80"}', 'latin1'), 'UTF-8'],
+])('a body with %s is 400 and reaches no engine', async (_, body, words) => {
+  const before = house.engine.requests.length;
+  const { status, body: answer } = await posted(body);
+  expect(status).toBe(400);
+  expect(JSON.parse(String(answer))).toMatchObject({
+    error: { code: 'invalid_json', message: expect.stringContaining(words) },
+  });
+  expect(house.engine.requests.length).toBe(before);
+});
+
+it('a body of 300 KB with long letters everywhere is taken', async () => {
+  const body = JSON.stringify(chatBody({ tokens: 1 }, { user: '😀é€x'.repeat(30_000) }));
+  expect((await posted(Buffer.from(body))).status).toBe(200);
+});
+
+it('each answer names its request, its node and what it took', async () => {
+  const { headers } = await posted(JSON.stringify(chatBody({ tokens: 1 })), { 'x-request-id': 'mine-1' });
+  expect(headers).toMatchObject({
+    'x-request-id': 'mine-1',
+    'x-otela-node': expect.stringMatching(/^[a-z2-7]{26}$/),
+    'x-otela-provider': 'lab',
+    'x-otela-attempts': '1',
+    'x-otela-served-model': MODEL,
+    'server-timing': expect.stringContaining('dur='),
+  });
+});
+
+it('the log has one line for each failed request, and no stack', async () => {
+  const before = house.gateway.process.output.length;
+  const abort = new AbortController();
+  const left = house.ask('/v1/chat/completions', chatBody({ delayMs: 5_000 }), { signal: abort.signal });
+  await eventually('the engine has it', 5_000, () => (house.engine.requests.at(-1)?.finishedAt ? undefined : true));
+  abort.abort();
+  await expect(left).rejects.toThrow();
+  const connection = await Connection.open(house.gateway.url);
+  connection.send('CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n');
+  await connection.answer();
+  connection.close();
+  await house.ask('/v1/chat/completions', '{');
+  const said = house.gateway.process.output.slice(before);
+  expect(said).not.toMatch(/\n\s+at |workerd\/|kj\/|\bstack: /);
+});

@@ -1,0 +1,147 @@
+/** A client that leaves stops the engine's work within a second, in each phase and whichever way ordinary clients leave. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { EngineRequest } from '../../support/engine.ts';
+import { chatBody, type House, openHouse } from '../../support/house.ts';
+import { type Asking, LEAVERS } from '../../support/leavers.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+import { dial, postBytes, sendUntilHeld } from '../../support/raw.ts';
+
+const WITHIN_MS = 1_000;
+let house: House;
+
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+/** Asks, waits until the engine is where the phase begins, leaves, and tells how long the engine went on. */
+async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineRequest) => boolean): Promise<number> {
+  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const asking = await ask();
+  const mine = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+  const deadline = Date.now() + 5_000;
+  while (!phase(mine)) {
+    if (Date.now() > deadline) throw new Error('the engine did not come to that phase');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  expect(mine.abortedAt).toBeUndefined();
+  const leftAt = Date.now();
+  await asking.leave();
+  const aborted = await house.engine.when(
+    (request) => request.id === mine.id && request.abortedAt !== undefined,
+    5_000,
+    'the abort',
+  );
+  return (aborted.abortedAt ?? Number.POSITIVE_INFINITY) - leftAt;
+}
+
+describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
+  const ask = (body: Record<string, unknown>) => () => leaver({ url: house.gateway.url, key: house.key, body });
+
+  it('before the first byte of a stream', async () => {
+    const body = chatBody({ delayMs: 20_000 }, { stream: true });
+    expect(await leaveAt(ask(body), (request) => request.bodySha256 !== '')).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('in the middle of a stream', async () => {
+    const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
+    expect(await leaveAt(ask(body), (request) => request.tokensSent >= 5)).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('in the middle of a stream that is silent for the moment', async () => {
+    const body = chatBody({ tokens: 10_000, fault: 'stall', afterTokens: 3 }, { stream: true });
+    expect(await leaveAt(ask(body), (request) => request.tokensSent >= 3)).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('while an unary answer is being made', async () => {
+    const body = chatBody({ tokens: 1_000, tokensPerSecond: 20 });
+    expect(await leaveAt(ask(body), (request) => request.bodySha256 !== '')).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('while it waits for a node: an agent that does not take the opening', async () => {
+    const agent = house.agents[0];
+    if (agent === undefined) throw new Error('no agent');
+    const inFlight = (count: number) =>
+      eventually(`${count} in flight`, 5_000, async () =>
+        (await house.gateway.metric('otela_requests_in_flight')) === count ? true : undefined,
+      );
+    await inFlight(0);
+    const before = house.engine.requests.at(-1)?.id ?? 0;
+    agent.signal('SIGSTOP');
+    try {
+      const asking = await ask(chatBody({ delayMs: 60_000 }, { stream: true }))();
+      await inFlight(1);
+      await asking.leave();
+      await inFlight(0);
+    } finally {
+      agent.signal('SIGCONT');
+    }
+    await house.gateway.serving(1);
+    // It comes on the same socket, so behind all that was sent for the one that left.
+    const next = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
+      headers: { 'x-request-id': 'next' },
+    });
+    expect(next.status).toBe(200);
+    await next.text();
+    const late = house.engine.requests.filter((request) => request.id > before);
+    expect(late.filter(({ headers }) => headers['x-request-id'] === 'next')).toHaveLength(1);
+    await eventually('no work for nobody', WITHIN_MS, () => (house.engine.running() === 0 ? true : undefined));
+  });
+});
+
+it('about the time of the first token, when the answer is on its way', async () => {
+  const body = chatBody({ tokens: 10_000, tokensPerSecond: 100, delayMs: 8 }, { stream: true });
+  const late: number[] = [];
+  for (let n = 0; n < 60; n++) {
+    const before = house.engine.requests.at(-1)?.id ?? 0;
+    const socket = await dial(house.gateway.url);
+    socket.write(postBytes(`${house.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${house.key}` }, body));
+    const { id } = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+    // From before the engine's first token until it must have been here, a little later each time.
+    await new Promise((resolve) => setTimeout(resolve, 4 + (n % 10)));
+    socket.destroy();
+    const leftAt = Date.now();
+    const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
+    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
+    if (!(abortedAt - leftAt <= WITHIN_MS / 2)) late.push(abortedAt - leftAt);
+  }
+  expect(late).toEqual([]);
+}, 60_000);
+
+describe.each([
+  ['in the plainest form', {}],
+  ['in another', { te: 'trailers' }],
+])('a client that has said more than is read, %s', (_, more) => {
+  it('and resets its connection, is missed within a second', async () => {
+    const before = house.engine.requests.at(-1)?.id ?? 0;
+    const socket = await dial(house.gateway.url);
+    socket.on('error', () => undefined);
+    const headers = { authorization: `Bearer ${house.key}`, ...more };
+    const url = `${house.gateway.url}/v1/chat/completions`;
+    socket.write(postBytes(url, headers, chatBody({ tokens: 1_000, tokensPerSecond: 20 })));
+    const { id } = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+    await sendUntilHeld(socket);
+    socket.resetAndDestroy();
+    const leftAt = Date.now();
+    const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
+    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
+    expect(abortedAt - leftAt).toBeLessThanOrEqual(WITHIN_MS);
+  });
+});
+
+it('a hundred clients that leave at once leave nothing running', async () => {
+  const leaver = LEAVERS['fetch, aborted'];
+  if (leaver === undefined) throw new Error('no such client');
+  const body = chatBody({ tokens: 10_000, tokensPerSecond: 10 }, { stream: true });
+  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const askings = await Promise.all(
+    Array.from({ length: 100 }, () => leaver({ url: house.gateway.url, key: house.key, body })),
+  );
+  await house.engine.when(() => house.engine.running() === 100, 10_000, 'a hundred requests');
+  await Promise.all(askings.map((asking) => asking.leave()));
+  const mine = () => house.engine.requests.filter((request) => request.id > before);
+  const last = Date.now() + WITHIN_MS * 2;
+  while (house.engine.running() > 0 && Date.now() < last) await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(house.engine.running()).toBe(0);
+  expect(mine().filter((request) => request.abortedAt !== undefined)).toHaveLength(100);
+});

@@ -1,0 +1,70 @@
+/** A second parser of HTTP/1.1, to judge by: Node's own, strict, in this process. */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { atEnd, eventually } from '../../support/processes.ts';
+import { Connection } from './connection.ts';
+
+/** A connection on which nothing comes for so long has said what it has to say. */
+const QUIET_MS = 150;
+
+export interface Verdict {
+  /** Statuses of the answers, in their order. */
+  statuses: number[];
+  /** `METHOD target body` of what was read as a request. */
+  requests: string[];
+}
+
+export class Judge {
+  readonly #server: Server;
+  readonly #requests: string[] = [];
+
+  private constructor(server: Server) {
+    this.#server = server;
+    server.on('request', (request, response) => {
+      let body = '';
+      request.setEncoding('latin1').on('data', (piece: string) => {
+        body += piece;
+      });
+      request.on('error', () => {});
+      request.on('end', () => {
+        this.#requests.push(`${request.method} ${request.url} ${body}`);
+        response.end('judged');
+      });
+    });
+    atEnd(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+  }
+
+  static async open(): Promise<Judge> {
+    const server = createServer({ insecureHTTPParser: false, requireHostHeader: true });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return new Judge(server);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async hear(bytes: string): Promise<Verdict> {
+    this.#requests.length = 0;
+    const connection = await Connection.open(this.url);
+    connection.send(bytes);
+    await quiet(connection);
+    connection.close();
+    return { statuses: connection.answers.map(({ status }) => status), requests: [...this.#requests] };
+  }
+}
+
+/** Waits until it is closed, or nothing has come on it for some time. */
+export async function quiet(connection: Connection, quietMs = QUIET_MS): Promise<void> {
+  let length = -1;
+  let since = Date.now();
+  await eventually('quiet', 10_000, () => {
+    if (connection.ended) return true;
+    if (connection.text.length !== length) since = Date.now();
+    length = connection.text.length;
+    return Date.now() - since >= quietMs ? true : undefined;
+  });
+}

@@ -1,0 +1,64 @@
+/** Anthropic's own client on /v1/messages. */
+import Anthropic from '@anthropic-ai/sdk';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type House, MODEL, openHouse } from '../../support/house.ts';
+import { endAll } from '../../support/processes.ts';
+
+let house: House;
+const user = [{ role: 'user' as const, content: 'Say something.' }];
+
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+const client = (more: object = {}) =>
+  new Anthropic({ baseURL: house.gateway.url, authToken: house.key, apiKey: null, maxRetries: 0, ...more });
+
+it('gets a message with its usage', async () => {
+  const message = await client().messages.create({ model: MODEL, max_tokens: 5, messages: user });
+  expect(message.content).toEqual([{ type: 'text', text: 'This is a stand-in engine' }]);
+  expect(message.stop_reason).toBe('max_tokens');
+  expect(message._request_id).toMatch(/^[\w-]{8,}$/);
+  expect(message.usage.output_tokens).toBe(5);
+});
+
+it('streams a message', async () => {
+  const stream = client().messages.stream({ model: MODEL, max_tokens: 5, messages: user });
+  const words: string[] = [];
+  stream.on('text', (word) => words.push(word));
+  const message = await stream.finalMessage();
+  expect(words).toHaveLength(5);
+  expect(message.usage.output_tokens).toBe(5);
+});
+
+it('counts the tokens of a message', async () => {
+  const { input_tokens } = await client({ apiKey: house.key, authToken: null }).messages.countTokens({
+    model: MODEL,
+    messages: user,
+  });
+  expect(input_tokens).toBeGreaterThan(5);
+});
+
+it('brings its key in x-api-key, as it does by default', async () => {
+  const message = await client({ apiKey: house.key, authToken: null }).messages.create({
+    model: MODEL,
+    max_tokens: 2,
+    messages: user,
+  });
+  expect(message.content).toEqual([{ type: 'text', text: 'This is' }]);
+});
+
+it('raises its own error classes for a wrong key and an unknown model', async () => {
+  const wrong = client({ authToken: 'sk-wrong' }).messages.create({ model: MODEL, max_tokens: 1, messages: user });
+  await expect(wrong).rejects.toBeInstanceOf(Anthropic.AuthenticationError);
+  const unknown = client().messages.create({ model: 'nobody/serves-this', max_tokens: 1, messages: user });
+  await expect(unknown).rejects.toBeInstanceOf(Anthropic.NotFoundError);
+  await expect(unknown).rejects.toMatchObject({ requestID: expect.stringMatching(/^[\w-]{8,}$/) });
+});
+
+it('raises where a stream breaks off, and does not take the half for the whole', async () => {
+  const broken = { stand_in: { fault: 'reset', afterTokens: 3, tokens: 20 } };
+  const stream = client().messages.stream({ model: MODEL, max_tokens: 20, messages: user, ...broken });
+  await expect(stream.finalMessage()).rejects.toBeInstanceOf(Anthropic.APIError);
+});

@@ -1,0 +1,85 @@
+/** The Python openai SDK, which sends `model` last and breaks off in its own way. */
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { pythonWith } from '../../support/abilities.ts';
+import { type House, MODEL, openHouse } from '../../support/house.ts';
+import { endAll, Managed } from '../../support/processes.ts';
+import { ROOT } from '../../support/where.ts';
+
+const python = pythonWith(ROOT, 'openai');
+/** `wrangler dev` takes ten seconds on an idle machine. */
+const START_MS = 150_000;
+let house: House | undefined;
+
+beforeAll(async () => {
+  if (python !== undefined) house = await openHouse();
+}, START_MS);
+afterAll(endAll);
+
+it('does all it can do through the gateway', async ({ skip }) => {
+  if (python === undefined || house === undefined) {
+    return skip('no Python with the openai package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
+  }
+  const { engine } = house;
+  const run = new Managed([python, join(ROOT, 'test/conformance/sdk/python-sdk.py'), house.base, house.key, MODEL], {
+    label: 'python',
+  });
+  const { code } = await run.end(50_000);
+  const leftAt = Date.now();
+  expect(code, run.output).toBe(0);
+  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    chat: ['This is a stand-in engine', 5],
+    stream: ['This is a stand-in engine', 0],
+    usage: [5],
+    tool: ['weather', { city: 'Bern' }],
+    embeddings: [16, 16],
+    responses: 'This is a',
+    events: [3, 'response.completed'],
+    models: [[MODEL], MODEL],
+    'not found': ['NotFoundError', 'model_not_found'],
+    unauthorized: ['AuthenticationError', 'invalid_api_key'],
+    'bad request': 'BadRequestError',
+    'broken stream': 'upstream_error',
+    'left after': 5,
+  });
+  const left = await engine.when(
+    (request) => request.bodyStart.includes('python-left') && request.abortedAt !== undefined,
+    5_000,
+    'the abort',
+  );
+  expect((left.abortedAt ?? 0) - leftAt).toBeLessThanOrEqual(1_000);
+});
+
+it('a Python process that is killed in mid-stream leaves nothing running', async ({ skip }) => {
+  if (python === undefined || house === undefined) return skip('no Python with the openai package');
+  const { engine } = house;
+  const code = `import openai, sys
+c = openai.OpenAI(base_url=sys.argv[1], api_key=sys.argv[2])
+for _ in c.chat.completions.create(model=sys.argv[3], messages=[], stream=True,
+    extra_body={"stand_in": {"tokens": 5000, "tokensPerSecond": 20, "id": "python-killed"}}): pass`;
+  const run = new Managed([python, '-c', code, house.base, house.key, MODEL], { label: 'python' });
+  const mine = await engine.when((request) => request.bodyStart.includes('python-killed'), 20_000, 'the request');
+  while (mine.tokensSent < 5) await new Promise((resolve) => setTimeout(resolve, 20));
+  const leftAt = Date.now();
+  run.signal('SIGKILL');
+  await engine.when((request) => request.id === mine.id && request.abortedAt !== undefined, 5_000, 'the abort');
+  expect((mine.abortedAt ?? 0) - leftAt).toBeLessThanOrEqual(1_000);
+});
+
+it('runs batches, of a file sent whole and of one sent in parts', async ({ skip }) => {
+  if (python === undefined || house === undefined) return skip('no Python with the openai package');
+  const run = new Managed(
+    [python, join(ROOT, 'test/conformance/sdk/python-batches.py'), house.base, house.key, MODEL],
+    {
+      label: 'python',
+    },
+  );
+  const { code } = await run.end(100_000);
+  expect(code, run.output).toBe(0);
+  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    file: ['completed', 120, 120],
+    chunked: ['completed', 120, 120],
+    listed: 2,
+    unknown: 404,
+  });
+}, 120_000);

@@ -1,0 +1,85 @@
+/** The unmodified Python openai SDK over the sealing transports of clients/python. */
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { pythonWith } from '../../support/abilities.ts';
+import { text as wordsOf } from '../../support/engine/words.ts';
+import { MODEL, openHouse } from '../../support/house.ts';
+import { endAll, eventually, Managed } from '../../support/processes.ts';
+import { providerRoot } from '../../support/provider-root.ts';
+import { ROOT } from '../../support/where.ts';
+
+const python = pythonWith(ROOT, 'pyhpke');
+afterAll(endAll);
+
+it('reads the vectors that all implementations share', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  const script = join(ROOT, 'test/conformance/sealed/sealed-vectors.py');
+  const run = new Managed([python, script, join(ROOT, 'test/fixtures/seal.json')], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(20_000);
+  expect([code, run.output.trim()]).toEqual([0, 'ok']);
+});
+
+it('seals chats, streams and the rest, sync and async, and refuses what it cannot seal', async ({ skip }) => {
+  if (python === undefined)
+    return skip('no Python with the pyhpke package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
+  const root = await providerRoot('lab');
+  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  await house.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
+  await eventually('the alias is known', 20_000, async () => {
+    const listed = await house.ask('/v1/otela/seal?model=fast');
+    return (await listed.text()).includes(MODEL) || undefined;
+  });
+  const script = join(ROOT, 'test/conformance/sealed/sealed-python.py');
+  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(150_000);
+  expect(code, run.output).toBe(0);
+  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    chat: ['This is a stand-in engine', 'pinned'],
+    stream: 'This is a stand-in engine',
+    embeddings: [16, 16],
+    models: ['fast', MODEL],
+    'bad request': expect.anything(),
+    'not found': 'model_not_found',
+    'other root': 'no_candidate',
+    alias: 'alias',
+    resolved: MODEL,
+    files: 'not_sealable',
+    plain: 'plain_answer',
+    cut: 'gateway',
+    async: 'This is a stand-in engine',
+  });
+  expect(house.gateway.process.output).not.toContain('python-canary-41c7');
+});
+
+it('goes on at another candidate, sync and async, and takes none that was not asked for', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  const root = await providerRoot('lab');
+  const house = await openHouse({
+    nodes: 2,
+    engine: { behaviour: { tokens: 30 } },
+    agentArgs: ['--delegate-file', root.delegateFile],
+  });
+  house.engine.control({ fault: 'reset', afterTokens: 9, tokensPerSecond: 100 });
+  const script = join(ROOT, 'test/conformance/sealed/sealed-python-resume.py');
+  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(150_000);
+  expect(code, run.output).toBe(0);
+  const whole = wordsOf(30);
+  const said: unknown = JSON.parse(run.output.trim().split('\n').at(-1) ?? '');
+  expect(said).toEqual({
+    sync: [whole],
+    async: [whole],
+    broken: ['gateway'],
+    dropped: ['cut'],
+    forged: ['not_opened'],
+  });
+});
