@@ -78,7 +78,7 @@ nothing else may use meanwhile. Exit code 1 where they differ.
   },
 };
 
-const PROGRAM: Program<Out> = {
+export const PROGRAM: Program<Out> = {
   name: 'otela',
   version: VERSION,
   about: 'otela is for people who call models through OpenTela gateways.',

@@ -242,12 +242,3 @@ it("Prometheus's own parser reads the page, with the types that are declared", a
     expect(of.length, name).toBeGreaterThan(0);
   }
 });
-
-it('the documentation names every metric', () => {
-  const text = readFileSync(join(ROOT, 'docs/observability.md'), 'utf8');
-  for (const { name, labels } of [...FAMILIES, ...AGENT_FAMILIES]) {
-    const row = text.split('\n').find((one) => one.startsWith(`| \`${name}\``));
-    expect(row, name).toBeDefined();
-    for (const label of labels) if (!label.startsWith('gen_ai_')) expect(row, name).toContain(`\`${label}\``);
-  }
-});
