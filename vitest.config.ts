@@ -15,7 +15,7 @@ const nodeProject = (name: string, timeoutMs: number, setupFiles: string[] = [])
     env: { NODE_COMPILE_CACHE: COMPILE_CACHE },
     testTimeout: timeoutMs,
     hookTimeout: timeoutMs,
-    // The others start processes and listen on sockets; `npm test` runs two of them at once, and more would only measure each other.
+    // The others start processes and listen on sockets; `npm test` runs three of them at once, and more would only measure each other.
     fileParallelism: name === 'shared' || name === 'sim',
   },
 });

@@ -1,6 +1,6 @@
 /**
  * `npm test`: everything that can run on this machine. `npm test -- e2e netns` runs those parts only.
- * Two runs of vitest go side by side, since tests mostly wait, and those of Slurm and of networks behind NAT, which hardly do anything else,
+ * Three runs of vitest go side by side on two cores, since tests mostly wait, and those of Slurm and of networks behind NAT, which hardly do anything else,
  * beside them; what each says is printed when it is over. Ends with one line,
  * `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
  * Files of tests that failed run a second time, alone: what passes then is named as flaky, counts as passed, and is written into test/flaky.json.
@@ -28,7 +28,7 @@ const CHECKS: Record<string, string[]> = {
   'tsc dashboard': ['tsc', '-p', 'dashboard/tsconfig.json'],
   'wrangler deploy --dry-run': ['npm', 'run', '--silent', 'deploy:check'],
 };
-/** The longest first, so that both lanes end at about the same time. */
+/** The longest first, so that all lanes end at about the same time. */
 const PROJECTS = [
   'e2e',
   'conformance',
@@ -57,7 +57,7 @@ const ELSEWHERE: Record<string, { project: string; args: string[]; env: NodeJS.P
 const SHARDS: Record<string, number> = { e2e: 4, conformance: 4 };
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
-const LANES = Math.min(2, availableParallelism());
+const LANES = Math.min(3, availableParallelism() + 1);
 /** They wait for Slurm's turns and for lines that are cut: one after the other in a lane of their own. */
 const WAITING: ReadonlySet<string> = new Set(['netns', 'slurm']);
 /** Files that are named with their time at the end. */
@@ -199,7 +199,7 @@ async function secondTry(project: string, first: Outcome, directory: string): Pr
   return runPart(project, files, { id: `${run}-${project}-again`, directory });
 }
 
-/** Two at a time: each is one thread for most of its life. */
+/** Each is one thread for most of its life. */
 async function runChecks(directory: string, tally: Tally): Promise<void> {
   const left = Object.entries(CHECKS);
   const lane = async () => {
