@@ -3,11 +3,13 @@ import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
 import { VERSION } from '../../shared/release/release.ts';
+import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
 import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
+import { planOf } from './region-settings.ts';
 import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-settings.ts';
 import { CLASS_TIMEOUTS, type ModelSettings, type RoutingSettings, routingSchema } from './routing-settings.ts';
 import { auditLog, modelSettings, modelWeights, providers, settings } from './schema.ts';
@@ -23,6 +25,8 @@ export interface Settings {
   models: Record<string, ModelSettings>;
   /** Policy and time-outs where a model has none of its own. */
   routing: RoutingSettings;
+  /** Shares by region that a planner gave; it says itself how long it holds. */
+  regionPlan: RegionPlan | undefined;
   /** Every provider that this gateway ever knew, deleted ones too. */
   providers: Record<string, ProviderSettings>;
   /** Who is trusted where nobody is named: all that our issuer admitted, or those marked. */
@@ -48,6 +52,7 @@ export const NO_SETTINGS: Settings = {
   known: false,
   models: {},
   routing: {},
+  regionPlan: undefined,
   providers: {},
   defaultTrust: 'admitted',
   queue: QUEUE_DEFAULTS,
@@ -102,6 +107,7 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
     known: true,
     models: modelsOf(models, weights),
     routing: routingSchema.safeParse(byName.get('routing') ?? {}).data ?? {},
+    regionPlan: planOf(byName.get('region_plan')),
     providers: Object.fromEntries(
       known.map((row) => [row.id, { trusted_by_default: row.trustedByDefault, deleted: row.deletedAt !== null }]),
     ),

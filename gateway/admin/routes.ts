@@ -26,6 +26,9 @@ import { myUseRoutes } from './people/my-use.ts';
 import { projectRoutes } from './people/projects.ts';
 import { userRoutes } from './people/users.ts';
 import { providerRoutes } from './providers.ts';
+import { regionRoutes } from './regions/facts.ts';
+import { regionPlanRoutes } from './regions/plan.ts';
+import { regionPriceRoutes } from './regions/prices.ts';
 import { requestRoutes } from './requests.ts';
 import type { AdminRoute } from './route.ts';
 import { routingRoutes } from './routing.ts';
@@ -49,6 +52,9 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...nodeRoutes,
   ...nodeLoadRoutes,
   ...routingRoutes,
+  ...regionRoutes,
+  ...regionPlanRoutes,
+  ...regionPriceRoutes,
   ...deploymentRoutes,
   ...drainRoutes,
   ...restartRoutes,

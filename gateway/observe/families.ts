@@ -12,6 +12,8 @@ const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 
 const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 const PER_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5];
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864];
+/** Between regions: 1 ms in a building to half the earth and back. */
+const ROUND_TRIP_S = [0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1];
 /** Ours: reasoning and queues take longer than OpenTelemetry's buckets reach. */
 const LONG_S = [0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600];
 
@@ -48,6 +50,19 @@ export const ATTEMPTS = counter(
   "Attempts at nodes: by the class of the engine's status, or why none came.",
   'gen_ai_request_model',
   'outcome',
+);
+export const REGION_ROUND_TRIP = histogram(
+  'otela_region_round_trip_seconds',
+  'Opening of an attempt to its acknowledgement by the agent, by region of the node.',
+  ROUND_TRIP_S,
+  'region',
+);
+export const REGION_SERVICE = histogram(
+  'otela_region_service_seconds',
+  "An engine's time for one answer, by region of its node.",
+  DURATION_S,
+  'region',
+  'gen_ai_request_model',
 );
 export const RETRIES = counter(
   'otela_retries_total',
@@ -228,6 +243,8 @@ export const FAMILIES: readonly Family[] = [
   REQUESTS,
   IN_FLIGHT,
   ATTEMPTS,
+  REGION_ROUND_TRIP,
+  REGION_SERVICE,
   RETRIES,
   POLICY_FAULTS,
   BROKEN,

@@ -5,7 +5,7 @@ import { endpointById } from '../../shared/openai/endpoints.ts';
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
 import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
-import type { Recorder, RequestInfo } from '../../shared/proxy/host.ts';
+import type { Reached, Recorder, RequestInfo } from '../../shared/proxy/host.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
@@ -20,6 +20,8 @@ import {
   QUEUE_WAIT,
   QUEUED,
   RATE_LIMITED,
+  REGION_ROUND_TRIP,
+  REGION_SERVICE,
   REQUESTS,
   RETRIES,
   SERVER_DURATION,
@@ -75,6 +77,8 @@ export class Note implements Recorder {
   readonly #steps: Step[] = [];
   /** How the last attempt went. */
   #failed = '';
+  /** Where the last attempt that came to an engine did. */
+  #reached: Reached | undefined;
   #firstAt = 0;
   #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
   #over = false;
@@ -98,12 +102,15 @@ export class Note implements Recorder {
   }
 
   /** One attempt came to an engine's head with this status, or failed on its way with this code. */
-  attempt(outcome: number | string, node = ''): void {
+  attempt(outcome: number | string, node = '', reached?: Reached): void {
     this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
     if (this.attempts++ > 0) reporter.counts.count(RETRIES, [this.#failed]);
     this.#failed = typeof outcome === 'number' ? `${Math.floor(outcome / 100)}xx` : outcome;
     reporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);
     if (this.#firstAt !== 0) reporter.counts.count(CONTINUED, [this.#failed]);
+    this.#reached = reached;
+    if (reached !== undefined)
+      reporter.counts.observe(REGION_ROUND_TRIP, [reached.region ?? ''], reached.forwardMs / 1000);
   }
 
   suspected(): void {
@@ -189,6 +196,10 @@ export class Note implements Recorder {
       const type = error === '' && status >= 400 ? String(status) : error;
       const labels = [operationName(endpoint), this.provider, this.#model, type];
       reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
+    }
+    if (this.#reached !== undefined && this.#firstAt !== 0) {
+      const { region = '', model, engineMs } = this.#reached;
+      reporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
     }
     const { requestId: id, name } = seen;
     if (isWorthTelling({ id, name, status, error, steps: this.#steps })) reporter.tell(this.#story(now));

@@ -1,4 +1,6 @@
 /** Which policy chooses for a request: the key's word, then its project's, the model's, the installation's, the default. */
+
+import { RegionShares } from '../../shared/routing/policies/by-region.ts';
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
@@ -6,6 +8,7 @@ import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
 import { weighted } from '../../shared/routing/policies/weighted.ts';
 import { GPU_WEIGHTS, type WeightRule, type Weights, weightsOf } from '../../shared/routing/policies/weights.ts';
 import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
+import { sharesOf } from '../../shared/routing/region-shares.ts';
 import type { Account } from '../accounts/account.ts';
 import { type Settings, settingsOf } from '../accounts/settings.ts';
 import { customPolicies, loadedPolicies } from './custom.ts';
@@ -28,6 +31,7 @@ export class Policies {
   #settings: Settings | undefined;
   readonly #affinity = prefixAffinity();
   readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));
+  readonly #regions = new RegionShares();
   readonly #named: ReadonlyMap<string, Policy>;
 
   constructor(custom: readonly Policy[] = customPolicies) {
@@ -35,7 +39,20 @@ export class Policies {
     this.#named = new Map(all.map((policy) => [policy.name, policy]));
   }
 
-  for(settings: Settings, { routing }: Pick<Account, 'routing'>, request: RoutedRequest, model: string): Policy {
+  /** A plan's shares by region choose first, and the policy within the region. `now`: milliseconds since the epoch. */
+  for(
+    settings: Settings,
+    account: Pick<Account, 'routing'>,
+    request: RoutedRequest,
+    model: string,
+    now = Date.now(),
+  ): Policy {
+    const policy = this.#within(settings, account, request, model);
+    const shares = sharesOf(settings.regionPlan, model, now);
+    return shares === undefined ? policy : this.#regions.around(policy, shares);
+  }
+
+  #within(settings: Settings, { routing }: Pick<Account, 'routing'>, request: RoutedRequest, model: string): Policy {
     this.#settings = settings;
     const { policy, weights } = settingsOf(settings, model);
     // Weights are given to be used: they count as the model's policy.

@@ -137,7 +137,9 @@ async function attempt<C>(
   if (load !== undefined) route.nodes.live.heard(choice.node.session, load);
   const whole = stream.whole !== undefined && !isEventStream(stream.head);
   const begun = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
-  record.attempt(stream.status, choice.node.session);
+  const { forwardMs, engineMs } = stream.head;
+  const { session, region } = choice.node;
+  record.attempt(stream.status, session, { region, model: choice.model, forwardMs, engineMs });
   return begun;
 }
 

@@ -111,12 +111,26 @@ export interface RequestInfo<C = unknown> {
   streamed?: boolean;
 }
 
+/** An attempt that came to an engine's head. */
+export interface Reached {
+  region: string | undefined;
+  /** The one that was asked for there. */
+  model: string;
+  /** From the opening to its acknowledgement: a round trip. */
+  forwardMs: number;
+  /** The engine's own time to its head. */
+  engineMs: number;
+}
+
 /** Hears each step of a request as it happens. */
 export interface Recorder {
   /** The request waits for a node. Call what it returns when the wait has ended. */
   queues(): (outcome: 'turn' | 'full' | 'late') => void;
-  /** An attempt at the node of this session got an engine's head with this status, or failed with this code. */
-  attempt(outcome: number | AttemptFailure, session: string): void;
+  /**
+   * An attempt at the node of this session got an engine's head with this status, or failed with this code. `reached`: where that was and how
+   * long the way there and the engine took.
+   */
+  attempt(outcome: number | AttemptFailure, session: string, reached?: Reached): void;
   /** The response goes out from now on. */
   answered(status: number, choice: Pick<Choice, 'node' | 'model'>): void;
   /** Refused before anything went out. */

@@ -1,0 +1,157 @@
+/** `GET /admin/regions`: what this gateway knows of each region, for planners and for people. */
+import * as z from 'zod';
+import { Book } from '../../../shared/metrics/book.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { PLAN_REGIONS_MAX } from '../../../shared/routing/region-shares.ts';
+import { REGION_ROUND_TRIP, REGION_SERVICE } from '../../observe/families.ts';
+import { reporter } from '../../observe/note.ts';
+import { OBSERVE_NAME } from '../../observe/report.ts';
+import { snapshots, type View } from '../../registry/snapshot.ts';
+import { listOf } from '../fields.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { PRICE_STATES, priceAt } from './price-state.ts';
+import { readPrices } from './prices.ts';
+
+const count = z.number().int().min(0);
+
+const modelSchema = z.object({
+  model: z.string(),
+  /** Nodes that serve it now. */
+  replicas: count,
+  /** Of them, by what they are. `gpu`: class; null where a node has none. */
+  kinds: z.array(z.object({ gpu: z.string().nullable(), gpus: count, replicas: count })),
+  /** In the engines, as they said within the last 5 s. */
+  running: count,
+  waiting: count,
+  /** Answered since the gateway began to count, and the seconds that engines took for them; null where nothing can be read. */
+  answered: count.nullable(),
+  service_s: z.number().min(0).nullable(),
+});
+
+const regionSchema = z.object({
+  object: z.literal('region'),
+  /** As nodes name it; empty: those that name none. */
+  region: z.string(),
+  /** Sessions that are SERVING. */
+  nodes: count,
+  /** Of them, those whose path is lost. */
+  suspected: count,
+  price: z.object({ usd_kwh: z.number().nullable(), state: z.enum(PRICE_STATES) }),
+  /** From this gateway to the nodes and back: how often it took at most so many seconds, the last count for all that took longer; null: never measured. */
+  round_trips: z.object({ at_most_s: z.array(z.number()), counts: z.array(count) }).nullable(),
+  models: z.array(modelSchema),
+});
+type Region = z.infer<typeof regionSchema>;
+type Model = z.infer<typeof modelSchema>;
+
+export const regionRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/regions',
+    summary: 'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions.',
+    answer: listOf(regionSchema),
+    run: async (call) => ({ object: 'list', data: await regionFacts(call), has_more: false }),
+  }),
+];
+
+async function regionFacts(call: Call): Promise<Region[]> {
+  const [view, table, counted] = await Promise.all([viewOf(call), readPrices(call), countedOf(call)]);
+  const regions = new Map<string, Region>();
+  const known = (name: string): Region => {
+    let region = regions.get(name);
+    if (region === undefined) {
+      region = {
+        object: 'region',
+        region: name,
+        nodes: 0,
+        suspected: 0,
+        price: priceAt(table, name, call.now),
+        round_trips: null,
+        models: [],
+      };
+      regions.set(name, region);
+    }
+    return region;
+  };
+  for (const entry of view.nodes.entries()) {
+    if (entry.state !== 'SERVING') continue;
+    const region = known(entry.region ?? '');
+    region.nodes++;
+    if (entry.suspected) region.suspected++;
+  }
+  addModels(view, known);
+  // A region that has lost all its nodes is shown as long as its price is known.
+  const names = new Set([...regions.keys()].map((name) => name.toLowerCase()));
+  for (const { region } of table?.prices ?? []) if (!names.has(region.toLowerCase())) known(region);
+  if (counted !== undefined) addCounts(counted, regions);
+  const all = [...regions.values()].sort((a, b) => b.nodes - a.nodes || (a.region < b.region ? -1 : 1));
+  return all.slice(0, PLAN_REGIONS_MAX);
+}
+
+function addModels({ nodes }: View, known: (name: string) => Region): void {
+  for (const [id, { ready }] of nodes.models()) {
+    for (const entry of ready) {
+      const { models } = known(entry.region ?? '');
+      const model = modelIn(models, id);
+      model.replicas++;
+      const gpu = entry.hardware.gpus[0]?.class ?? null;
+      const gpus = entry.hardware.gpus.length;
+      const kind = model.kinds.find((one) => one.gpu === gpu && one.gpus === gpus);
+      if (kind === undefined) model.kinds.push({ gpu, gpus, replicas: 1 });
+      else kind.replicas++;
+      const load = nodes.live.loadOf(entry.session);
+      model.running += load?.running ?? 0;
+      model.waiting += load?.waiting ?? 0;
+    }
+  }
+}
+
+function modelIn(models: Model[], id: string): Model {
+  const found = models.find(({ model }) => model === id);
+  if (found !== undefined) return found;
+  const made = { model: id, replicas: 0, kinds: [], running: 0, waiting: 0, answered: null, service_s: null };
+  models.push(made);
+  return made;
+}
+
+/** Only of regions that have nodes; a model that has no replica there any more keeps its counts, so that a planner's differences stay right. */
+function addCounts(book: Book, regions: ReadonlyMap<string, Region>): void {
+  for (const region of regions.values()) for (const model of region.models) Object.assign(model, NOTHING);
+  for (const { labels, value } of book.samples(REGION_ROUND_TRIP)) {
+    const region = regions.get(labels[0] ?? '');
+    if (region === undefined || !Array.isArray(value)) continue;
+    const bounds = REGION_ROUND_TRIP.bounds;
+    region.round_trips = { at_most_s: [...bounds], counts: value.slice(0, bounds.length + 1) };
+  }
+  for (const { labels, value } of book.samples(REGION_SERVICE)) {
+    const [name = '', model = ''] = labels;
+    const region = regions.get(name);
+    if (region === undefined || !Array.isArray(value)) continue;
+    const answered = value.slice(0, -1).reduce((sum, one) => sum + one, 0);
+    Object.assign(modelIn(region.models, model), { answered, service_s: value.at(-1) ?? 0 });
+  }
+}
+
+const NOTHING = { answered: 0, service_s: 0 };
+
+/** @throws ApiError 503 */
+async function viewOf({ env, c, now }: Call): Promise<View> {
+  try {
+    return await snapshots.get(env, c.executionCtx, now, () => true);
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+}
+
+/** Undefined where nothing can be read: then nothing is told, which is not the same as 0. */
+async function countedOf({ env }: Call): Promise<Book | undefined> {
+  try {
+    await reporter.flush(env);
+    const book = new Book();
+    book.merge(await env.OBSERVE.getByName(OBSERVE_NAME).read());
+    return book;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,134 @@
+/** Which share of each model's requests each region gets: what a planner gave, for as long as it holds. */
+import { eq, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { PLAN_HOLDS_MAX_MS } from '../../../shared/routing/region-shares.ts';
+import { asked, database, requireWritable } from '../../accounts/database.ts';
+import { planBodySchema, type StoredPlan, storedPlanSchema } from '../../accounts/region-settings.ts';
+import { settings } from '../../accounts/schema.ts';
+import { change, requireFirst, tell, writeDown } from '../change.ts';
+import { rfc3339 } from '../list.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+
+const ROW = 'region_plan';
+
+const planSchema = planBodySchema.extend({
+  object: z.literal('region_plan'),
+  taken_at: z.iso.datetime(),
+  expires_at: z.iso.datetime(),
+  /** False: it is over, and requests are routed as if there were none. */
+  holds: z.boolean(),
+});
+
+export const regionPlanRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/regions/plan',
+    summary: 'Shares of requests by region, as a planner gave them last.',
+    answer: planSchema,
+    run: async (call) => {
+      const stored = await readPlan(call);
+      if (stored === undefined) throw new ApiError('not_found', 'No planner has given shares by region.');
+      return planView(stored, call.now);
+    },
+  }),
+  route({
+    role: 'operator',
+    method: 'put',
+    path: '/regions/plan',
+    summary:
+      'Shares of requests by region, within trust and requirements; acts everywhere within 5 s. 409 while the plan of another planner holds, or for a sequence that is not newer.',
+    body: planBodySchema,
+    answer: planSchema,
+    run: put,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: '/regions/plan',
+    summary: 'No shares by region any more: requests go as policies say. Repeating is safe.',
+    answer: z.object({ object: z.literal('region_plan'), deleted: z.boolean() }),
+    run: remove,
+  }),
+];
+
+/**
+ * Two planners see different things, and requests that followed both in turn would swing between them: the first keeps its place until its plan
+ * expires. The database decides, so that two that come at once cannot both be taken.
+ */
+async function put(call: Call<z.infer<typeof planBodySchema>>): Promise<object> {
+  requireFirst(call.env);
+  requireWritable();
+  const { body, now } = call;
+  const before = await readPlan(call);
+  const refusal = before === undefined ? undefined : refused(before, body, now);
+  if (refusal !== undefined) throw refusal;
+  // A plan every 45 s would bury what people did: who plans is written down, not each plan.
+  if (before?.planner !== body.planner)
+    await writeDown(call, {
+      action: 'regions.plan',
+      object: 'region_plan',
+      before: before && { planner: before.planner },
+      after: { planner: body.planner },
+    });
+  const value: StoredPlan = { ...body, taken_at: now, expires_at: now + body.holds_ms };
+  const stored = (path: string) => sql`json_extract(${settings.value}, ${path})`;
+  const mayTake = sql`${stored('$.expires_at')} <= ${now} OR ${stored('$.expires_at')} > ${now + PLAN_HOLDS_MAX_MS}
+    OR (${stored('$.planner')} = ${body.planner} AND ${stored('$.sequence')} < ${body.sequence})`;
+  const set = { value, updatedAt: now };
+  const taken = await asked(
+    database(call.env)
+      .insert(settings)
+      .values({ name: ROW, ...set })
+      .onConflictDoUpdate({ target: settings.name, set, setWhere: mayTake })
+      .returning({ name: settings.name }),
+  );
+  if (taken.length === 0) throw conflict('Another plan was taken at this moment.');
+  await tell(call.env);
+  return planView(value, now);
+}
+
+function refused(before: StoredPlan, { planner, sequence }: { planner: string; sequence: number }, now: number) {
+  if (!holds(before, now)) return undefined;
+  if (before.planner !== planner)
+    return conflict(`The plan of "${before.planner}" holds until ${rfc3339(before.expires_at)}.`);
+  if (before.sequence >= sequence) return conflict(`Plan ${before.sequence} of "${planner}" is there already.`);
+  return undefined;
+}
+
+function conflict(message: string): ApiError {
+  return new ApiError('conflict', message);
+}
+
+async function remove(call: Call): Promise<object> {
+  const before = await readPlan(call);
+  if (before === undefined) await tell(call.env);
+  else {
+    const write = database(call.env).delete(settings).where(eq(settings.name, ROW));
+    const what = { action: 'regions.plan', object: ROW, before: { planner: before.planner } };
+    await change(call, [write], what);
+  }
+  return { object: 'region_plan', deleted: before !== undefined };
+}
+
+/** Undefined where none is stored, or none that this version understands. */
+export async function readPlan(call: Pick<Call<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
+  const [row] = await asked(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
+  return storedPlanSchema.safeParse(row?.value).data;
+}
+
+/** An expiry too far ahead is of a clock that was set back since. */
+function holds({ expires_at }: StoredPlan, now: number): boolean {
+  return now < expires_at && expires_at - now <= PLAN_HOLDS_MAX_MS;
+}
+
+function planView({ taken_at, expires_at, ...plan }: StoredPlan, now: number): z.infer<typeof planSchema> {
+  return {
+    object: 'region_plan',
+    ...plan,
+    taken_at: rfc3339(taken_at),
+    expires_at: rfc3339(expires_at),
+    holds: holds({ taken_at, expires_at, ...plan }, now),
+  };
+}

@@ -1,0 +1,76 @@
+/** What electricity costs in each region, as an operator says. */
+import { eq } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { type PriceTable, pricesBodySchema } from '../../accounts/region-settings.ts';
+import { settings } from '../../accounts/schema.ts';
+import { change, tell } from '../change.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+
+const ROW = 'region_prices';
+
+const pricesSchema = pricesBodySchema.extend({ object: z.literal('region_prices') });
+
+export const regionPriceRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/regions/prices',
+    summary: 'What electricity costs in each region.',
+    answer: pricesSchema,
+    run: async (call) => {
+      const table = await readPrices(call);
+      if (table === undefined) throw new ApiError('not_found', 'No prices are set.');
+      return { object: 'region_prices', ...table };
+    },
+  }),
+  route({
+    role: 'operator',
+    method: 'put',
+    path: '/regions/prices',
+    summary: 'What electricity costs in each region, with the day of the table; planners of regions read it.',
+    body: pricesBodySchema,
+    answer: pricesSchema,
+    run: put,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: '/regions/prices',
+    summary: 'No prices any more: planners count the same price everywhere. Repeating is safe.',
+    answer: z.object({ object: z.literal('region_prices'), deleted: z.boolean() }),
+    run: remove,
+  }),
+];
+
+async function put(call: Call<PriceTable>): Promise<object> {
+  const { body: value, now } = call;
+  const names = value.prices.map(({ region }) => region.toLowerCase());
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined)
+    throw new ApiError('unprocessable_content', `prices: "${twice}" stands there twice.`, { param: 'prices' });
+  const before = await readPrices(call);
+  const set = { value, updatedAt: now };
+  const write = database(call.env)
+    .insert(settings)
+    .values({ name: ROW, ...set })
+    .onConflictDoUpdate({ target: settings.name, set });
+  await change(call, [write], { action: 'regions.prices', object: ROW, before, after: value });
+  return { object: 'region_prices', ...value };
+}
+
+async function remove(call: Call): Promise<object> {
+  const before = await readPrices(call);
+  if (before === undefined) await tell(call.env);
+  else {
+    const write = database(call.env).delete(settings).where(eq(settings.name, ROW));
+    await change(call, [write], { action: 'regions.prices', object: ROW, before });
+  }
+  return { object: 'region_prices', deleted: before !== undefined };
+}
+
+export async function readPrices(call: Pick<Call<unknown, unknown>, 'env'>): Promise<PriceTable | undefined> {
+  const [row] = await asked(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
+  return pricesBodySchema.safeParse(row?.value).data;
+}

@@ -1,0 +1,133 @@
+import type { Candidate } from '../candidates.ts';
+import type { Policy, RoutedRequest } from '../policy.ts';
+import { type ModelShares, presentWeights } from '../region-shares.ts';
+
+/** Models whose sequence is remembered. */
+const MODELS_MAX = 1_024;
+/** As of `weighted`: of any n turns in a row each region gets its share within a few. */
+const GOLDEN = (Math.sqrt(5) - 1) / 2;
+
+/** Candidates by region. */
+interface Group {
+  names: readonly string[];
+  members: readonly (readonly Candidate[])[];
+  /** Running sums of the regions' weights. */
+  sums: WeakMap<ModelShares, Float64Array>;
+}
+
+/**
+ * A plan's shares choose the region, and any policy the node within it. Regions are those of the candidates it gets: trust, requirements and residency
+ * have been applied before. What a conversation was given it keeps while the shares allow: its name is its place on the line of shares.
+ */
+export class RegionShares {
+  readonly #groups = new WeakMap<readonly Candidate[], Group>();
+  readonly #walks = new Map<string, number>();
+  readonly #wrapped = new WeakMap<ModelShares, Map<Policy, Policy>>();
+
+  /** The same policy for the same shares, so that what policies keep by list of candidates stays good. */
+  around(inner: Policy, shares: ModelShares): Policy {
+    let known = this.#wrapped.get(shares);
+    if (known === undefined) {
+      known = new Map();
+      this.#wrapped.set(shares, known);
+    }
+    const before = known.get(inner);
+    if (before !== undefined) return before;
+    const policy: Policy = {
+      name: inner.name,
+      pick: (candidates, request, random) => this.#pick(inner, shares, candidates, request, random),
+      onRequestStart: (...args) => inner.onRequestStart(...args),
+      onRequestEnd: (...args) => inner.onRequestEnd(...args),
+    };
+    // One per policy of the installation.
+    known.set(inner, policy);
+    return policy;
+  }
+
+  #pick(
+    inner: Policy,
+    shares: ModelShares,
+    candidates: readonly Candidate[],
+    request: RoutedRequest,
+    random: () => number,
+  ): Candidate | undefined {
+    if (candidates.length === 0) return undefined;
+    const { names, members, sums } = this.#grouped(candidates);
+    let known = sums.get(shares);
+    if (known === undefined) {
+      known = runningSums(presentWeights(shares, names));
+      sums.set(shares, known);
+    }
+    const total = known.at(-1) ?? 0;
+    // The plan says nothing of any region that is here: it is no reason to refuse.
+    if (!(total > 0)) return inner.pick(candidates, request, random);
+    const { session } = request;
+    const at = session === undefined ? this.#turn(request.model, random) : unitHash(session);
+    const first = firstAbove(known, at * total);
+    const node = inner.pick(members[first] ?? [], request, random);
+    if (node === undefined) return inner.pick(candidates, request, random);
+    // Its conversation's cache is worth a wait.
+    if (session !== undefined || (node.load?.waiting ?? 0) === 0) return node;
+    return this.#elsewhere(inner, shares, { names, members }, first, request, random) ?? node;
+  }
+
+  /** A node without a queue in another region of the plan, where the one whose turn it is has one: as if that region were lost. */
+  #elsewhere(
+    inner: Policy,
+    shares: ModelShares,
+    { names, members }: Pick<Group, 'names' | 'members'>,
+    full: number,
+    request: RoutedRequest,
+    random: () => number,
+  ): Candidate | undefined {
+    const others = names.filter((_, at) => at !== full);
+    const sums = runningSums(presentWeights(shares, others));
+    const total = sums.at(-1) ?? 0;
+    if (!(total > 0)) return undefined;
+    const at = firstAbove(sums, random() * total);
+    const node = inner.pick(members[at < full ? at : at + 1] ?? [], request, random);
+    return node !== undefined && (node.load?.waiting ?? 0) === 0 ? node : undefined;
+  }
+
+  #grouped(candidates: readonly Candidate[]): Group {
+    const known = this.#groups.get(candidates);
+    if (known !== undefined) return known;
+    const groups = Map.groupBy(candidates, ({ region }) => region ?? '');
+    // In the order of their names: conversations keep their region when a list is made anew.
+    const sorted = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
+    const group = {
+      names: sorted.map(([name]) => name),
+      members: sorted.map(([, members]) => members),
+      sums: new WeakMap<ModelShares, Float64Array>(),
+    };
+    this.#groups.set(candidates, group);
+    return group;
+  }
+
+  #turn(model: string, random: () => number): number {
+    const at = ((this.#walks.get(model) ?? random()) + GOLDEN) % 1;
+    if (this.#walks.size >= MODELS_MAX && !this.#walks.has(model)) this.#walks.clear();
+    this.#walks.set(model, at);
+    return at;
+  }
+}
+
+function runningSums(weights: Float64Array): Float64Array {
+  let total = 0;
+  return weights.map((weight) => (total += weight));
+}
+
+/** Index of the first sum above `value`: regions are few. */
+function firstAbove(sums: Float64Array, value: number): number {
+  const at = sums.findIndex((sum) => sum > value);
+  return at < 0 ? sums.length - 1 : at;
+}
+
+/** FNV-1a, mixed (Murmur3's last step): names that differ in their last character alone lie far apart. In [0, 1). */
+function unitHash(text: string): number {
+  let state = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) state = Math.imul(state ^ text.charCodeAt(at), 0x01000193);
+  state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);
+  state = Math.imul(state ^ (state >>> 13), 0xc2b2ae35);
+  return ((state ^ (state >>> 16)) >>> 0) / 2 ** 32;
+}
