@@ -1,5 +1,5 @@
 /**
- * What peers say to each other. A message is a sequence of parts, each a type and its fields; docs/registry.md has the table. Every
+ * What peers say to each other. A message is a sequence of parts, each a type and its fields. Every
  * count and length is bounded, every part is in its one spelling, and reading allocates no more than the message holds.
  */
 import { ByteReader, ByteWriter } from '../lattice/bytes.ts';

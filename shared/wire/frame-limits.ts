@@ -1,4 +1,4 @@
-/** What one peer may send: the greatest frame of each type, and how many of them. docs/protocol.md has the same table. */
+/** What one peer may send: the greatest frame of each type, and how many of them. */
 import { Bucket } from '../collections/bucket.ts';
 import { WireError } from './error.ts';
 import type { Frame } from './frames.ts';

@@ -1,6 +1,6 @@
 /**
  * Frames of the tunnel: what each carries, and its number. A message is a sequence of frames, which frame-codec.ts spells;
- * docs/protocol.md has the same tables for readers. `stream` numbers are given by the opener and never repeat within a session.
+ * docs/protocol.md has the table of frames for readers. `stream` numbers are given by the opener and never repeat within a session.
  */
 import type { HeaderList } from './headers.ts';
 import type { ReportedTimings, ReportedUsage } from './usage.ts';
