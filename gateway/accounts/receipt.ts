@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling.ts';
+import { KIND_NAME_MAX_CHARS } from '../../shared/routing/kinds/kind.ts';
 import { seal, unseal } from './seal.ts';
 
 export interface Identity {
@@ -22,6 +23,8 @@ export interface Receipt extends Identity {
   model: string;
   /** Where the request said something of it. */
   sampling: Sampling | undefined;
+  /** The kind that the request was judged to be when it came. */
+  kind: string | undefined;
   /** Counters that limits need, and nothing else. */
   untracked: boolean;
 }
@@ -34,21 +37,23 @@ export function sealIdentity(secret: string, identity: Identity): Promise<string
   return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced, prefixes]));
 }
 
+interface Said {
+  sampling?: Sampling | undefined;
+  kind?: string | undefined;
+}
+
 /** What a request sends along: the identity, sealed, and what its node knows anyway. */
-export function receiptOf(identity: string, model: string, untracked: boolean, sampling?: Sampling): string {
-  const said = sampling === undefined || untracked ? '' : JSON.stringify(sampling);
-  return `${identity}\n${untracked ? '-' : '+'}${said}\n${model}`;
+export function receiptOf(identity: string, model: string, untracked: boolean, { sampling, kind }: Said = {}): string {
+  const said = kind === undefined ? sampling : [kind, sampling ?? {}];
+  const text = said === undefined || untracked ? '' : JSON.stringify(said);
+  return `${identity}\n${untracked ? '-' : '+'}${text}\n${model}`;
 }
 
 /** `identity` is what `openIdentity` made of the receipt's seal. */
 export function readReceipt(receipt: string, identity: Identity): Receipt {
-  const [, said = '', ...model] = receipt.split('\n');
-  return {
-    ...identity,
-    model: model.join('\n'),
-    untracked: said.startsWith('-'),
-    sampling: said.length > 1 ? readSampling(said.slice(1)) : undefined,
-  };
+  const [, text = '', ...model] = receipt.split('\n');
+  const { sampling, kind } = text.length > 1 ? readSaid(text.slice(1)) : {};
+  return { ...identity, model: model.join('\n'), untracked: text.startsWith('-'), sampling, kind };
 }
 
 /** The same for all that a key asks until it is looked up again. */
@@ -57,13 +62,17 @@ export function sealOf(receipt: string): string {
 }
 
 const samplingSchema = z.partialRecord(z.enum(SAMPLING_NAMES), z.number());
+const saidSchema = z.union([z.tuple([z.string().min(1).max(KIND_NAME_MAX_CHARS), samplingSchema]), samplingSchema]);
 
 /** A late report's receipt is what its agent says. */
-function readSampling(text: string): Sampling | undefined {
+function readSaid(text: string): Said {
   try {
-    return samplingSchema.safeParse(JSON.parse(text)).data as Sampling | undefined;
+    const said = saidSchema.safeParse(JSON.parse(text)).data;
+    if (said === undefined) return {};
+    const [kind, sampling] = Array.isArray(said) ? said : [undefined, said];
+    return { sampling: Object.keys(sampling).length === 0 ? undefined : (sampling as Sampling), kind };
   } catch {
-    return undefined;
+    return {};
   }
 }
 

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
+import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
 import { recordOf } from '../described.ts';
 import type { ModelClass } from './model-classes.ts';
@@ -49,12 +50,28 @@ export const CLASS_TIMEOUTS: Record<ModelClass, { first_byte_ms: number; stall_m
 };
 
 const text = z.string().min(1).max(64);
+const kindName = z.string().min(1).max(KIND_NAME_MAX_CHARS);
+/** A prompt or an answer has fewer tokens than this. */
+const TOKENS_MAX = 100_000_000;
+const tokens = z.number().positive().max(TOKENS_MAX);
+export const kindSchema = z.strictObject({
+  name: kindName,
+  input: tokens,
+  output: tokens,
+  share: z.number().min(0).max(1),
+});
+/** Kinds of one model's requests; none: its requests have no kinds. */
+export const kindsSchema = z
+  .array(kindSchema)
+  .max(KINDS_MAX)
+  .refine((all) => new Set(all.map(({ name }) => name)).size === all.length, 'two kinds have the same name');
 export const weightRuleSchema = z.strictObject({
   session: z.string().regex(SESSION_PATTERN).optional(),
   cluster: idSchema.optional(),
   gpu: text.optional(),
   region: text.optional(),
   class: z.enum(REQUEST_CLASSES).optional(),
+  kind: kindName.optional(),
   weight: z.number().min(0).max(1_000_000),
 });
 /** Bounds the snapshot: all models' rules travel in it. */
@@ -71,4 +88,5 @@ export interface ModelSettings {
   max_retries?: number;
   start_wait_ms?: number;
   weights?: WeightRule[];
+  kinds?: RequestKind[];
 }

@@ -4,6 +4,7 @@
  */
 import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
+import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { WeightRule } from '../../shared/routing/policies/weights.ts';
 import type { Scope } from './account.ts';
 import type { Limits } from './limits/limits.ts';
@@ -205,6 +206,8 @@ export const modelCards = sqliteTable('model_cards', {
 export const modelWeights = sqliteTable('model_weights', {
   model: text('model').primaryKey(),
   weights: text('weights', { mode: 'json' }).$type<WeightRule[]>().notNull(),
+  /** Kinds that the weights are for; NULL: none. */
+  kinds: text('kinds', { mode: 'json' }).$type<RequestKind[]>(),
   updatedAt: integer('updated_at').notNull(),
 });
 

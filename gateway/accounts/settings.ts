@@ -133,7 +133,8 @@ type ModelRow = typeof modelSettings.$inferSelect;
 
 function modelsOf(rows: readonly ModelRow[], weights: readonly (typeof modelWeights.$inferSelect)[]) {
   const models: Record<string, ModelSettings> = Object.fromEntries(rows.map((row) => [row.model, ofRow(row)]));
-  for (const row of weights) models[row.model] = { ...settingsOf({ models }, row.model), weights: row.weights };
+  for (const { model, weights: rules, kinds } of weights)
+    models[model] = { ...settingsOf({ models }, model), weights: rules, ...(kinds === null ? {} : { kinds }) };
   return models;
 }
 

@@ -34,6 +34,7 @@ import type { AdminRoute } from './route.ts';
 import { routingRoutes } from './routing.ts';
 import { settingsRoutes } from './settings.ts';
 import { usageRoutes } from './usage.ts';
+import { workloadRoutes } from './workload.ts';
 
 /** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
@@ -64,6 +65,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...settingsRoutes,
   ...auditRoutes,
   ...usageRoutes,
+  ...workloadRoutes,
   ...batchUsageRoutes,
   ...requestRoutes,
 ];

@@ -1,10 +1,10 @@
-/** Which share of a model's requests its nodes get. */
+/** Which share of a model's requests its nodes get, by kinds of requests where the model has kinds. */
 import { asc, count, eq, ne } from 'drizzle-orm';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
-import { weightRuleSchema, weightsSchema } from '../accounts/routing-settings.ts';
+import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../accounts/routing-settings.ts';
 import { modelWeights } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
 import { change, tell } from './change.ts';
@@ -14,12 +14,13 @@ import { type AdminRoute, type Call, route } from './route.ts';
 
 type Row = typeof modelWeights.$inferSelect;
 
-const putSchema = z.strictObject({ weights: weightsSchema });
+const putSchema = z.strictObject({ weights: weightsSchema, kinds: kindsSchema.optional() });
 const modelSchema = z.string().min(1).max(256);
 const routingSchema = z.object({
   object: z.literal('routing'),
   model: z.string(),
   weights: z.array(weightRuleSchema),
+  kinds: z.array(kindSchema),
   updated_at: z.iso.datetime(),
 });
 const deletedSchema = z.object({ object: z.literal('routing'), model: z.string(), deleted: z.boolean() });
@@ -44,7 +45,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: ONE,
     params: { model: modelSchema },
-    summary: "One model's weights.",
+    summary: "One model's weights and kinds.",
     answer: routingSchema,
     run: async (call) => {
       const row = await find(call);
@@ -57,7 +58,8 @@ export const routingRoutes: readonly AdminRoute[] = [
     method: 'put',
     path: ONE,
     params: { model: modelSchema },
-    summary: 'The weight of each node that fits a rule. The rule that names most counts; acts everywhere within 5 s.',
+    summary:
+      'The weight of each node that fits a rule, and the kinds of requests that rules name. The rule that names most counts; acts everywhere within 5 s.',
     body: putSchema,
     answer: routingSchema,
     run: put,
@@ -86,8 +88,14 @@ async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
   const weights = call.body.weights.map((rule) =>
     rule.gpu === undefined ? rule : { ...rule, gpu: findGpuClass(rule.gpu)?.name ?? rule.gpu.toUpperCase() },
   );
+  const kinds = call.body.kinds ?? [];
+  const unknown = weights.find(({ kind }) => kind !== undefined && !kinds.some(({ name }) => name === kind));
+  if (unknown !== undefined)
+    throw new ApiError('unprocessable_content', `weights: "${unknown.kind}" is none of \`kinds\`.`, {
+      param: 'weights',
+    });
   const before = await find(call);
-  const set = { weights, updatedAt: call.now };
+  const set = { weights, kinds: kinds.length === 0 ? null : kinds, updatedAt: call.now };
   const row = { model, ...set };
   const write = db.insert(modelWeights).values(row).onConflictDoUpdate({ target: modelWeights.model, set });
   const what = { action: 'routing.update', object: model, before: before && view(before), after: view(row) };
@@ -120,5 +128,6 @@ function modelOf(call: Call<unknown, unknown>): string {
 }
 
 function view(row: Row) {
-  return { object: 'routing' as const, model: row.model, weights: row.weights, updated_at: rfc3339(row.updatedAt) };
+  const { model, weights, kinds } = row;
+  return { object: 'routing' as const, model, weights, kinds: kinds ?? [], updated_at: rfc3339(row.updatedAt) };
 }

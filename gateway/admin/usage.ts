@@ -1,4 +1,4 @@
-/** What was used: totals for everybody as far as they go, the workload for the scheduler, the trace for research. */
+/** What was used: totals for everybody as far as they go, and the trace for research. */
 import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -7,9 +7,6 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database, reportDatabase } from '../accounts/database.ts';
 import { installationSecret } from '../accounts/installation.ts';
 import { modelSettings, usageTotals } from '../accounts/schema.ts';
-import { Histogram } from '../usage/histogram.ts';
-import type { ModelWorkload } from '../usage/hour-reader.ts';
-import { shardsBetween } from '../usage/row.ts';
 import { traceStream } from '../usage/trace.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
@@ -70,30 +67,6 @@ const totalSchema = z.object({
   mean_total_ms: z.number().nullable(),
 });
 
-/** From 1 s to 7 days: 604,800 s, 10,080 min, 168 h. */
-const WINDOW =
-  /^(([1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$/;
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY_MS };
-const workloadQuery = z.strictObject({
-  window: z.string().regex(WINDOW, 'a number of s, m, h or d, from 1s to 7d').default('1h'),
-});
-const lengths = z.object({ mean: z.number(), deviation: z.number(), p50: z.number(), p95: z.number() });
-const workloadSchema = z.object({
-  object: z.literal('list'),
-  window_ms: z.number(),
-  data: z.array(
-    z.object({
-      model: z.string(),
-      requests: z.number(),
-      requests_per_second: z.number(),
-      /** Refused because no node took them: what a placement without the model leaves out. */
-      unserved: z.number(),
-      input: lengths,
-      output: lengths,
-    }),
-  ),
-});
-
 const timeSchema = z.iso.datetime({ offset: true });
 const traceQuery = z.strictObject({
   from: timeSchema,
@@ -117,15 +90,6 @@ export const usageRoutes: readonly AdminRoute[] = [
       next: z.string().nullable(),
     }),
     run: readTotals,
-  }),
-  route({
-    role: 'operator',
-    method: 'get',
-    path: '/workload',
-    summary: 'Rates and lengths by model, of the last minutes to days.',
-    query: workloadQuery,
-    answer: workloadSchema,
-    run: readWorkload,
   }),
   route({
     role: 'operator',
@@ -218,42 +182,6 @@ function own({ account, query }: Call<unknown, z.infer<typeof usageQuery>>): SQL
     throw new ApiError('permission_denied', 'A provider sees what it served by day and model, not for whom.');
   }
   return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
-}
-
-async function readWorkload({ env, query, now }: Call<unknown, z.infer<typeof workloadQuery>>): Promise<object> {
-  const windowMs = Number(query.window.slice(0, -1)) * (UNIT_MS[query.window.slice(-1)] ?? 0);
-  const from = now - windowMs;
-  const parts = await asked(
-    Promise.all(shardsBetween(from, now).map((shard) => env.USAGE.getByName(shard).workload(from, now))),
-  );
-  return { object: 'list', window_ms: windowMs, data: together(parts, windowMs) };
-}
-
-function together(parts: readonly (readonly ModelWorkload[])[], windowMs: number): object[] {
-  const models = new Map<string, { requests: number; unserved: number; input: Histogram; output: Histogram }>();
-  for (const { model, requests, unserved, input, output } of parts.flat()) {
-    const known = models.get(model) ?? { requests: 0, unserved: 0, input: new Histogram(), output: new Histogram() };
-    models.set(model, known);
-    known.requests += requests;
-    known.unserved += unserved;
-    known.input.merge(input);
-    known.output.merge(output);
-  }
-  return [...models]
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([model, { requests, unserved, input, output }]) => ({
-      model,
-      requests,
-      requests_per_second: requests / (windowMs / 1000),
-      unserved,
-      input: lengthsOf(input),
-      output: lengthsOf(output),
-    }));
-}
-
-function lengthsOf(histogram: Histogram): z.infer<typeof lengths> {
-  const { mean, deviation } = histogram;
-  return { mean, deviation, p50: histogram.percentile(0.5), p95: histogram.percentile(0.95) };
 }
 
 async function readTrace({ env, query }: Call<unknown, z.infer<typeof traceQuery>>): Promise<Response> {

@@ -99,8 +99,14 @@ function routeIn(
   // The view may have brought what was just set.
   const chain = settings === asked.settings ? asked.chain : chainOf(account, settings, parsed);
   const trust = trustOf(account, asked.trust, settings);
+  const own = routeOf(request, parsed, chain, account, settings);
+  // A fallback model has kinds of its own, by which this request was not judged.
+  const said = (model: string) => ({
+    sampling: parsed.sampling,
+    kind: model === own.request.model ? own.request.kind : undefined,
+  });
   return {
-    ...routeOf(request, parsed, chain, account, settings),
+    ...own,
     view,
     nodes,
     trust,
@@ -109,7 +115,7 @@ function routeIn(
     retriesMax: settingsOf(settings, chain.model).max_retries ?? settings.retries.maxRetries,
     retryShare: settings.retries.retryShare,
     timeoutsFor: (model) => timeoutsOf(settings, model),
-    receiptFor: (model) => receiptOf(account.seal, model, untracked, parsed.sampling),
+    receiptFor: (model) => receiptOf(account.seal, model, untracked, said(model)),
     unpaidReceipt: (model) => receiptOf('', model, true),
     waitMs: longestWait(settings.queue, parsed.streaming),
     startWaitMs: asked.startWaitMs ?? account.startWaitMs ?? settingsOf(settings, chain.model).start_wait_ms,

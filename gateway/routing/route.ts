@@ -9,6 +9,7 @@ import type { Settings } from '../accounts/settings.ts';
 import type { HttpRequest } from '../http.ts';
 import type { Chain } from './alias.ts';
 import { Policies } from './policies.ts';
+import { kindAtArrival } from './request-kinds.ts';
 
 /** Of this isolate. */
 const policies = new Policies();
@@ -24,7 +25,9 @@ export function routeOf(
   settings: Settings,
 ): Route {
   const header = (name: string) => request.headers.get(name);
-  const asked = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
+  const plain = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
+  const kind = kindAtArrival(settings, plain, request, account.keyId);
+  const asked = kind === undefined ? plain : { ...plain, kind };
   const policyFor = (served: string) => policies.for(settings, account, asked, served);
   return { request: asked, fallbacks, demand: readDemand(header, parsed.metadata), policyFor };
 }

@@ -4,6 +4,7 @@
  */
 import type { Sql } from '../object-context.ts';
 import { Histogram } from './histogram.ts';
+import { KindCounts, type KindQuestion, type KindState } from './kind-counts.ts';
 import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
 import { type TraceQuestion, traceLine } from './trace-line.ts';
@@ -25,6 +26,18 @@ export interface ModelWorkload {
 const ATTEMPTS_MAX = 32;
 
 type Stored = { row: string };
+type KindRecord = {
+  session: string;
+  at: number;
+  model: string;
+  prompt: number;
+  completion: number;
+  totalMs: number | null;
+  judged: string | null;
+  error: string | null;
+  times: number;
+  failed: number;
+};
 
 export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
@@ -37,7 +50,16 @@ export interface Whose {
 }
 
 /** What a host may do in a thread of its own. */
-export const HOUR_READS = ['page', 'traceLines', 'recent', 'ofRequest', 'sums', 'count', 'workload'] as const;
+export const HOUR_READS = [
+  'page',
+  'traceLines',
+  'recent',
+  'ofRequest',
+  'sums',
+  'count',
+  'workload',
+  'kindWorkload',
+] as const;
 export type HourRead = (typeof HOUR_READS)[number];
 
 export class HourReader {
@@ -128,6 +150,35 @@ export class HourReader {
       input: input.state(),
       output: output.state(),
     }));
+  }
+
+  /**
+   * By kind and slot, of requests that came in the window and are over. Read record by record: a caller asks for minutes at a time, so that
+   * new records need not wait.
+   */
+  kindWorkload(from: number, to: number, { slotMs, kinds }: KindQuestion): KindState[] {
+    if (!this.#exists()) return [];
+    const models = new Map<string, KindCounts>();
+    const of = (model: string) => {
+      const known =
+        models.get(model) ?? new KindCounts(Object.hasOwn(kinds, model) ? (kinds[model] ?? []) : [], slotMs);
+      models.set(model, known);
+      return known;
+    };
+    const query = `SELECT session, at, model, prompt, completion, row ->> 'totalMs' AS totalMs, row ->> 'kind' AS judged,
+        row ->> 'error' AS error, coalesce(row ->> 'times', 1) AS times, coalesce(row ->> 'status', 200) >= 400 AS failed
+      FROM records WHERE at >= ? AND at < ?`;
+    for (const row of this.#sql.exec<KindRecord>(query, from, to)) {
+      const { session, at, model, times } = row;
+      const arrivedAt = at - (row.totalMs ?? 0);
+      if (session === NO_SESSION) {
+        if (row.error === UNSERVED) of(model).addUnserved(arrivedAt, times);
+        continue;
+      }
+      const [totalMs, judged] = [row.totalMs ?? undefined, row.judged ?? undefined];
+      of(model).add({ ...row, arrivedAt, totalMs, judged, failed: row.failed === 1 });
+    }
+    return [...models].map(([model, counts]) => counts.state(model));
   }
 
   /** What no engine saw has no lengths. */

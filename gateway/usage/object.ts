@@ -140,6 +140,10 @@ export class UsageObject extends GatewayObject {
     return this.#reader.workload(...args);
   }
 
+  kindWorkload(...args: Parameters<HourReader['kindWorkload']>): ReturnType<HourReader['kindWorkload']> {
+    return this.#reader.kindWorkload(...args);
+  }
+
   async alarm(): Promise<void> {
     this.#alarmAt = Number.POSITIVE_INFINITY;
     try {

@@ -4,6 +4,7 @@ import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
+import { learnAnswer } from '../routing/request-kinds.ts';
 import { storageHealth } from '../storage/health.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
@@ -105,6 +106,10 @@ export class Outbox {
     for (const one of pending) {
       const receipt = await this.#receipt(secret, one.record.receipt);
       if (!receipt.untracked) push(shards, shardOf(one.record.at), rowOf(one, receipt));
+      const { complete, estimated, course, prompt, completion } = one.record;
+      // Only models with kinds ask for it; a count that came again would be learnt twice.
+      if (receipt.kind !== undefined && complete && !estimated && !one.again)
+        learnAnswer({ ...receipt, endpoint: course?.endpoint ?? 0, prompt, completion });
       if (receipt.subject !== '') push(subjects, receipt.subject, settlementOf(one, receipt));
     }
     await Promise.all([
@@ -177,6 +182,7 @@ function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): 
     ...(queueMs === undefined ? {} : { queueMs }),
     ...(replaces === undefined ? {} : { replaces }),
     ...(receipt.sampling === undefined ? {} : { sampling: receipt.sampling }),
+    ...(receipt.kind === undefined ? {} : { kind: receipt.kind }),
     session: record.session,
     stream: record.stream,
     at: record.at,

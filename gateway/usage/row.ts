@@ -40,6 +40,8 @@ export interface UsageRow {
   bytes: number;
   /** How the answer was to be drawn; absent where the request says nothing of it, or nobody looked. */
   sampling?: Sampling;
+  /** Name of the kind that it was judged to be when it came; absent where its model had no kinds. */
+  kind?: string;
   /** From when the request was let in to when this attempt was handed over: queues, and attempts before it. */
   queueMs?: number;
   /** Ids of what its prompt begins with, a block of 16 tokens each; empty: its engine has no tokenizer. */

@@ -1,4 +1,5 @@
-import { type Arriving, LengthPredictor } from '../forecast/lengths.ts';
+import type { Arriving } from '../../shared/routing/kinds/kind.ts';
+import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
 import { type Kind, kindClassifier, type Lengths } from './kinds.ts';
 
 /** How often the kind at arrival is the true one. */

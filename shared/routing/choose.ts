@@ -78,7 +78,8 @@ function chooseFor(
     lists.push(untried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
   }
   const policy = question.policyFor(model);
-  const request = model === question.request.model ? question.request : { ...question.request, model };
+  // Kinds belong to one model.
+  const request = model === question.request.model ? question.request : { ...question.request, model, kind: undefined };
   for (const list of lists) {
     const candidates = question.among?.(list) ?? list;
     const node = policy.pick(candidates, request, question.random);

@@ -12,6 +12,8 @@ export interface RoutedRequest {
   /** Estimated from the body's length. */
   inputTokens: number;
   maxTokens?: number | undefined;
+  /** Name of its kind, judged when it came; absent where its model has no kinds. */
+  kind?: string | undefined;
   /** Names the conversation: the client's `x-otela-session`, `prompt_cache_key` or `user`, apart for each project. */
   session?: string | undefined;
   /** Of the prompt's beginning, for requests that name no conversation. */

@@ -91,6 +91,44 @@ it('weights act on the next requests, and no longer than they are there', async 
   await acts(async () => (await providers()).size === 2);
 });
 
+it('requests go by their kind, among nodes that may have them; the workload counts kinds and misjudgements', async () => {
+  const kinds = [
+    { name: 'chat', input: 10, output: 2, share: 0.5 },
+    { name: 'document', input: 4_000, output: 2, share: 0.5 },
+  ];
+  const weights = [
+    { kind: 'chat', cluster: 'merlin', weight: 0 },
+    { kind: 'document', cluster: 'merlin', weight: 1 },
+    { kind: 'document', weight: 0 },
+    { weight: 1 },
+  ];
+  const document = { messages: [{ role: 'user', content: 'word '.repeat(4_000) }] };
+  const provider = async (more: object, headers: Record<string, string> = {}) => {
+    const response = await ask(MODEL, more, { headers });
+    await response.text();
+    return response.headers.get('x-otela-provider');
+  };
+  const several = async (more: object) => {
+    const seen = new Set<string | null>();
+    for (let n = 0; n < 12; n++) seen.add(await provider(more));
+    return [...seen].join();
+  };
+  await house.gateway.admin('PUT', `routing/${MODEL}`, { weights, kinds });
+  await acts(async () => (await several(document)) === 'psi' && (await several({})) === 'lab');
+  // Whom a request trusts comes first.
+  expect(await provider(document, { 'x-otela-trusted-providers': 'lab' })).toBe('lab');
+  type Row = { model: string; slots: { requests: number[] }[]; misjudged: { requests: number; wrong: number } };
+  const counted = await eventually('the records', 20_000, async () => {
+    const { data } = (await house.gateway.admin('GET', 'workload?by=kind&window=10m&slot=600s')) as { data: Row[] };
+    const row = data.find(({ model }) => model === MODEL);
+    return row !== undefined && row.misjudged.requests >= 25 ? row : undefined;
+  });
+  for (const kind of [0, 1])
+    expect(Math.max(...counted.slots.map(({ requests }) => requests[kind] ?? 0))).toBeGreaterThan(5);
+  expect(counted.misjudged.wrong).toBe(0);
+  await house.gateway.admin('DELETE', `routing/${MODEL}`);
+});
+
 it('by a key’s round-robin its requests go to each node in turn', async () => {
   const key = await house.gateway.createKey('in turn', { routing: { policy: 'round-robin' } });
   const seen: string[] = [];

@@ -17,12 +17,14 @@ export interface WeightRule {
   gpu?: string | undefined;
   region?: string | undefined;
   class?: RequestClass | undefined;
+  /** Name of one of the model's kinds. */
+  kind?: string | undefined;
   weight: number;
 }
 
 /** Rules as candidates ask them: made once for each list of rules. */
 export interface Weights {
-  /** Whether a request's class makes a difference. */
+  /** Whether a request's class or kind makes a difference. */
   readonly classed: boolean;
   of(candidate: Candidate, request: RoutedRequest): number;
 }
@@ -39,7 +41,7 @@ export function weightsOf(rules: readonly WeightRule[]): Weights {
     else bySession.set(rule.session, [...(bySession.get(rule.session) ?? []), rule]);
   }
   return {
-    classed: rules.some((rule) => rule.class !== undefined),
+    classed: rules.some((rule) => rule.class !== undefined || rule.kind !== undefined),
     of(candidate, request) {
       const own = bySession.get(candidate.session)?.find((rule) => fits(rule, candidate, request));
       return (own ?? others.find((rule) => fits(rule, candidate, request)))?.weight ?? 0;
@@ -47,19 +49,20 @@ export function weightsOf(rules: readonly WeightRule[]): Weights {
   };
 }
 
-function rank({ session, cluster, gpu, region, class: only }: WeightRule): number {
+function rank({ session, cluster, gpu, region, kind, class: only }: WeightRule): number {
   const named = (value: unknown, worth: number) => (value === undefined ? 0 : worth);
-  return named(session, 16) + named(cluster, 8) + named(gpu, 4) + named(region, 2) + named(only, 1);
+  return named(session, 32) + named(cluster, 16) + named(gpu, 8) + named(region, 4) + named(kind, 2) + named(only, 1);
 }
 
 function fits(
-  { cluster, gpu, region, class: only }: WeightRule,
+  { cluster, gpu, region, kind, class: only }: WeightRule,
   candidate: Candidate,
   request: RoutedRequest,
 ): boolean {
   if (cluster !== undefined && cluster !== candidate.cluster) return false;
   if (gpu !== undefined && gpu !== candidate.gpu) return false;
   if (region !== undefined && region !== candidate.region) return false;
+  if (kind !== undefined && kind !== request.kind) return false;
   return only === undefined || isOfClass(only, request);
 }
 

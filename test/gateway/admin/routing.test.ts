@@ -113,6 +113,47 @@ test.each([
   await refusal(admin('PUT', '/routing/m', body), 400, 'invalid_request');
 });
 
+const KINDS = [
+  { name: 'chat', input: 100, output: 300, share: 0.75 },
+  { name: 'document', input: 9_000, output: 50, share: 0.25 },
+];
+
+test('weights by kind come with the kinds that they name, and both reach requests', async () => {
+  const weights = [{ kind: 'chat', gpu: 'H100', weight: 2 }, { weight: 1 }];
+  expect(await good(admin('PUT', '/routing/by-kind', { weights, kinds: KINDS }), anything)).toMatchObject({
+    weights,
+    kinds: KINDS,
+  });
+  expect((await readSettings(env)).models['by-kind']).toEqual({ weights, kinds: KINDS });
+  const { message } = await refusal(
+    admin('PUT', '/routing/by-kind', { weights: [{ kind: 'image', weight: 1 }], kinds: KINDS }),
+    422,
+    'unprocessable_content',
+  );
+  expect(message).toContain('"image" is none of `kinds`');
+  // Weights without kinds take the old ones away.
+  expect(await good(admin('PUT', '/routing/by-kind', { weights: [{ weight: 1 }] }), anything)).toMatchObject({
+    kinds: [],
+  });
+  expect((await readSettings(env)).models['by-kind']).toEqual({ weights: [{ weight: 1 }] });
+});
+
+test.each([
+  ['a name twice', [KINDS[0], KINDS[0]]],
+  ['no length', [{ ...KINDS[0], input: 0 }]],
+  ['a share above all', [{ ...KINDS[0], share: 2 }]],
+  ['more of them than a snapshot carries', Array.from({ length: 13 }, (_, i) => ({ ...KINDS[0], name: `k${i}` }))],
+])('kinds with %s are refused', async (_, kinds) => {
+  await refusal(admin('PUT', '/routing/m', { weights: [{ weight: 1 }], kinds }), 400, 'invalid_request');
+});
+
+test('a workload by kind has at most two days of minutes', async () => {
+  expect(await good(admin('GET', '/workload?by=kind&window=10m'), anything)).toMatchObject({ slot_ms: 60_000 });
+  const { message } = await refusal(admin('GET', '/workload?by=kind&window=1h&slot=1s'), 422, 'unprocessable_content');
+  expect(message).toContain('2880 slots');
+  await refusal(admin('GET', '/workload?by=kind&slot=0s'), 400, 'invalid_request');
+});
+
 test('keys and projects have a policy, aliases and fallbacks of their own', async () => {
   const routing = { policy: 'random', aliases: { best: 'org/m' }, fallbacks: { 'org/m': ['org/n'] } };
   const made = await good(admin('POST', '/keys', { name: 'k', routing }), z.looseObject({ id: z.string() }));

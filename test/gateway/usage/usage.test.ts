@@ -153,6 +153,44 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
   }
   const long = receiptOf(seal, 'm'.repeat(256), false);
   expect(long.length).toBeLessThan(1_024);
+  const sampling = { temperature: 0.5 };
+  for (const said of [{ sampling }, { kind: 'long prompt, "short" answer' }, { sampling, kind: 'k' }])
+    expect(await opened('secret', receiptOf(seal, 'm', false, said))).toMatchObject(said);
+  expect(await opened('secret', receiptOf(seal, 'm', true, { sampling, kind: 'k' }))).toMatchObject({
+    model: 'm',
+    untracked: true,
+  });
+});
+
+const KINDS = [
+  { name: 'short', input: 100, output: 100, share: 0.5 },
+  { name: 'long', input: 8_000, output: 100, share: 0.5 },
+];
+
+test('a workload by kind counts requests where they came, by what their lengths turned out to be', async () => {
+  const shard = env.USAGE.getByName('2026-11-22T03');
+  const at = Date.parse('2026-11-22T03:10:00Z');
+  const kinds = { m: KINDS };
+  await shard.add([
+    row(1, { at: at + 1_000, prompt: 90, completion: 120, totalMs: 500, kind: 'short' }),
+    row(2, { at: at + 2_000, prompt: 7_000, completion: 90, totalMs: 1_500, kind: 'short' }),
+    // It came in the minute before.
+    row(3, { at: at + 3_000, prompt: 9_000, completion: 90, totalMs: 4_000, kind: 'long' }),
+    row(4, { at: at + 4_000, prompt: 0, completion: 0, status: 500, kind: 'long' }),
+    row(5, { at: at + 5_000, session: '', error: 'no_capacity', times: 3, totalMs: 0 }),
+    row(6, { at: at + 6_000, session: '', error: 'rate_limited', totalMs: 0 }),
+    row(7, { at: at + 7_000, model: 'without' }),
+  ]);
+  const [m, without] = await shard.kindWorkload(at, at + 60_000, { slotMs: 60_000, kinds });
+  const minute = at / 60_000;
+  expect(Object.keys(m?.slots ?? {})).toEqual([String(minute - 1), String(minute)]);
+  expect(m?.slots[minute]).toMatchObject({ requests: [1, 2], unserved: 3 });
+  expect(m?.slots[minute - 1]).toMatchObject({ requests: [0, 1], unserved: 0 });
+  expect(m?.confusion).toEqual([
+    [1, 0],
+    [1, 1],
+  ]);
+  expect(without?.slots[minute]).toMatchObject({ requests: [1] });
 });
 
 test('an hour that is older than records are kept is gone, its totals stay; one that was only asked about never was', async () => {

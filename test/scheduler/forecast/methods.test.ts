@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
 import { chooseForecaster } from '../../../scheduler/forecast/choose.ts';
-import { LengthPredictor, lengthErrors } from '../../../scheduler/forecast/lengths.ts';
+import { lengthErrors } from '../../../scheduler/forecast/lengths.ts';
 import { lstm } from '../../../scheduler/forecast/lstm.ts';
 import { mlp } from '../../../scheduler/forecast/mlp.ts';
 import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
@@ -9,6 +9,7 @@ import { ridge } from '../../../scheduler/forecast/ridge.ts';
 import { seasonal } from '../../../scheduler/forecast/seasonal.ts';
 import { DEFAULT_FIT, type Forecaster, type History } from '../../../scheduler/forecast/types.ts';
 import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import { LengthPredictor } from '../../../shared/routing/kinds/length-predictor.ts';
 
 const SLOTS = 400;
 /** A wave of 24 slots with noise, and counts that are noise around a level. */

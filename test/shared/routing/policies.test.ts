@@ -110,6 +110,23 @@ test('a rule may be for one class of requests; of two that fit, the one that say
   for (const n of counts(policy, some, 100)) expect(n).toBeGreaterThan(45);
 });
 
+test('a rule may be for one kind of requests; a request without a kind goes by the rules without one', () => {
+  const weights = weightsOf([
+    { session: 's0', kind: 'chat', weight: 1 },
+    { session: 's1', kind: 'chat', weight: 0 },
+    { session: 's1', kind: 'document', weight: 1 },
+    { session: 's0', weight: 3 },
+    { session: 's1', weight: 1 },
+  ]);
+  const some = nodes({}, {});
+  const policy = weighted(() => weights);
+  expect(counts(policy, some, 100, { kind: 'chat' })).toEqual([100, 0]);
+  const [first = 0] = counts(policy, some, 1000, { kind: 'document' });
+  expect(Math.abs(first - 750)).toBeLessThanOrEqual(5);
+  const [other = 0] = counts(policy, some, 1000);
+  expect(Math.abs(other - 750)).toBeLessThanOrEqual(5);
+});
+
 test('where every weight is nought the request is served all the same', () => {
   const given = counts(
     weighted(() => weightsOf([{ cluster: 'gone', weight: 1 }])),

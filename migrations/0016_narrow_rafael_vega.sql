@@ -1,0 +1,1 @@
+ALTER TABLE `model_weights` ADD `kinds` text;

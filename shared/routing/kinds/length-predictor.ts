@@ -1,0 +1,55 @@
+import type { AnswerPrediction, Arriving } from './kind.ts';
+
+/** Prompts of a like size count together: three classes per factor of ten. */
+const CLASSES_PER_DECADE = 3;
+/** A history shorter than this is no history: the next coarser one decides. */
+const SEEN_MIN = 8;
+/** Classes of histories that are kept; the coarse ones fill first. About 100 bytes each. */
+const CLASSES_MAX = 50_000;
+/** Newer answers count more: each moves the estimate by at least this share. */
+const FORGET = 0.02;
+
+/**
+ * Predicts how long an answer will be from the answers to like requests: same sender, endpoint and size of prompt, else the same with less in common. Keeps the mean of log tokens,
+ * since lengths are log-normal (ServeGen §3), so a prediction is a median.
+ */
+export class LengthPredictor {
+  readonly #classes = new Map<string, { logTokens: number; seen: number }>();
+
+  /** An answer ended with so many tokens. */
+  learn(request: Arriving, output: number): void {
+    const value = Math.log(Math.max(1, output));
+    for (const key of keysOf(request)) {
+      const known = this.#classes.get(key);
+      if (known === undefined) {
+        if (this.#classes.size < CLASSES_MAX) this.#classes.set(key, { logTokens: value, seen: 1 });
+        continue;
+      }
+      known.seen++;
+      known.logTokens += (value - known.logTokens) * Math.max(FORGET, 1 / known.seen);
+    }
+  }
+
+  predict(request: Arriving): AnswerPrediction {
+    let found = { logTokens: Math.log(UNKNOWN_TOKENS), seen: 0 };
+    for (const key of keysOf(request)) {
+      const known = this.#classes.get(key);
+      if (known === undefined) continue;
+      found = known;
+      if (known.seen >= SEEN_MIN) break;
+    }
+    return {
+      output: Math.min(request.maxTokens ?? Number.POSITIVE_INFINITY, Math.exp(found.logTokens)),
+      seen: found.seen,
+    };
+  }
+}
+
+/** Nothing at all is known: as long as a model without records is taken to answer elsewhere in the planner. */
+const UNKNOWN_TOKENS = 256;
+
+/** From the finest to the coarsest. */
+function keysOf({ input, endpoint = '', sender = '' }: Arriving): string[] {
+  const size = Math.round(Math.log10(Math.max(1, input)) * CLASSES_PER_DECADE);
+  return [`${sender}|${endpoint}|${size}`, `${sender}|${endpoint}`, `|${endpoint}|${size}`, ''];
+}
