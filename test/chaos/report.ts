@@ -1,4 +1,4 @@
-/** `node test/chaos/report.ts`: bench/results/chaos.json as docs/resilience.svg and as the tables in docs/resilience.md. */
+/** `node test/chaos/report.ts`: bench/results/chaos.json as docs/resilience.svg and as tables in bench/results/chaos.md. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { quantile } from '../../bench/stats.ts';
@@ -7,9 +7,8 @@ import { picture } from './picture.ts';
 import { type Run, resultSchema } from './result.ts';
 
 export const RESULT = join(ROOT, 'bench/results/chaos.json');
-const PAGE = join(ROOT, 'docs/resilience.md');
+const PAGE = join(ROOT, 'bench/results/chaos.md');
 const PICTURE = join(ROOT, 'docs/resilience.svg');
-const [START, END] = ['<!-- chaos:start -->', '<!-- chaos:end -->'];
 
 const table = (head: readonly string[], rows: readonly (readonly (string | number)[])[]) =>
   [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
@@ -153,19 +152,15 @@ function report(run: Run): string {
   return [
     about(run),
     findings,
-    '![Replicas, faults and answers over time; tokens per second against replicas](resilience.svg)',
+    '![Replicas, faults and answers over time; tokens per second against replicas](../../docs/resilience.svg)',
     ...partA(run),
     ...partsBC(run),
   ].join('\n\n');
 }
 
-/** Puts a run into the documentation. */
+/** Writes a run's tables and its picture. */
 export function publish(run: Run): void {
-  const page = readFileSync(PAGE, 'utf8');
-  const [before, rest] = page.split(START);
-  const after = rest?.split(END)[1];
-  if (before === undefined || after === undefined) throw new Error(`${PAGE} has no place between ${START} and ${END}`);
-  writeFileSync(PAGE, `${before}${START}\n\n${report(run)}\n\n${END}${after}`);
+  writeFileSync(PAGE, `# Chaos\n\n\`npm run chaos -- --report\` writes this page of chaos.json.\n\n${report(run)}\n`);
   writeFileSync(PICTURE, picture(run));
 }
 
