@@ -15,6 +15,7 @@ import {
   AEAD_NONCE_BYTES,
   AHEAD_MAX_S,
   CEK_BYTES,
+  CONTINUED_MAX_BYTES,
   CONTINUES_HEADER,
   LABEL_BODY_KEY,
   LABEL_BODY_NONCE,
@@ -107,6 +108,9 @@ export class SealOpener {
     const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1] ?? '';
     const stamp = readStamp(value(SEAL_HEADER));
     this.#requireTimely(stamp);
+    const name = toBase64url(stamp.nonce);
+    // Before any key is made: a gateway that repeats a request with a long beginning of its answer costs the node next to nothing.
+    if (this.#replay.has(name)) throw new SealError('not_opened', 'it came before');
     const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
     const key = this.#ring.find(toBase64url(kid));
     if (key === undefined) throw new SealError('not_opened', 'no such key');
@@ -126,7 +130,6 @@ export class SealOpener {
       : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
     const sent = frames === undefined ? undefined : openSent(frames, secret.secret);
     // Last: what cannot be opened takes no room here.
-    const name = toBase64url(stamp.nonce);
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
     this.used = true;
     return {
@@ -153,6 +156,7 @@ function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: 
   if (at === '') return { body: given, frames: undefined };
   const end = Number(at);
   if (!Number.isInteger(end) || end < 0 || end >= given.length) throw new SealError('malformed', 'no such place');
+  if (given.length - end > CONTINUED_MAX_BYTES) throw new SealError('too_large', 'more than any gateway keeps');
   return { body: given.subarray(0, end), frames: given.subarray(end) };
 }
 

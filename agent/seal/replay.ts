@@ -18,6 +18,10 @@ export class ReplayMemory {
     return this.#until.size;
   }
 
+  has(nonce: string): boolean {
+    return this.#until.has(nonce);
+  }
+
   /** False where it came before, or where there is no room. */
   take(nonce: string, until: number): boolean {
     if (this.#until.has(nonce)) return false;

@@ -1,5 +1,7 @@
 #!/usr/bin/env node
 /** `otela`: for people who call models. `otela seal` is an OpenAI endpoint on this machine that seals what it is given. */
+import { accessSync, constants } from 'node:fs';
+import { resolve } from 'node:path';
 import {
   type Command,
   EXIT_DONE,
@@ -12,6 +14,7 @@ import {
 } from '../../shared/command-line/index.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
 import { sealCommand } from './seal-command.ts';
+import { VerifierCommand } from './verifier-command.ts';
 
 const VERSION = '0.1.0';
 const PORT_DEFAULT = '8199';
@@ -25,6 +28,7 @@ const FLAGS = {
   gateway: { value: 'URL', help: 'the gateway that requests go through' },
   pin: { value: 'PROVIDER=KEY', repeat: true, help: "a provider's root key, as otela-agent vouch prints it" },
   aliases: { help: 'believe the gateway about other names of models' },
+  verifier: { value: 'FILE', help: 'a program that judges evidence of nodes; nodes alone that it takes are sealed to' },
   port: { value: 'PORT', default: PORT_DEFAULT, help: 'where it listens on 127.0.0.1' },
 } as const satisfies Flags;
 
@@ -34,17 +38,16 @@ const SEAL: Command<Out> = {
 
 For curl and for tools that take no fetch of yours. What it gets it seals to nodes of the pinned providers, sends to the gateway, and
 opens what comes back. Without a pin the gateway's word for the nodes' keys is believed: that stops a gateway that only looks, and
-none that lies. Your key for the gateway travels as it does without this.
+none that lies. A --verifier gets JSON on its stdin and exits with 0 for a machine that is good enough. Your key for the gateway travels
+as it does without this.
   otela seal --gateway https://gw.example.org --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
   flags: FLAGS,
   run: async (args, out) => {
     const { values } = parseLine(args, FLAGS);
     if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
-    const pins = pinsOf(values.pin ?? []);
-    await sealCommand(
-      { gateway: gatewayOf(values.gateway), pins, port: portOf(values.port), aliases: values.aliases },
-      out,
-    );
+    const gateway = gatewayOf(values.gateway);
+    const [pins, port, verifier] = [pinsOf(values.pin ?? []), portOf(values.port), verifierOf(values.verifier, out)];
+    await sealCommand({ gateway, pins, port, aliases: values.aliases, verifier }, out);
     return EXIT_DONE;
   },
 };
@@ -112,6 +115,16 @@ function pinsOf(given: readonly string[]): Record<string, string> | undefined {
       return [provider, key];
     }),
   );
+}
+
+function verifierOf(file: string | undefined, { print }: Out): VerifierCommand | undefined {
+  if (file === undefined) return undefined;
+  try {
+    accessSync(file, constants.X_OK);
+  } catch {
+    throw new UsageError(`--verifier: "${file}" is no program that can be run`);
+  }
+  return new VerifierCommand({ file: resolve(file), print });
 }
 
 function portOf(text: string): number {

@@ -2,7 +2,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
+import { printable } from '../../shared/terminal/printable.ts';
+import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
 import type { Out } from './main.ts';
 import { PAGE_HEADERS, page } from './page.ts';
 
@@ -13,6 +14,8 @@ export interface SealCommandOptions {
   port: number;
   /** Believe the gateway about other names of models. */
   aliases?: boolean;
+  /** Nodes alone are sealed to whose evidence it takes. */
+  verifier?: EvidenceVerifier | undefined;
 }
 
 /** As gateways take them. */
@@ -25,18 +28,18 @@ const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-al
 
 /** Resolves when it listens; serves until the process ends. */
 export async function sealCommand(
-  { gateway, pins, port, aliases = false }: SealCommandOptions,
+  { gateway, pins, port, aliases = false, verifier }: SealCommandOptions,
   out: Out,
 ): Promise<{ port: number; close(): void }> {
   const told = new Set<string>();
   const onAnswer = ({ session, provider, mode, kid }: SealNode) => {
-    const line = `sealed to ${session} of ${provider}, key ${kid}: ${HOW[mode]}`;
+    const line = printable(`sealed to ${session} of ${provider}, key ${kid}: ${HOW[mode]}`);
     if (told.has(line)) return;
     if (told.size >= TOLD_MAX) told.clear();
     told.add(line);
     out.print(line);
   };
-  const fetch = sealedFetch({ pins, aliases, onAnswer });
+  const fetch = sealedFetch({ pins, aliases, onAnswer, verifier });
   const html = page(gateway, pins && Object.keys(pins));
   const server = createServer((request, response) => void serve(request, response, { gateway, fetch, html }));
   server.maxConnections = CONNECTIONS_MAX;

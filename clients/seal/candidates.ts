@@ -120,16 +120,26 @@ const WITH = ['authorization', 'x-api-key', 'x-otela-trusted-providers', 'x-otel
 /** A gateway without the route is older than sealing; other refusals are told as they came. */
 async function refusalOf(response: Response): Promise<SealClientError | Response> {
   if (response.status !== 404) return response;
-  const text = await textWithin(response.clone());
+  const text = await textWithin(response);
   return text.includes('model_not_found')
-    ? response
+    ? Response.json(parse(text), { status: response.status })
     : new SealClientError('no_discovery', 'This gateway does not know sealed requests; nothing was sent.');
 }
 
-async function textWithin(response: Response): Promise<string> {
-  const bytes = await response.arrayBuffer();
-  if (bytes.byteLength > ANSWER_MAX_BYTES) throw new SealClientError('no_discovery', 'The list of nodes is too long.');
-  return new TextDecoder().decode(bytes);
+async function textWithin({ body }: Response): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for (const reader = body?.getReader(); reader !== undefined; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    bytes += value.length;
+    if (bytes > ANSWER_MAX_BYTES) {
+      await reader.cancel();
+      throw new SealClientError('no_discovery', 'The list of nodes is too long.');
+    }
+    pieces.push(value);
+  }
+  return new TextDecoder().decode(concat(...pieces));
 }
 
 function parse(text: string): unknown {

@@ -9,6 +9,7 @@ import {
 } from '../../shared/seal/evidence.ts';
 import { isSealedType } from '../../shared/seal/suite.ts';
 import type { SealNode } from './candidates.ts';
+import { SealClientError } from './error.ts';
 import { AnswerOpener } from './open.ts';
 import { seal } from './seal.ts';
 
@@ -34,6 +35,14 @@ const JUDGED_MAX = 256;
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
 const ASK_MS = 45_000;
 
+const UNPROVEN = 'The verifier took the evidence of no node that serves the model; nothing was sent.';
+
+interface Verdict {
+  good: boolean;
+  /** What failed. Undefined where the verifier said no. */
+  cause: unknown;
+}
+
 interface Asking {
   /** The gateway, up to `/v1`. */
   base: string;
@@ -45,8 +54,8 @@ export class JudgedNodes {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;
-  /** By `kid`: good. */
-  readonly #good = new Map<string, Promise<boolean>>();
+  /** By `kid`. */
+  readonly #verdicts = new Map<string, Promise<Verdict>>();
 
   constructor(verifier: EvidenceVerifier, fetch: typeof globalThis.fetch, now: () => number) {
     this.#verifier = verifier;
@@ -54,25 +63,33 @@ export class JudgedNodes {
     this.#now = now;
   }
 
-  /** The first `count` of the nodes that the verifier takes. Never rejects. */
+  /** The first `count` of the nodes that the verifier takes. @throws SealClientError no_candidate, with the last failure as its cause */
   async among(nodes: readonly SealNode[], count: number, asking: Asking): Promise<SealNode[]> {
     const good: SealNode[] = [];
+    let cause: unknown;
     for (const node of nodes) {
+      if (node.evidence === undefined) continue;
+      const verdict = await this.#judged(node, asking);
+      if (verdict.good) good.push(node);
+      else cause = verdict.cause;
       if (good.length === count) break;
-      if (node.evidence !== undefined && (await this.#judged(node, asking))) good.push(node);
     }
+    if (good.length === 0) throw new SealClientError('no_candidate', UNPROVEN, { cause });
     return good;
   }
 
-  #judged(node: SealNode, asking: Asking): Promise<boolean> {
-    const known = this.#good.get(node.kid);
+  #judged(node: SealNode, asking: Asking): Promise<Verdict> {
+    const known = this.#verdicts.get(node.kid);
     if (known !== undefined) return known;
-    const judged = this.#judge(node, asking).catch(() => false);
-    this.#good.set(node.kid, judged);
-    const oldest = this.#good.keys().next().value;
-    if (this.#good.size > JUDGED_MAX && oldest !== undefined) this.#good.delete(oldest);
+    const judged = this.#judge(node, asking).then(
+      (good): Verdict => ({ good, cause: undefined }),
+      (cause: unknown): Verdict => ({ good: false, cause }),
+    );
+    this.#verdicts.set(node.kid, judged);
+    const oldest = this.#verdicts.keys().next().value;
+    if (this.#verdicts.size > JUDGED_MAX && oldest !== undefined) this.#verdicts.delete(oldest);
     // A node that could not answer may answer later.
-    void judged.then((good) => good || this.#good.delete(node.kid));
+    void judged.then(({ good }) => good || this.#verdicts.delete(node.kid));
     return judged;
   }
 

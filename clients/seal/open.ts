@@ -4,13 +4,14 @@ import { concat, textOf } from '../../shared/seal/bytes.ts';
 import { type AnswerHead, type Continued, readAnswerContent } from '../../shared/seal/content.ts';
 import { SealError } from '../../shared/seal/error.ts';
 import { unpadded } from '../../shared/seal/padding.ts';
-import { FRAME, FrameSplitter, type ResponseFrame } from '../../shared/seal/response-frames.ts';
+import { FRAME, FrameSplitter, frameBytes, type ResponseFrame } from '../../shared/seal/response-frames.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
   AAD_CHUNK,
   AAD_FINAL,
   AEAD_KEY_BYTES,
   AEAD_NONCE_BYTES,
+  CONTINUED_MAX_BYTES,
   KID_BYTES,
   LABEL_KEY,
   LABEL_NONCE,
@@ -44,6 +45,10 @@ export class AnswerOpener {
   #part: Part | undefined;
   /** Where the part before this one ended. */
   #before: Continued | undefined;
+  /** Of nodes that sealed a part: each answers a request once, so that there are no more parts than nodes. */
+  readonly #answered = new Set<string>();
+  /** Frames so far, as gateways count them. */
+  #bytes = 0;
   #ended = false;
 
   constructor(body: ReadableStream<Uint8Array>, { secrets, resume }: Pick<SealedRequest, 'secrets' | 'resume'>) {
@@ -80,6 +85,7 @@ export class AnswerOpener {
     };
     try {
       for (const { type, payload } of this.#splitter.push(piece)) {
+        if (type !== FRAME.note) this.#bytes += frameBytes(payload.length);
         if (type === FRAME.chunk) {
           const opening = this.#decrypt(AAD_CHUNK, payload);
           const content = this.#content(unpadded(opening instanceof Promise ? await opening : opening));
@@ -114,8 +120,11 @@ export class AnswerOpener {
     const secret = this.#secrets.get(kid);
     const before = this.#part;
     const isOdd = before !== undefined && (!this.#resume || this.#ended || before.chunks === 0);
-    if (isOdd || secret === undefined || nonce.length !== RESPONSE_NONCE_BYTES)
+    if (isOdd || secret === undefined || nonce.length !== RESPONSE_NONCE_BYTES || this.#answered.has(kid))
       throw new SealError('malformed', 'a part of no node that was asked');
+    if (before !== undefined && this.#bytes - frameBytes(payload.length) > CONTINUED_MAX_BYTES)
+      throw new SealError('too_large', 'no node goes on behind so long an answer');
+    this.#answered.add(kid);
     this.#before = before && { segment: before.segment, chunks: before.chunks };
     const base = await subtle.importKey('raw', new Uint8Array(secret.secret), 'HKDF', false, ['deriveBits']);
     const salt = concat(secret.salt, nonce);

@@ -5,13 +5,10 @@
 import { concat } from '../openai/bytes.ts';
 import { SealError } from '../seal/error.ts';
 import { FRAME, FrameSplitter, frame } from '../seal/response-frames.ts';
-import { CONTINUES_HEADER } from '../seal/suite.ts';
+import { CONTINUED_MAX_BYTES, CONTINUES_HEADER } from '../seal/suite.ts';
 import type { Choice } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import type { Continuation, ContinuedStream } from './continued-stream.ts';
-
-/** Of one stream's frames, bytes: 15,000 events of a token each. */
-const KEPT_MAX_BYTES = 4 * 1024 * 1024;
 
 const NOTE = frame(FRAME.note);
 
@@ -63,7 +60,7 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
 
   #keep(frames: readonly Uint8Array[]): void {
     for (const { length } of frames) this.#sentBytes += length;
-    if (this.#sentBytes > KEPT_MAX_BYTES) this.forbid('its answer is too long');
+    if (this.#sentBytes > CONTINUED_MAX_BYTES) this.forbid('its answer is too long');
     if (this.#obstacle === undefined) this.#sent.push(...frames);
   }
 

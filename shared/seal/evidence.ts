@@ -37,5 +37,6 @@ export interface EvidenceAnswer {
 /** Undefined where it is none. */
 export function readEvidenceAnswer(answer: unknown): Pick<EvidenceAnswer, 'kinds' | 'evidence'> | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.kinds) || typeof answer.evidence !== 'string') return undefined;
-  return { kinds: answer.kinds.filter((kind) => typeof kind === 'string'), evidence: answer.evidence };
+  const kinds = answer.kinds.filter((kind) => typeof kind === 'string' && EVIDENCE_KIND.test(kind));
+  return { kinds: kinds.slice(0, EVIDENCE_KINDS_MAX), evidence: answer.evidence };
 }

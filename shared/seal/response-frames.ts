@@ -5,7 +5,7 @@
 import { concat } from './bytes.ts';
 import { SealError } from './error.ts';
 import { CHUNK_MAX_BYTES } from './suite.ts';
-import { readVarint, VARINT_MAX_BYTES, varint } from './varint.ts';
+import { readVarint, VARINT_MAX_BYTES, varint, varintBytes } from './varint.ts';
 
 export const FRAME = {
   /** From the gateway, in clear and signed by no one: nothing, or an error's JSON. */
@@ -34,6 +34,11 @@ export function frame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8
   const length = payload.reduce((sum, part) => sum + part.length, 0);
   if (length > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length} bytes`);
   return concat(new Uint8Array([type]), varint(length), ...payload);
+}
+
+/** Of a frame with its type and length. */
+export function frameBytes(payloadBytes: number): number {
+  return 1 + varintBytes(payloadBytes) + payloadBytes;
 }
 
 /** Frames of pieces that may be cut anywhere. Holds no more than one frame. */

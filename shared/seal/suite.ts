@@ -55,6 +55,9 @@ export const RESUME_HEADER = 'x-otela-resume';
 /** From a gateway to a node: so many bytes of the body are the request, the rest are frames of the answer that breaks off. */
 export const CONTINUES_HEADER = 'x-otela-seal-continues';
 
+/** Frames of an answer that another node goes on behind, bytes: 15,000 events of a token each. A longer answer ends with its node. */
+export const CONTINUED_MAX_BYTES = 4 * 1024 * 1024;
+
 /** From `at` to `until` of a request at most: so long a node remembers what it answered. */
 export const LIFE_MAX_S = 20 * 60;
 /** How far a client's clock may be ahead. */

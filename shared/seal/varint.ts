@@ -3,11 +3,19 @@ import { SealError } from './error.ts';
 
 export const VARINT_MAX_BYTES = 8;
 
+/** Of the shortest form. */
+export function varintBytes(value: number): number {
+  if (value < 0x40) return 1;
+  if (value < 0x4000) return 2;
+  return value < 0x4000_0000 ? 4 : VARINT_MAX_BYTES;
+}
+
 export function varint(value: number): Uint8Array {
   if (!Number.isSafeInteger(value) || value < 0) throw new SealError('malformed', `${value} is no length`);
-  if (value < 0x40) return new Uint8Array([value]);
-  if (value < 0x4000) return new Uint8Array([0x40 | (value >>> 8), value]);
-  if (value < 0x4000_0000) return new Uint8Array([0x80 | (value >>> 24), value >>> 16, value >>> 8, value]);
+  const bytes = varintBytes(value);
+  if (bytes === 1) return new Uint8Array([value]);
+  if (bytes === 2) return new Uint8Array([0x40 | (value >>> 8), value]);
+  if (bytes === 4) return new Uint8Array([0x80 | (value >>> 24), value >>> 16, value >>> 8, value]);
   const high = Math.floor(value / 2 ** 32);
   return new Uint8Array([
     0xc0 | (high >>> 24),

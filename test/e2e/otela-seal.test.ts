@@ -2,9 +2,13 @@
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { main } from '../../agent/cli/main.ts';
+import { main as otela } from '../../clients/otela/main.ts';
 import { sealCommand } from '../../clients/otela/seal-command.ts';
+import { evidenceArgs } from '../support/evidence-helper.ts';
 import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { endAll, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
+import { program } from '../support/program.ts';
+import { providerRoot } from '../support/provider-root.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
@@ -50,6 +54,58 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
     true,
   ]);
   expect(await page.text()).toContain('Only nodes of lab are sealed to');
+});
+
+it('seals to nodes alone whose evidence the user’s own program takes, and says what that said', async () => {
+  const root = await providerRoot('lab');
+  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
+  const directory = await temporaryDirectory('verifier');
+  const takes = `#!${NODE}
+const { evidence, report_data } = JSON.parse(require('node:fs').readFileSync(0, 'utf8'));
+const report = Buffer.from(evidence, 'base64').toString();
+console.log('\\u001b[31mmeasured 41c7');
+process.exit(report === 'stand-in report over ' + report_data ? 0 : 1);
+`;
+  const verifiers = {
+    takes: program(join(directory, 'takes'), takes),
+    refuses: program(join(directory, 'refuses'), '#!/bin/sh\necho an old firmware; exit 3\n'),
+  };
+  for (const [name, file] of Object.entries(verifiers)) {
+    const args = [
+      'seal',
+      '--gateway',
+      house.gateway.url,
+      '--pin',
+      `lab=${root.pin}`,
+      '--port',
+      '0',
+      '--verifier',
+      file,
+    ];
+    const proxy = new Managed([NODE, join(ROOT, 'clients/otela/main.ts'), ...args], { label: 'otela seal' });
+    const [, url = ''] = await proxy.line(/otela seal ready (http:\S+)/, 20_000);
+    const answer = await fetch(`${url}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody({ tokens: 1 })),
+    });
+    const text = await answer.text();
+    if (name === 'takes') {
+      expect(answer.status, text).toBe(200);
+      await proxy.line(/\S+ of lab \(tdx, nvidia\): the verifier took its evidence: \[31mmeasured 41c7/, 5_000);
+    } else {
+      expect([answer.status, text]).toEqual([
+        400,
+        expect.stringContaining('The verifier took the evidence of no node'),
+      ]);
+      await proxy.line(/left out: the verifier refused its evidence: an old firmware/, 5_000);
+    }
+  }
+  expect(house.engine.requests.filter(({ url }) => url.endsWith('/completions')).length).toBe(1);
+  const complaints: string[] = [];
+  const out = { print: () => {}, complain: (line: string) => void complaints.push(line) };
+  expect(await otela(['seal', '--gateway', house.gateway.url, '--verifier', join(directory, 'none')], out)).toBe(2);
+  expect(complaints.join()).toContain('is no program that can be run');
 });
 
 it('says which gateway cannot be reached, and why', async () => {

@@ -1,27 +1,20 @@
 /** Evidence of machines: a helper that a site installs is asked through the gateway, and a client's own verifier says whether it is enough. */
-import { chmodSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Evidence, type SealOptions, sealedFetch } from '../../clients/seal/index.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
+import { evidenceArgs, reportOf } from '../support/evidence-helper.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
-import { atEnd, endAll, temporaryDirectory } from '../support/processes.ts';
+import { atEnd, endAll } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 
-/** No confidential VM: a stand-in that says over which 64 bytes it was asked to report. */
-const HELPER = '#!/bin/sh\nprintf "stand-in report over %s of %s" "$1" "$OTELA_TOKEN$HOME"\n';
 const PATH = '/v1/chat/completions';
 let house: House;
 let root: ProviderRoot;
 
 beforeAll(async () => {
   root = await providerRoot('lab');
-  const helper = join(await temporaryDirectory('evidence'), 'helper');
-  writeFileSync(helper, HELPER);
-  chmodSync(helper, 0o755);
-  const evidence = ['--evidence-command', helper, '--evidence-kinds', 'tdx,nvidia'];
-  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...evidence] });
+  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
 });
 afterAll(endAll);
 
@@ -34,14 +27,13 @@ function ask(options: SealOptions) {
   });
 }
 
-const reportOf = ({ reportData }: Evidence) => `stand-in report over ${Buffer.from(reportData).toString('hex')} of `;
 const none = expect.objectContaining({ code: 'no_candidate' });
 
 it('a verifier sees what the helper said over this node’s key and a new nonce, once for each key', async () => {
   const seen: Evidence[] = [];
   const verify = (evidence: Evidence) => {
     seen.push(evidence);
-    return Buffer.from(evidence.bytes).toString() === reportOf(evidence);
+    return Buffer.from(evidence.bytes).toString() === reportOf(evidence.reportData);
   };
   const fetching = { verifier: { verify } };
   expect((await ask(fetching)).status).toBe(200);
@@ -64,6 +56,8 @@ it('what a verifier does not take is sealed nothing, and nothing is sent', async
   const before = asked();
   const fails = () => Promise.reject(new Error('a certificate has run out'));
   for (const verify of [() => false, fails]) await expect(ask({ verifier: { verify } })).rejects.toEqual(none);
+  const why = await ask({ verifier: { verify: fails } }).catch((error: unknown) => error);
+  expect(why).toMatchObject({ cause: { message: 'a certificate has run out' } });
   expect(asked()).toBe(before);
 });
 
@@ -88,7 +82,7 @@ it('a gateway cannot show the evidence of one answer for another', async () => {
     kept ??= await response.arrayBuffer();
     return new Response(kept, response);
   };
-  const verify = (evidence: Evidence) => Buffer.from(evidence.bytes).toString() === reportOf(evidence);
+  const verify = (evidence: Evidence) => Buffer.from(evidence.bytes).toString() === reportOf(evidence.reportData);
   expect((await ask({ verifier: { verify }, fetch: swaps })).status).toBe(200);
   await expect(ask({ verifier: { verify }, fetch: swaps })).rejects.toEqual(none);
 });

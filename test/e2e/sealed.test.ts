@@ -175,6 +175,19 @@ describe('a gateway that lies, against a client that pins', () => {
     }
   });
 
+  it('cannot fill its client’s memory with a list of nodes', async () => {
+    let given = 0;
+    const endless: SealOptions['fetch'] = async () => {
+      const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+        controller.enqueue(Buffer.alloc(16 * 1024, ' '));
+        given++;
+      };
+      return new Response(new ReadableStream({ pull }));
+    };
+    await expect(ask('x', { fetch: endless })).rejects.toEqual(refusedAs('no_discovery'));
+    expect(given).toBeLessThan(10);
+  });
+
   it('cannot make its client ask for keys again without end', async () => {
     let sent = 0;
     const stale = hostile({

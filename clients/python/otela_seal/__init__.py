@@ -4,6 +4,7 @@
 """
 
 from .errors import SealClientError
+from .evidence import AsyncEvidenceVerifier, Evidence, EvidenceVerifier
 from .transport import AsyncSealedTransport, SealedTransport
 
-__all__ = ["AsyncSealedTransport", "SealClientError", "SealedTransport"]
+__all__ = ["AsyncEvidenceVerifier", "AsyncSealedTransport", "Evidence", "EvidenceVerifier", "SealClientError", "SealedTransport"]

@@ -186,6 +186,56 @@ describe('a stream that goes on at another candidate', () => {
     expect(() => b.opens(plain, sent)).toThrow('cannot be opened here');
   });
 
+  it('is continued by no node a second time, nor behind more than gateways keep: a gateway that repeats can make no endless stream', async () => {
+    const request = await sealedTo([a, b]);
+    const first = a.answers(request, ['one ', 'two ']);
+    const second = b.answers(request, ['three '], { sent: first });
+    const { salt, secret } = request.secrets.get(a.node.kid) ?? { salt: Buffer.of(), secret: Buffer.of() };
+    const segment = Buffer.from(second[0] ?? [])
+      .subarray(-32)
+      .toString('base64url');
+    const again = new AnswerSealer({ kid: Buffer.from(a.node.kid, 'base64url'), salt, secret }, { segment, chunks: 1 });
+    again.head(200, [], true);
+    const third = Buffer.concat([again.chunk(Buffer.from('four')), again.final()]);
+    await expect(read([...first, ...second, third], request)).rejects.toEqual(refused);
+  });
+
+  it.each([
+    [255, true],
+    [256, false],
+  ])('behind %i chunks of 16 KiB is taken: %s', async (chunks, taken) => {
+    const request = await sealedTo([a, b]);
+    const first = a.answers(request, ['x', ...Array<string>(chunks).fill('x'.repeat(16_366))]);
+    if (!taken) expect(() => b.opens(request, first)).toThrow('cannot be opened here');
+    // A gateway and a node that keep to no bound: the client still does.
+    const { salt, secret } = request.secrets.get(b.node.kid) ?? { salt: Buffer.of(), secret: Buffer.of() };
+    const segment = Buffer.from(first[0] ?? [])
+      .subarray(-32)
+      .toString('base64url');
+    const sealer = new AnswerSealer(
+      { kid: Buffer.from(b.node.kid, 'base64url'), salt, secret },
+      { segment, chunks: chunks + 1 },
+    );
+    sealer.head(200, [], true);
+    const reading = read([...first, Buffer.concat([sealer.chunk(Buffer.from('end')), sealer.final()])], request);
+    if (taken) expect((await reading).text.length).toBe(1 + chunks * 16_366 + 3);
+    else await expect(reading).rejects.toEqual(refused);
+  });
+
+  it('that was answered is refused before its beginning is opened', async () => {
+    const request = await sealedTo([a, b]);
+    const sent = a.answers(request, Array<string>(8_000).fill('x'.repeat(200)));
+    const cpu = (work: () => void) => {
+      const from = process.cpuUsage();
+      work();
+      const { user, system } = process.cpuUsage(from);
+      return user + system;
+    };
+    const opening = cpu(() => b.opens(request, sent));
+    const refusing = cpu(() => expect(() => b.opens(request, sent)).toThrow('cannot be opened here'));
+    expect(refusing).toBeLessThan(opening / 2);
+  });
+
   it('with a continuation of any length that is no frame is refused', async () => {
     const request = await sealedTo(all);
     for (const size of [1, 2, 40, 5_000]) expect(() => a.opens(request, [randomBytes(size)])).toThrow();

@@ -8,6 +8,7 @@ import { sealBody } from '../../../clients/seal/seal.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { requestInfo } from '../../../shared/seal/binding.ts';
 import { withHead } from '../../../shared/seal/content.ts';
+import { evidenceMessage } from '../../../shared/seal/evidence.ts';
 import { padme } from '../../../shared/seal/padding.ts';
 
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'));
@@ -35,6 +36,7 @@ const schema = z.object({
     headers: pairs,
     body: z.string(),
   }),
+  evidence: z.object({ key: hexText, nonce: hexText, report_data: z.string() }),
 });
 const vectors = schema.parse(JSON.parse(readFileSync(new URL('../../fixtures/seal.json', import.meta.url), 'utf8')));
 
@@ -69,4 +71,9 @@ it('an answer', async () => {
   for (let next = await opener.next(); next.kind !== 'end'; next = await opener.next())
     if (next.kind === 'data') read += Buffer.from(next.bytes).toString();
   expect(read).toBe(body);
+});
+
+it('what evidence of a machine is made over', () => {
+  const { key, nonce, report_data: wanted } = vectors.evidence;
+  expect(createHash('sha512').update(evidenceMessage(key, nonce)).digest('hex')).toBe(wanted);
 });

@@ -29,6 +29,17 @@ class Plain(httpx.BaseTransport):
         return httpx.Response(200, json={"id": "1", "object": "chat.completion", "choices": []})
 
 
+class Endless(httpx.BaseTransport):
+    """A gateway whose list of nodes has no end."""
+
+    def handle_request(self, request):
+        def pieces():
+            while True:
+                yield b" " * 65_536
+
+        return httpx.Response(200, content=pieces())
+
+
 def error(call):
     try:
         call()
@@ -55,6 +66,7 @@ out["alias"] = error(lambda: sync.chat.completions.create(messages=user, model="
 out["resolved"] = client(aliases=True).chat.completions.create(messages=user, model="fast", max_tokens=2).model
 out["files"] = error(lambda: sync.files.create(file=b"{}", purpose="batch"))
 out["plain"] = error(lambda: client(transport=Plain()).chat.completions.create(messages=user, model=model))
+out["endless"] = error(lambda: client(transport=Endless()).chat.completions.create(messages=user, model=model))
 out["cut"] = error(
     lambda: list(sync.chat.completions.create(messages=user, model=model, stream=True, extra_body={"stand_in": {"fault": "reset", "afterTokens": 3, "tokensPerSecond": 20}}))
 )

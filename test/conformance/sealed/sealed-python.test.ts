@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { pythonWith } from '../../support/abilities.ts';
 import { text as wordsOf } from '../../support/engine/words.ts';
+import { evidenceArgs } from '../../support/evidence-helper.ts';
 import { MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually, Managed } from '../../support/processes.ts';
 import { providerRoot } from '../../support/provider-root.ts';
@@ -51,10 +52,36 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     resolved: MODEL,
     files: 'not_sealable',
     plain: 'plain_answer',
+    endless: 'no_discovery',
     cut: 'gateway',
     async: 'This is a stand-in engine',
   });
   expect(house.gateway.process.output).not.toContain('python-canary-41c7');
+});
+
+it('seals to nodes alone whose evidence a verifier takes, sync and async', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  const root = await providerRoot('lab');
+  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
+  const script = join(ROOT, 'test/conformance/sealed/sealed-python-evidence.py');
+  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python') },
+  });
+  const { code } = await run.end(150_000);
+  expect(code, run.output).toBe(0);
+  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    sync: ['length', 'length'],
+    async: ['length', 'length'],
+    asked: [1, 1, 1],
+    kinds: ['nvidia', 'tdx'],
+    nonces: 3,
+    refused: 'no_candidate',
+    raised: ['no_candidate', 'a certificate has run out'],
+    truthy: 'no_candidate',
+    swapped: 'no_candidate',
+    sent: 0,
+  });
 });
 
 it('goes on at another candidate, sync and async, and takes none that was not asked for', async ({ skip }) => {

@@ -1,0 +1,61 @@
+/** The user's own program that judges evidence of nodes, for `otela seal --verifier`. docs/sealed.md has what it is given. */
+import { spawn } from 'node:child_process';
+import { printable } from '../../shared/terminal/printable.ts';
+import type { Evidence, EvidenceVerifier } from '../seal/index.ts';
+
+/** It may ask a manufacturer's servers for certificates. Then it is ended, and the node is left out. */
+const VERIFIER_MS = 60_000;
+/** From its exit until what it printed is read. */
+const PIPE_MS = 1_000;
+/** Of what it prints, characters that are shown. */
+const SAID_MAX = 300;
+
+export interface VerifierCommandOptions {
+  file: string;
+  print(line: string): void;
+  timeoutMs?: number;
+}
+
+export class VerifierCommand implements EvidenceVerifier {
+  readonly #options: VerifierCommandOptions;
+
+  constructor(options: VerifierCommandOptions) {
+    this.#options = options;
+  }
+
+  /** True where the program exits with 0. Never rejects. */
+  async verify(evidence: Evidence): Promise<boolean> {
+    const { node, kinds } = evidence;
+    const { took, said } = await this.#run(evidence);
+    const verdict = took ? 'the verifier took its evidence' : 'left out: the verifier refused its evidence';
+    const named = printable(`${node.session} of ${node.provider} (${kinds.join(', ')})`);
+    this.#options.print(`${named}: ${verdict}${said && `: ${said}`}`);
+    return took;
+  }
+
+  #run({ node, kinds, bytes, reportData }: Evidence): Promise<{ took: boolean; said: string }> {
+    const { promise, resolve } = Promise.withResolvers<{ took: boolean; said: string }>();
+    const { file, timeoutMs = VERIFIER_MS } = this.#options;
+    const child = spawn(file, [], { stdio: ['pipe', 'pipe', 'ignore'], timeout: timeoutMs, killSignal: 'SIGKILL' });
+    let said = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said = (said + text).slice(0, SAID_MAX);
+    });
+    child.once('error', ({ message }) => resolve({ took: false, said: message }));
+    const judge = (code: number | null) => resolve({ took: code === 0, said: printable(said).trim() });
+    child.once('close', judge);
+    // A grandchild that keeps the pipe open is not waited for.
+    child.once('exit', (code) => setTimeout(judge, PIPE_MS, code).unref());
+    // A program that does not read is judged by its exit.
+    child.stdin.on('error', () => {});
+    const { session, provider, kid } = node;
+    const input = {
+      node: { session, provider, kid },
+      kinds,
+      evidence: Buffer.from(bytes).toString('base64'),
+      report_data: Buffer.from(reportData).toString('hex'),
+    };
+    child.stdin.end(JSON.stringify(input));
+    return promise;
+  }
+}

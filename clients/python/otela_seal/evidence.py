@@ -1,0 +1,101 @@
+"""Evidence of nodes' machines, for clients with a verifier: docs/sealed.md says what it must look at. No I/O."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Awaitable, Protocol
+
+from .answer import AnswerOpener
+from .errors import SealClientError
+from .requests import ClearRequest
+from .wire import Node, b64, evidence_message
+
+_PATH = "/v1/otela/evidence"
+_NONCE_BYTES = 32
+_KIND = re.compile(r"[a-z0-9-]{1,16}")
+_KINDS_MAX = 4
+# Reports of a processor and of eight GPUs with their certificates are half of it; the rest is base64, JSON and padding.
+_ANSWER_MAX_BYTES = 512 * 1024
+# Keys that were judged; all are judged again beyond.
+_JUDGED_MAX = 256
+
+UNPROVEN = "The verifier took the evidence of no node that serves the model; nothing was sent."
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`kinds`: as the node calls them: tdx, snp, nvidia. `data`: what the site's helper printed. `report_data`: 64 bytes that a report
+    must have been made over; they are of this node's key and of a nonce that was not known before."""
+
+    node: Node
+    kinds: tuple[str, ...]
+    data: bytes
+    report_data: bytes
+
+
+class EvidenceVerifier(Protocol):
+    """Judges a machine. False, or an exception: nothing is sealed to the node."""
+
+    def verify(self, evidence: Evidence) -> bool: ...
+
+
+class AsyncEvidenceVerifier(Protocol):
+    """As `EvidenceVerifier`; it may be a coroutine."""
+
+    def verify(self, evidence: Evidence) -> bool | Awaitable[bool]: ...
+
+
+class Question:
+    """Asks one node for evidence; sealed to that node alone."""
+
+    def __init__(self, clear: ClearRequest, node: Node) -> None:
+        self._node = node
+        self._nonce = os.urandom(_NONCE_BYTES)
+        body = json.dumps({"model": clear.model, "nonce": b64(self._nonce)}).encode()
+        self.request, sealed = clear.question(_PATH, body, node)
+        self._opener = AnswerOpener(sealed)
+        self._data = b""
+        self._came = 0
+
+    def push(self, piece: bytes) -> bool:
+        """True at the answer's end."""
+        self._came += len(piece)
+        if self._came > _ANSWER_MAX_BYTES:
+            raise SealClientError("not_opened", "More evidence than any machine has.")
+        for kind, value in self._opener.push(piece):
+            if kind == "note":
+                raise SealClientError("gateway", f"The gateway says, and no one signed: {str(value)[:500]}")
+            if kind == "head" and isinstance(value, dict) and value["status"] != 200:
+                raise SealClientError("not_opened", f"The node answered {value['status']}.")
+            if isinstance(value, bytes):
+                self._data += value
+        return self._opener.ended
+
+    def evidence(self) -> Evidence:
+        self._opener.close()
+        try:
+            answer = json.loads(self._data)
+            kinds = [kind for kind in answer["kinds"] if isinstance(kind, str) and _KIND.fullmatch(kind)]
+            data = base64.b64decode(answer["evidence"], validate=True)
+        except (ValueError, KeyError, TypeError) as error:
+            raise SealClientError("not_opened", "The node answered with no evidence.") from error
+        report_data = hashlib.sha512(evidence_message(self._node.key, self._nonce)).digest()
+        return Evidence(self._node, tuple(kinds[:_KINDS_MAX]), data, report_data)
+
+
+class Judged:
+    """Keys whose machines a verifier took: each is asked once."""
+
+    def __init__(self) -> None:
+        self._good: set[str] = set()
+
+    def knows(self, node: Node) -> bool:
+        return node.kid in self._good
+
+    def learn(self, node: Node) -> None:
+        if len(self._good) >= _JUDGED_MAX:
+            self._good.clear()
+        self._good.add(node.kid)

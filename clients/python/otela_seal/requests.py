@@ -1,0 +1,145 @@
+"""Requests as SDKs make them, and the nodes that they may be sealed to. No I/O."""
+
+import json
+import re
+import time
+from email.parser import BytesParser
+from typing import Mapping
+from urllib.parse import quote
+
+from ._httpx import httpx
+
+from .errors import SealClientError
+from .wire import Node, Sealed, believe, seal
+
+_FRESH_S = 30
+_LISTS_MAX = 64
+_LIST_MAX_BYTES = 64 * 1024
+CANDIDATES_MAX = 16
+_INSIDE = ("content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta")
+_WITH = ("authorization", "x-api-key", "x-otela-trusted-providers", "x-otela-require", "x-otela-session")
+_OUTSIDE = re.compile(r"authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*")
+_STREAMS = {"chat/completions", "completions", "responses", "messages", "audio/transcriptions", "audio/translations"}
+_PATHS = _STREAMS | {"embeddings", "rerank", "score", "classify", "tokenize", "detokenize", "audio/speech", "messages/count_tokens"}
+
+
+class ClearRequest:
+    """A request as its SDK made it."""
+
+    def __init__(self, request: httpx.Request, body: bytes, resume: bool) -> None:
+        path = request.url.path
+        at = path.rfind("/v1/")
+        name = path[at + 4 :]
+        if request.method != "POST" or at < 0 or name not in _PATHS:
+            raise SealClientError("not_sealable", f"{request.method} {path} cannot be sealed; nothing was sent.")
+        fields = _fields(body, request.headers.get("content-type", ""))
+        model = fields.get("model")
+        if not isinstance(model, str) or not model:
+            raise SealClientError("not_sealable", "The request names no model; nothing was sent.")
+        self.request = request
+        self.base = str(request.url.copy_with(path=path[:at] or "/", query=None)).rstrip("/")
+        self.path = path[at:]
+        self.model = self.asked = model
+        self.form = request.headers.get("content-type", "").startswith("multipart/form-data")
+        self.stream = name in _STREAMS and fields.get("stream") in (True, "true")
+        self.resume = resume or request.headers.get("x-otela-resume") == "1"
+        self.body = body
+        self.inside = [(one, request.headers[one]) for one in _INSIDE if one in request.headers]
+
+    def name(self, model: str, believed: bool) -> None:
+        """Takes the model's own name, where the caller used another one and believes the gateway about it."""
+        if model == self.model:
+            return
+        says = f"'{self.model}' is another name of '{model}', says the gateway, and no one signed that"
+        if not believed:
+            raise SealClientError("alias", f"{says}: name the model itself, or allow aliases. Nothing was sent.")
+        if self.form:
+            raise SealClientError("not_sealable", f"{says}; this form cannot be given that name.")
+        self.model = model
+        self.body = json.dumps({**json.loads(self.body), "model": model}, ensure_ascii=False).encode()
+
+    def listing(self) -> httpx.Request:
+        headers = {one: self.request.headers[one] for one in _WITH if one in self.request.headers}
+        url = f"{self.base}/v1/otela/seal?model={quote(self.asked, safe='')}"
+        return httpx.Request("GET", url, headers=headers, extensions=self.request.extensions)
+
+    def sealed(self, nodes: list[Node]) -> tuple[httpx.Request, Sealed]:
+        made = seal(self.path, self.model, self.stream, self.inside, self.body, nodes, time.time(), self.resume)
+        return self._post(self.request.url, made), made
+
+    def question(self, path: str, body: bytes, node: Node) -> tuple[httpx.Request, Sealed]:
+        """Another request to one of the nodes, with this one's key."""
+        made = seal(path, self.model, False, [("content-type", "application/json")], body, [node], time.time())
+        return self._post(self.base + path, made), made
+
+    def _post(self, url: httpx.URL | str, made: Sealed) -> httpx.Request:
+        headers = {name: value for name, value in self.request.headers.items() if _OUTSIDE.fullmatch(name)}
+        return httpx.Request(
+            "POST", url, headers={**headers, **made.headers}, content=made.body, extensions=self.request.extensions
+        )
+
+
+def _fields(body: bytes, content_type: str) -> Mapping[str, object]:
+    if content_type.startswith("multipart/form-data"):
+        form = BytesParser().parsebytes(b"content-type: " + content_type.encode() + b"\r\n\r\n" + body)
+        parts = form.get_payload() if form.is_multipart() else []
+        named = {p.get_param("name", header="content-disposition"): p.get_payload(decode=True) for p in parts}
+        return {k: v.decode(errors="replace") for k, v in named.items() if isinstance(k, str) and k in ("model", "stream")}
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise SealClientError("not_sealable", "The request is no JSON object; nothing was sent.")
+    return value
+
+
+class ListText:
+    """A gateway's list of nodes as it comes, within a bound."""
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def push(self, piece: bytes) -> None:
+        self.content += piece
+        if len(self.content) > _LIST_MAX_BYTES:
+            raise SealClientError("no_discovery", "The list of nodes is too long.")
+
+
+class CandidateLists:
+    """The model's own name and nodes that a request may be sealed to, for half a minute."""
+
+    def __init__(self, pins: Mapping[str, str] | None, candidates: int, aliases: bool) -> None:
+        if not 1 <= candidates <= CANDIDATES_MAX:
+            raise ValueError(f"candidates: from 1 to {CANDIDATES_MAX}")
+        self._pins = None if pins is None else dict(pins)
+        self.count = candidates
+        self._aliases = aliases
+        self._known: dict[tuple[object, ...], tuple[float, str, list[Node]]] = {}
+
+    @staticmethod
+    def _name(clear: ClearRequest) -> tuple[object, ...]:
+        return (clear.base, clear.asked, *(clear.request.headers.get(one) for one in _WITH))
+
+    def known(self, clear: ClearRequest) -> list[Node] | None:
+        at, model, nodes = self._known.get(self._name(clear), (-1e9, "", []))
+        if time.monotonic() - at >= _FRESH_S:
+            return None
+        clear.name(model, self._aliases)
+        return nodes
+
+    def learn(self, clear: ClearRequest, content: bytes) -> list[Node]:
+        name = self._name(clear)
+        try:
+            answer = json.loads(content)
+            model, listed = str(answer["model"]), answer["data"]
+            nodes = [node for one in listed if (node := believe(one, self._pins, time.time())) is not None]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SealClientError("no_discovery", "The gateway names no nodes to seal to.") from error
+        if not nodes:
+            raise SealClientError("no_candidate", f"No node that serves '{clear.model}' is believed; nothing was sent.")
+        if len(self._known) >= _LISTS_MAX:
+            self._known.clear()
+        self._known[name] = (time.monotonic(), model, nodes[:CANDIDATES_MAX])
+        clear.name(model, self._aliases)
+        return nodes[:CANDIDATES_MAX]

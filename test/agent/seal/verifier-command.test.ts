@@ -1,0 +1,51 @@
+/** The user's own program that judges evidence: what it can do wrong, and nothing is sealed. */
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { VerifierCommand } from '../../../clients/otela/verifier-command.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
+import { program } from '../../support/program.ts';
+
+afterAll(endAll);
+
+const node = {
+  session: 'a'.repeat(26),
+  provider: 'lab',
+  mode: 'pinned' as const,
+  kid: 'kid',
+  key: new Uint8Array(32),
+  until: 0,
+};
+const evidence = { node, kinds: ['tdx'], bytes: new Uint8Array(256 * 1024), reportData: new Uint8Array(64) };
+
+async function judged(script: string, timeoutMs = 20_000) {
+  const file = program(join(await temporaryDirectory('verifier'), 'verifier'), `#!/bin/sh\n${script}\n`);
+  const lines: string[] = [];
+  const took = await new VerifierCommand({ file, print: (line) => void lines.push(line), timeoutMs }).verify(evidence);
+  return [took, ...lines];
+}
+
+const named = `${node.session} of lab (tdx): `;
+
+it.each([
+  ['takes', 'cat > /dev/null', true],
+  ['refuses', 'exit 1', false],
+  ['is ended by a signal', 'kill -9 $$', false],
+  ['hangs', 'exec sleep 60', false],
+])('one that %s', async (_, script, took) => {
+  const verdict = took ? 'the verifier took its evidence' : 'left out: the verifier refused its evidence';
+  expect(await judged(script, took ? 20_000 : 2_000)).toEqual([took, named + verdict]);
+});
+
+it('one that leaves a process behind, with its output open, is not waited for', async () => {
+  const from = performance.now();
+  expect((await judged('sleep 30 & exit 0'))[0]).toBe(true);
+  expect(performance.now() - from).toBeLessThan(20_000);
+});
+
+it('one that prints without end, or is none, is one short line', async () => {
+  const [took, line = ''] = await judged('yes firmware | head -c 1000000');
+  expect([took, String(line).length < 500, String(line).split('\n').length]).toEqual([true, true, 1]);
+  const lines: string[] = [];
+  const absent = new VerifierCommand({ file: '/nowhere/verifier', print: (one) => void lines.push(one) });
+  expect([await absent.verify(evidence), lines[0]]).toEqual([false, expect.stringContaining('ENOENT')]);
+});

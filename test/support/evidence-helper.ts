@@ -1,0 +1,14 @@
+/** No confidential VM: a stand-in for a site's helper that says over which 64 bytes it was asked to report. */
+import { join } from 'node:path';
+import { temporaryDirectory } from './processes.ts';
+import { program } from './program.ts';
+
+const HELPER = '#!/bin/sh\nprintf "stand-in report over %s" "$1$OTELA_TOKEN$HOME"\n';
+
+/** Arguments of `otela-agent start`. */
+export async function evidenceArgs(): Promise<string[]> {
+  const helper = program(join(await temporaryDirectory('evidence'), 'helper'), HELPER);
+  return ['--evidence-command', helper, '--evidence-kinds', 'tdx,nvidia'];
+}
+
+export const reportOf = (reportData: Uint8Array) => `stand-in report over ${Buffer.from(reportData).toString('hex')}`;
