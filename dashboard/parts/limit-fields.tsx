@@ -11,6 +11,7 @@ type Narrowed = Pick<
   Project,
   'limits' | 'models' | 'trusted_providers' | 'regions' | 'tiers' | 'no_track' | 'resume' | 'routing'
 >;
+type Limited = Pick<Narrowed, 'limits'>;
 interface NarrowingProps {
   of: Narrowed | undefined;
 }
@@ -20,13 +21,14 @@ const LIMITS = [
   'tokens_per_minute',
   'concurrent_requests',
   'tokens_per_month',
+  'gpu_seconds_per_month',
   'reasoning_tokens_per_request',
 ] as const;
 const TIERS = ['stable', 'volatile'] as const;
 
-export function LimitFields({ of }: NarrowingProps) {
+export function LimitFields({ of, hint = texts.limitsHint }: { of: Limited | undefined; hint?: string }) {
   return (
-    <Fields legend={texts.limitsTitle} hint={texts.limitsHint}>
+    <Fields legend={texts.limitsTitle} hint={hint}>
       {LIMITS.map((name) => (
         <Field key={name} label={texts.limits[name]}>
           {(id) => <Input id={id} name={name} type="number" min="1" defaultValue={of?.limits?.[name] ?? ''} />}
@@ -106,12 +108,15 @@ function lines(record: Readonly<Record<string, string | string[]>> | undefined):
     .join('\n');
 }
 
-export function limitsFrom(filled: Filled) {
+/** With the limits of models that `before` has: no field shows them. */
+export function limitsFrom(filled: Filled, before: Limited | undefined) {
   const set = LIMITS.flatMap((name) => {
     const value = filled.number(name);
     return value === null ? [] : [[name, value] as const];
   });
-  return { limits: set.length === 0 ? null : Object.fromEntries(set) };
+  const models = before?.limits?.models;
+  const limits = { ...Object.fromEntries(set), ...(models !== undefined && { models }) };
+  return { limits: Object.keys(limits).length === 0 ? null : limits };
 }
 
 export function narrowingFrom(filled: Filled) {

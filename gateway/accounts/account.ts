@@ -60,10 +60,13 @@ export interface Account {
 }
 
 export interface AccountLimits {
-  /** Names the object that counts: the project's, or the key's own. */
+  /** Names the object that counts: the project's, else the person's where they have limits, else the key's own. */
   subject: string;
   key: Limits | undefined;
   project: Limits | undefined;
+  /** What the person's keys share, within each project by itself; with `userId`. */
+  user?: Limits | undefined;
+  userId?: string | undefined;
 }
 
 export function atLeast(role: Role, wanted: Role): boolean {

@@ -1,12 +1,12 @@
 /** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
 import { and, eq, inArray, max } from 'drizzle-orm';
 import type { Env } from '../env.ts';
-import { type Account, lowerRole, type Restrictions } from './account.ts';
+import { type Account, type AccountLimits, lowerRole, type Restrictions } from './account.ts';
 import { asked, database } from './database.ts';
 import { installationSecret } from './installation.ts';
-import type { Limits } from './limits/limits.ts';
-import { sealIdentity } from './receipt.ts';
-import { apiKeys, auditLog, projects, users } from './schema.ts';
+import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
+import { type Identity, sealIdentity } from './receipt.ts';
+import { apiKeys, auditLog, projects, settings, users } from './schema.ts';
 
 export type Refusal = 'unknown' | 'revoked' | 'expired' | 'disabled';
 type Key = typeof apiKeys.$inferSelect;
@@ -24,7 +24,7 @@ export async function findKey(
   const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId) => db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
   // tables have an `id`.
-  const [[key], [user = null], [project = null], seen] = await asked(
+  const [[key], [user = null], [project = null], seen, [ofAll]] = await asked(
     db.batch([
       db.select().from(apiKeys).where(where),
       db
@@ -36,6 +36,7 @@ export async function findKey(
         .from(projects)
         .where(inArray(projects.id, ofKey(apiKeys.projectId))),
       db.select({ id: max(auditLog.id) }).from(auditLog),
+      db.select({ value: settings.value }).from(settings).where(eq(settings.name, USER_LIMITS)),
     ]),
   );
   if (key === undefined) return 'unknown';
@@ -50,7 +51,7 @@ export async function findKey(
     provider: key.provider ?? user?.provider ?? undefined,
     userId: key.userId ?? undefined,
     scopes: key.scopes ?? undefined,
-    limits: limitsOf(project, key, `key:${key.id}`),
+    limits: limitsOf(project, key, user, ofAll?.value),
     expiresAt: key.expiresAt ?? undefined,
     seen: seen[0]?.id ?? 0,
   });
@@ -72,11 +73,12 @@ export async function findUser(
   const db = database(env);
   const where = 'id' in by ? eq(users.id, by.id) : and(eq(users.issuer, by.issuer), eq(users.subject, by.subject));
   const ofUser = db.select({ id: users.projectId }).from(users).where(where);
-  const [[user], [project = null], seen] = await asked(
+  const [[user], [project = null], seen, [ofAll]] = await asked(
     db.batch([
       db.select().from(users).where(where),
       db.select().from(projects).where(inArray(projects.id, ofUser)),
       db.select({ id: max(auditLog.id) }).from(auditLog),
+      db.select({ value: settings.value }).from(settings).where(eq(settings.name, USER_LIMITS)),
     ]),
   );
   if (user === undefined) return 'unknown';
@@ -88,7 +90,7 @@ export async function findUser(
     provider: user.provider ?? undefined,
     userId: user.id,
     scopes: undefined,
-    limits: limitsOf(project, undefined, `user:${user.id}`),
+    limits: limitsOf(project, undefined, user, ofAll?.value),
     expiresAt: undefined,
     seen: seen[0]?.id ?? 0,
   });
@@ -97,7 +99,8 @@ export async function findUser(
 
 async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Promise<Account> {
   const { keyId, userId = '', projectId = '', limits, traced, prefixes } = account;
-  const identity = { keyId, userId, projectId, subject: limits?.subject ?? '', traced, prefixes };
+  const counted = countedBy(limits);
+  const identity = { keyId, userId, projectId, subject: limits?.subject ?? '', traced, prefixes, counted };
   return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
 }
 
@@ -133,10 +136,24 @@ function restrictionsOf(row: Key | Project): Restrictions[] {
   ];
 }
 
-function limitsOf(project: Project | null, key: Key | undefined, own: string): Account['limits'] {
+/** `ofAll`: the setting, for people without limits of their own. Its own empty limits are none. */
+function limitsOf(project: Project | null, key: Key | undefined, user: User | null, ofAll: unknown): Account['limits'] {
   const [ofKey, ofProject] = [present(key?.limits), present(project?.limits)];
-  if (ofKey === undefined && ofProject === undefined) return undefined;
-  return { subject: project === null ? own : `project:${project.id}`, key: ofKey, project: ofProject };
+  const ofUser = user === null ? undefined : present(user.limits ?? limitsSchema.safeParse(ofAll).data);
+  if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
+  const own = user !== null && (ofUser !== undefined || key === undefined) ? `user:${user.id}` : `key:${key?.id}`;
+  const subject = project === null ? own : `project:${project.id}`;
+  return { subject, key: ofKey, project: ofProject, ...(ofUser && { user: ofUser, userId: user?.id }) };
+}
+
+/** What else than key and project a settlement has to say for these limits. */
+function countedBy(limits: AccountLimits | undefined): Identity['counted'] {
+  const sets = [limits?.key, limits?.user, limits?.project];
+  return {
+    user: limits?.user !== undefined,
+    model: sets.some((one) => one?.models !== undefined),
+    gpu: sets.some((one) => one?.gpu_seconds_per_month !== undefined),
+  };
 }
 
 function present(limits: Limits | null | undefined): Limits | undefined {

@@ -18,7 +18,8 @@ export function reasoningBudget(
   unseen: boolean,
 ): number | undefined {
   const asked = readHeader(request);
-  const allowed = [limits?.key, limits?.project].flatMap((one) => one?.reasoning_tokens_per_request ?? []);
+  const sets = [limits?.key, limits?.user, limits?.project];
+  const allowed = sets.flatMap((one) => one?.reasoning_tokens_per_request ?? []);
   if (asked === undefined && allowed.length === 0) return undefined;
   if (unseen && asked !== undefined) {
     throw new ApiError('invalid_request', `${HEADER} needs the body to be looked into: leave x-otela-model out.`);
@@ -42,6 +43,8 @@ export function takesBudget({ labels }: { labels: Readonly<Record<string, string
 }
 
 /** Whether there is anything to be counted over several requests. */
-export function isCounted({ key, project }: AccountLimits): boolean {
-  return [key, project].some((one) => Object.keys(one ?? {}).some((name) => name !== 'reasoning_tokens_per_request'));
+export function isCounted({ key, user, project }: AccountLimits): boolean {
+  return [key, user, project].some((one) =>
+    Object.keys(one ?? {}).some((name) => name !== 'reasoning_tokens_per_request'),
+  );
 }

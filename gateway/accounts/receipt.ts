@@ -17,6 +17,8 @@ export interface Identity {
   traced: boolean;
   /** With prefix buckets. */
   prefixes: boolean;
+  /** What its limits count besides key and project. */
+  counted: { user: boolean; model: boolean; gpu: boolean };
 }
 
 export interface Receipt extends Identity {
@@ -30,11 +32,20 @@ export interface Receipt extends Identity {
 }
 
 /** Of the operator key of the environment, and of whatever else is not sealed. */
-const UNSEALED: Identity = { keyId: '', userId: '', projectId: '', subject: '', traced: false, prefixes: false };
+const NOTHING_COUNTED = { user: false, model: false, gpu: false };
+const UNSEALED: Identity = {
+  keyId: '',
+  userId: '',
+  projectId: '',
+  subject: '',
+  traced: false,
+  prefixes: false,
+  counted: NOTHING_COUNTED,
+};
 
 export function sealIdentity(secret: string, identity: Identity): Promise<string> {
-  const { keyId, userId, projectId, subject, traced, prefixes } = identity;
-  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced, prefixes]));
+  const { keyId, userId, projectId, subject, traced, prefixes, counted } = identity;
+  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced, prefixes, counted]));
 }
 
 interface Said {
@@ -79,6 +90,7 @@ function readSaid(text: string): Said {
 export async function openIdentity(secret: string, sealed: string): Promise<Identity> {
   const text = await unseal(secret, 'receipt', sealed);
   if (text === undefined) return UNSEALED; // forged, or of a gateway with another secret
-  const [keyId, userId, projectId, subject, traced, prefixes = false] = JSON.parse(text);
-  return { keyId, userId, projectId, subject, traced, prefixes };
+  // An earlier version sealed fewer members.
+  const [keyId, userId, projectId, subject, traced, prefixes = false, counted = NOTHING_COUNTED] = JSON.parse(text);
+  return { keyId, userId, projectId, subject, traced, prefixes, counted };
 }

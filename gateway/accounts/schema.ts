@@ -77,6 +77,8 @@ export const users = sqliteTable(
     /** Whose join tokens a user with role provider makes. */
     provider: text('provider'),
     projectId: text('project_id'),
+    /** What all of their keys share; NULL: as the setting `user_limits` says. */
+    limits: text('limits', { mode: 'json' }).$type<Limits>(),
     /** Who says who this is, and under which name; NULL for users that only have keys. */
     issuer: text('issuer'),
     subject: text('subject'),

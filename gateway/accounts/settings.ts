@@ -7,6 +7,7 @@ import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
+import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
 import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
 import { planOf } from './region-settings.ts';
@@ -33,6 +34,8 @@ export interface Settings {
   defaultTrust: 'admitted' | 'marked';
   /** Who waits where no node is free. */
   queue: QueueSettings;
+  /** What the keys of a person share, where the person has no limits of their own. Accounts carry it. */
+  userLimits: Limits;
   /** How often another node is tried; a model may have its own number. */
   retries: RetrySettings;
   /** How fast silent nodes are found, and how long those that LEFT are shown. */
@@ -56,6 +59,7 @@ export const NO_SETTINGS: Settings = {
   providers: {},
   defaultTrust: 'admitted',
   queue: QUEUE_DEFAULTS,
+  userLimits: {},
   retries: RETRY_DEFAULTS,
   membership: MEMBERSHIP_DEFAULTS,
   minimumAgentVersion: undefined,
@@ -113,6 +117,7 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
     ),
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
     queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
+    userLimits: limitsSchema.safeParse(byName.get(USER_LIMITS)).data ?? {},
     retries: retrySettings(byName),
     membership: membershipSchema.safeParse(byName.get('membership') ?? {}).data ?? MEMBERSHIP_DEFAULTS,
     minimumAgentVersion: versionSchema.safeParse(byName.get('minimum_agent_version')).data,

@@ -4,6 +4,7 @@ import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
 import { membershipSchema } from '../../shared/gossip/index.ts';
 import { database } from '../accounts/database.ts';
+import { limitsSchema } from '../accounts/limits/limits.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { queueSchema } from '../accounts/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.ts';
@@ -25,6 +26,8 @@ const patchSchema = z.strictObject({
   oidc: issuersSchema.nullable().optional(),
   /** Waiting for a node where none is free; what is left out of it is the default. */
   queue: queueSchema.nullable().optional(),
+  /** What all keys of a person share, where the person has no limits of their own; null: nothing. */
+  user_limits: limitsSchema.nullable().optional(),
   /** The policy and the time-outs of models that have none of their own. */
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
   /** Attempts after the first, where a model has no number of its own. */
@@ -42,6 +45,7 @@ const settingsSchema = z.object({
   public_url: z.string().nullable(),
   oidc: issuersSchema,
   queue: queueSchema,
+  user_limits: limitsSchema,
   routing: routingSchema,
   max_retries: z.number(),
   retry_share: z.number(),
@@ -70,7 +74,7 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc, queue, routing, retries, membership, minimumAgentVersion } =
+  const { defaultTrust, publicUrl, oidc, queue, userLimits, routing, retries, membership, minimumAgentVersion } =
     await readSettings(env);
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
   const read = {
@@ -78,6 +82,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     public_url: publicUrl ?? null,
     oidc,
     queue,
+    user_limits: userLimits,
     routing,
     max_retries,
     retry_share,

@@ -89,6 +89,7 @@ function settlementOf(spec: BatchSpec, position: number, rows: readonly UsageRow
   return {
     name: `${spec.id}/${position}`,
     keyId: spec.account.keyId,
+    ...(spec.account.limits?.user !== undefined && { userId: spec.account.limits.userId }),
     prompt: rows.reduce((sum, { prompt }) => sum + prompt, 0),
     completion: rows.reduce((sum, { completion }) => sum + completion, 0),
     repeated: false,

@@ -11,13 +11,15 @@ export class TokenBudget {
 
   /** Asks anew. What cannot be asked now stays as it was. */
   async refresh(env: Env, keyId: string, limits: AccountLimits | undefined): Promise<void> {
-    if (limits?.key?.tokens_per_month === undefined && limits?.project?.tokens_per_month === undefined) {
+    const sets = [limits?.key, limits?.user, limits?.project];
+    if (limits === undefined || sets.every((one) => one?.tokens_per_month === undefined)) {
       this.#left = undefined;
       return;
     }
-    const { subject, key, project } = limits;
-    const used = await env.LIMITS.getByName(subject).uses({ keyId, key, project });
-    const months = [...used.key, ...used.project].filter(({ limit }) => limit === 'tokens_per_month');
+    const { subject, ...asked } = limits;
+    const used = await env.LIMITS.getByName(subject).uses({ keyId, ...asked });
+    const all = [...used.key, ...used.user, ...used.project];
+    const months = all.filter(({ limit, model }) => limit === 'tokens_per_month' && model === undefined);
     this.#left = Math.min(...months.map(({ allowed, used }) => allowed - used));
   }
 

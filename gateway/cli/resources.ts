@@ -51,6 +51,15 @@ const expiry = (help: string): ResourceFlag => ({
 });
 const ROLES = ['consumer', 'provider', 'operator'];
 
+const LIMITS: Resource['flags'] = {
+  rpm: count('requests_per_minute', 'requests a minute; "none": no limit'),
+  tpm: count('tokens_per_minute', 'tokens a minute; "none": no limit'),
+  concurrent: count('concurrent_requests', 'requests at once; "none": no limit'),
+  reasoning: count('reasoning_tokens_per_request', 'reasoning tokens of one request; "none": no limit'),
+  'gpu-seconds': count('gpu_seconds_per_month', 'GPU seconds a calendar month, UTC; "none": no limit'),
+  'monthly-tokens': count('tokens_per_month', 'tokens a calendar month, UTC; "none": no limit'),
+};
+
 const RESTRICTIONS: Resource['flags'] = {
   models: list('models', 'M,…', 'model ids, org/* for all of one; "any": no list'),
   endpoints: list('endpoints', 'E,…', 'e.g. chat/completions,embeddings; "any": no list'),
@@ -65,11 +74,7 @@ const RESTRICTIONS: Resource['flags'] = {
     value: 'MS',
     help: 'milliseconds that requests wait for a model that is being started; "none": as the model’s settings say',
   },
-  rpm: count('requests_per_minute', 'requests a minute; "none": no limit'),
-  tpm: count('tokens_per_minute', 'tokens a minute; "none": no limit'),
-  concurrent: count('concurrent_requests', 'requests at once; "none": no limit'),
-  reasoning: count('reasoning_tokens_per_request', 'reasoning tokens of one request; "none": no limit'),
-  'monthly-tokens': count('tokens_per_month', 'tokens a calendar month, UTC; "none": no limit'),
+  ...LIMITS,
 };
 
 const CHANGED = ['create', 'list', 'show', 'set'] as const;
@@ -109,6 +114,7 @@ A key is shown once, alone on stdout. List its id with \`keys list\`.`,
 
   otela-gateway users create --name Pat --role provider --provider psi
   otela-gateway users create --name Ada --issuer https://login.example.org --subject 4711
+  otela-gateway users set user_3a… --rpm 60 --gpu-seconds 36000    all of their keys together
   otela-gateway users set user_3a… --disabled yes
   otela-gateway users delete user_3a…                          for good, their records too`,
     verbs: [...CHANGED, 'delete'],
@@ -120,6 +126,7 @@ A key is shown once, alone on stdout. List its id with \`keys list\`.`,
       project: text('project_id', 'ID', 'where their keys are made'),
       issuer: text('issuer', 'URL', 'the identity provider that knows them'),
       subject: text('subject', 'SUB', 'and by what name'),
+      ...LIMITS,
       disabled: yes('disabled', 'locked out, and their keys with them'),
     },
     shown: ['role', 'provider', 'project_id'],

@@ -48,6 +48,7 @@ function requestOf(attempt: AttemptContext<Caller>, asker: TunnelAsker): Attempt
     ...(plan.movable && { movable: true }),
     ...(plan.moved && { moved: true }),
     ...(continues && { continues }),
+    ...(entry !== undefined && { gpus: entry.hardware.gpus.length }),
     ...(caller.account.prefixes && !caller.untracked && { prefixes: true }),
     ...(attempt.offloads && asker.offloads && { offload: true }),
     bound: tokenBound({ ...bodyFacts(dispatch.parsed), endpoint: dispatch.endpoint }, context),

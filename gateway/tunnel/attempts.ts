@@ -6,6 +6,7 @@ import type { NodeLoad } from '../../shared/routing/load.ts';
 import { AbandonedAttempts } from '../../shared/upstream/abandoned.ts';
 import { HangWatch } from '../../shared/upstream/hang-watch.ts';
 import { UpstreamStream, type UpstreamStreamHost } from '../../shared/upstream/upstream-stream.ts';
+import { GpuShare } from '../../shared/usage/gpu-share.ts';
 import { goesBy, Settlement } from '../../shared/usage/settlement.ts';
 import type { ReportAnomaly } from '../../shared/usage/usage-record.ts';
 import { WireError } from '../../shared/wire/error.ts';
@@ -82,6 +83,7 @@ export class Attempts implements UpstreamStreamHost {
   readonly #on: AttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
   readonly #hangs: HangWatch;
+  readonly #gpu = new GpuShare();
   #link: Link | undefined;
   /** The session's agent was killed. */
   #isOver = false;
@@ -211,6 +213,7 @@ export class Attempts implements UpstreamStreamHost {
   #create(open: AttemptRequest, body: AttemptBody): UpstreamStream {
     this.#on.busy();
     const upstream = new UpstreamStream(this.#ids.next(), open, body, this);
+    if (open.gpus !== undefined) upstream.gpuShare = this.#gpu.begin(open.gpus, this.now());
     this.#upstreams.set(upstream.stream, upstream);
     this.#hangs.opened(upstream);
     if (this.#link !== undefined) upstream.connect(this.#link);
@@ -228,6 +231,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#calls.take(upstream.request);
     this.#unattend(upstream);
     this.#hangs.onOver(upstream, failure);
+    upstream.gpuShare?.end(this.now());
     this.#settlement.ended(upstream, failure, this.now());
     this.#abandoned.ended(upstream, failure);
     this.errors.ended(upstream, failure, Date.now());

@@ -52,8 +52,8 @@ export class Outbox {
     const secret = await installationSecret(this.#env);
     const subjects = new Map<string, Omit<Settlement, 'repeated'>[]>();
     for (const record of records) {
-      const { subject, keyId } = await this.#receipt(secret, record.receipt);
-      if (subject !== '') push(subjects, subject, usedBy(record, keyId));
+      const receipt = await this.#receipt(secret, record.receipt);
+      if (receipt.subject !== '') push(subjects, receipt.subject, usedBy(record, receipt));
     }
     await Promise.all([...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).correct(items)));
   }
@@ -156,12 +156,21 @@ function push<T>(map: Map<string, T[]>, name: string, item: T): void {
   else known.push(item);
 }
 
-function usedBy({ requestId: name, prompt, completion }: UsageRecord, keyId: string): Omit<Settlement, 'repeated'> {
-  return { name, keyId, prompt, completion };
+function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt): Omit<Settlement, 'repeated'> {
+  const { requestId: name, prompt, completion, course } = record;
+  return {
+    name,
+    keyId,
+    ...(counted.user && { userId }),
+    ...(counted.model && { model }),
+    ...(counted.gpu && course?.gpuMs !== undefined && { gpuMs: course.gpuMs }),
+    prompt,
+    completion,
+  };
 }
 
-function settlementOf({ position, record, again }: PendingUsage, { keyId }: Receipt) {
-  return { position, settlement: { ...usedBy(record, keyId), repeated: again } };
+function settlementOf({ position, record, again }: PendingUsage, receipt: Receipt) {
+  return { position, settlement: { ...usedBy(record, receipt), repeated: again } };
 }
 
 function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): UsageRow {

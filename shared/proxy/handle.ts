@@ -98,7 +98,7 @@ async function forward<C>(
     retriesMax: route.retriesMax,
   });
   const begun = () => entry.attempts > 0;
-  const reserved = host.reserve({ caller, request, endpoint, parsed, name, begun });
+  const reserved = host.reserve({ caller, request, endpoint, parsed, model: info.model, name, begun });
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   held.reservation = reservation;
   timing.lookupDone(clock.now());

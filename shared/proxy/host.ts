@@ -188,6 +188,8 @@ export interface ReserveRequest<C> {
   request: ProxyRequest;
   endpoint: Endpoint;
   parsed: ParsedRequest;
+  /** The model that it means, aliases resolved. */
+  model: string;
   name: string;
   /** Whether an engine was asked. If so, its node reports what the request used. */
   begun(): boolean;

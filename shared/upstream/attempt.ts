@@ -28,6 +28,8 @@ export interface AttemptRequest {
   bound?: TokenBound;
   /** Its prompt's prefix blocks are wanted. */
   prefixes?: boolean;
+  /** GPUs of the node, as its registry entry says; absent: not told. */
+  gpus?: number;
   /** Its answer may be offloaded. */
   offload?: boolean;
   /** How long the opening may stay without acknowledgement. */

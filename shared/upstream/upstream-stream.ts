@@ -56,6 +56,8 @@ export class UpstreamStream {
   #parked = false;
   /** Parts of it were asked for more than once, so that its report may come twice. */
   repeated: boolean;
+  /** Its part of the node's GPU time, where its owner counts that. */
+  gpuShare: { at(now: number): number; end(now: number): void } | undefined;
   /** Events seen, for the case that no report comes. */
   events = 0;
   answerBytes = 0;

@@ -243,6 +243,7 @@ export class Settlement {
       status,
       firstMs,
       totalMs: now - upstream.openedAt,
+      ...(upstream.gpuShare !== undefined && { gpuMs: Math.round(upstream.gpuShare.at(now)) }),
       ...(queueMs !== undefined && { queueMs }),
     };
     const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };

@@ -34,6 +34,8 @@ export interface Course {
   /** Since the opening; 0 where no data came; null where nobody knows. */
   firstMs: number | null;
   totalMs: number | null;
+  /** Milliseconds of one GPU: see gpu-share.ts. Absent where its asker does not count them. */
+  gpuMs?: number;
   /** What the request had waited when this attempt was opened; absent where its asker does not say. */
   queueMs?: number;
 }

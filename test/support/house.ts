@@ -12,6 +12,7 @@ interface HouseOptions {
   engine?: EngineOptions;
   gateway?: GatewayOptions;
   agentArgs?: string[];
+  agentEnv?: Record<string, string>;
 }
 
 export interface House {
@@ -40,7 +41,13 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
     atEnd(() => engine.close());
     engines.push(engine);
     agents.push(
-      await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, args: options.agentArgs ?? [] }),
+      await startAgent({
+        gateways: [gateway.url],
+        token,
+        engineUrl: engine.url,
+        args: options.agentArgs ?? [],
+        ...(options.agentEnv === undefined ? {} : { env: options.agentEnv }),
+      }),
     );
   }
   await gateway.serving(engines.length);

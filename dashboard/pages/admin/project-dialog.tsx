@@ -27,7 +27,7 @@ export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
   const submit = async (filled: Filled) => {
     const body = {
       name: filled.text('name'),
-      ...limitsFrom(filled),
+      ...limitsFrom(filled, project),
       ...narrowingFrom(filled),
       ...servingFrom(filled),
       trace: filled.checked('trace'),

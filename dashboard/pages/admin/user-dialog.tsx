@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { User } from '../../api/resources.ts';
+import { LimitFields, limitsFrom } from '../../parts/limit-fields.tsx';
 import { Reference } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
@@ -22,7 +23,12 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
   const [role, setRole] = useState<Role>(user?.role ?? 'consumer');
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const common = { ...commonOf(filled), role, provider: role === 'provider' ? filled.optional('provider') : null };
+    const common = {
+      ...commonOf(filled),
+      ...limitsFrom(filled, user),
+      role,
+      provider: role === 'provider' ? filled.optional('provider') : null,
+    };
     if (user === undefined) {
       const identity = { issuer: filled.optional('issuer'), subject: filled.optional('subject') };
       await gateway.POST('/admin/users', { body: { ...common, ...identity } });
@@ -74,6 +80,7 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
           defaultValue={user?.provider ?? null}
         />
       )}
+      <LimitFields of={user} hint={form.limitsHint} />
       {user === undefined && (
         <MoreFields title={form.institution}>
           <Field label={form.issuer} hint={form.issuerHint}>

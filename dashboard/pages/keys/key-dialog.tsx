@@ -36,7 +36,7 @@ export function KeyDialog({ of, owner = null, project = null, saved, close }: Ke
   const isOperator = useMe().role === 'operator';
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const body = bodyOf(filled, isOperator);
+    const body = bodyOf(filled, isOperator, of);
     if (of === undefined) {
       const { data } = await gateway.POST('/admin/keys', { body: { ...body, ...ownerOf(filled, isOperator) } });
       await saved(data !== undefined && 'key' in data ? data.key : undefined);
@@ -92,12 +92,12 @@ function OwnerFields({ owner, project }: { owner: string | null; project: string
   );
 }
 
-function bodyOf(filled: Filled, isOperator: boolean) {
+function bodyOf(filled: Filled, isOperator: boolean, before: Key | undefined) {
   const expires = filled.text('expires');
   return {
     name: filled.text('name'),
     ...narrowingFrom(filled),
-    ...(isOperator && { ...limitsFrom(filled), ...servingFrom(filled) }),
+    ...(isOperator && { ...limitsFrom(filled, before), ...servingFrom(filled) }),
     // The whole last day counts.
     expires_at: expires === '' ? null : `${expires}T23:59:59Z`,
   };

@@ -23,6 +23,7 @@ export function Quota() {
       const { data } = await gateway.GET('/admin/me/limits', { signal });
       return [
         ...(data?.key.map((use) => ({ ...use, of: texts.ofKey })) ?? []),
+        ...(data?.user.map((use) => ({ ...use, of: texts.ofPerson })) ?? []),
         ...(data?.project.map((use) => ({ ...use, of: texts.ofProject })) ?? []),
       ];
     },
@@ -37,7 +38,7 @@ export function Quota() {
           ) : (
             <ul className="grid gap-4 sm:grid-cols-2 lg:grid-cols-4">
               {uses.map((use) => (
-                <Limit key={`${use.of}${use.limit}`} use={use} of={use.of} />
+                <Limit key={`${use.of}${use.limit}${use.model}`} use={use} of={use.of} />
               ))}
             </ul>
           )
@@ -47,7 +48,7 @@ export function Quota() {
   );
 }
 
-function Limit({ use: { limit, allowed, used }, of }: { use: LimitUse; of: string }) {
+function Limit({ use: { limit, allowed, used, model }, of }: { use: LimitUse; of: string }) {
   const left = Math.max(0, allowed - used);
   return (
     <li className="flex flex-col gap-2 rounded-lg border border-line bg-surface p-4">
@@ -56,7 +57,7 @@ function Limit({ use: { limit, allowed, used }, of }: { use: LimitUse; of: strin
         value={used}
         max={allowed}
         text={texts.leftOf(count(left), count(allowed))}
-        note={of}
+        note={model === undefined ? of : texts.ofModel(of, model)}
       />
     </li>
   );

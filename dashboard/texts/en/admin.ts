@@ -30,6 +30,7 @@ export const users = {
     email: 'Email',
     role: 'Role',
     roleHint: 'Users call models. Providers also run nodes. Operators manage this gateway.',
+    limitsHint: 'All keys of this person share them, in each project by itself. Empty: as the settings say.',
     provider: 'Provider',
     providerHint: 'Needed for the role Provider.',
     project: 'Project',

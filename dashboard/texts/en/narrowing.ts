@@ -9,6 +9,7 @@ export const narrowing = {
     tokens_per_minute: 'Tokens per minute',
     concurrent_requests: 'Requests at once',
     tokens_per_month: 'Tokens per month',
+    gpu_seconds_per_month: 'GPU seconds per month',
     reasoning_tokens_per_request: 'Reasoning tokens per answer',
   },
   limitWords: {
@@ -16,6 +17,7 @@ export const narrowing = {
     tokens_per_minute: (n: number) => `${number(n)} tokens/min`,
     concurrent_requests: (n: number) => `${number(n)} at once`,
     tokens_per_month: (n: number) => `${number(n)} tokens/month`,
+    gpu_seconds_per_month: (n: number) => `${number(n)} GPU seconds/month`,
     reasoning_tokens_per_request: (n: number) => `${number(n)} reasoning tokens/answer`,
   },
   title: 'Allowed models and nodes',

@@ -2,6 +2,7 @@
 
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
+import { quoted } from '../../../shared/openai/quoted.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { LimitReservation as Reservation } from '../../../shared/proxy/host.ts';
 import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
@@ -53,6 +54,8 @@ interface LimitedRequest {
   forecast: Forecast;
   /** Of the streams and records of use, too. */
   name: string;
+  /** The one that the request means: another one that answers in its place counts as it. */
+  model: string;
   client: ClientDisconnect;
   /** An engine was asked, so that its node will say what the request used. */
   begun(): boolean;
@@ -62,10 +65,10 @@ interface LimitedRequest {
 export async function reserve(
   context: Context,
   { limits, keyId }: LimitedAccount,
-  { forecast, name, client, begun }: LimitedRequest,
+  { forecast, name, model, client, begun }: LimitedRequest,
 ): Promise<LimitReservation> {
-  const { key, project, subject } = limits;
-  const verdict = context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, key, project });
+  const { subject, ...sets } = limits;
+  const verdict = context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, ...sets, model });
   const reservation = new LimitReservation(context, limits, name, verdict);
   // A client that leaves ends its request where it stands: no `finally` runs then, this does.
   client.on(() => reservation.release(begun()));
@@ -84,12 +87,14 @@ export class LimitReservation implements Reservation {
   headers: Readonly<Record<string, string>> = {};
   #over = false;
 
-  constructor(context: Context, { subject, key, project }: AccountLimits, name: string, verdict: Promise<Verdict>) {
+  constructor(context: Context, limits: AccountLimits, name: string, verdict: Promise<Verdict>) {
     this.#context = context;
-    this.#subject = subject;
+    this.#subject = limits.subject;
     this.#name = name;
     this.#verdict = verdict;
-    this.concurrent = [key, project].some((one) => one?.concurrent_requests !== undefined);
+    const sets = [limits.key, limits.user, limits.project];
+    const all = sets.flatMap((set) => (set === undefined ? [] : [set, ...Object.values(set.models ?? {})]));
+    this.concurrent = all.some((one) => one.concurrent_requests !== undefined);
   }
 
   /** @throws ApiError 429, 503 */
@@ -117,8 +122,10 @@ export class LimitReservation implements Reservation {
   }
 }
 
-function refusal({ scope, shortage, waitMs, headers }: Refusal): ApiError {
-  const whose = scope === 'key' ? 'this key' : "this key's project";
+const WHOSE = { key: 'this key', user: 'this person', project: "this key's project" };
+
+function refusal({ scope, model, shortage, waitMs, headers }: Refusal): ApiError {
+  const whose = `${WHOSE[scope]}${model === undefined ? '' : ` for the model '${quoted(model)}'`}`;
   const later = { headers: { ...headers, ...retryAfter(Math.max(waitMs, 1_000)) } };
   switch (shortage.kind) {
     case 'month':
@@ -129,6 +136,10 @@ function refusal({ scope, shortage, waitMs, headers }: Refusal): ApiError {
         `Running requests may use up the tokens of ${whose} for this month.`,
         later,
       );
+    case 'gpu-month': {
+      const message = `The ${shortage.limit} GPU seconds of ${whose} for this month are used up.`;
+      return new ApiError('insufficient_quota', message, { headers });
+    }
     case 'answer': {
       const message = `The answer may have ${shortage.maxTokens} tokens, and ${whose} has ${shortage.limit} per minute: lower max_tokens.`;
       const never = { ...headers, 'x-should-retry': 'false' };

@@ -1,27 +1,42 @@
 /**
- * Counts the requests of one project and its keys, or of one key, against their limits. Pure: the caller hands in times, stored counts
+ * Counts the requests of one project, its people and keys, or of one person's keys, or of one key, against their limits. Pure: the caller hands in times, stored counts
  * and waiting requests, so a test drives it in virtual time.
  *
  * A request reserves an estimate. `correct` puts what it used in the estimate's place, as soon as that is known; `settle` books it
  * for the month, once and for all.
  */
-import type { Limits } from './limits.ts';
+import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
 import { type LimitUse, Meter, type Moment, type MonthLedger, rateLimitHeaders, type Shortage } from './meter.ts';
 import { type Forecast, TokenEstimator, type Used } from './token-estimator.ts';
 
-export interface Reservation extends Forecast {
-  /** Of the request. */
-  name: string;
+/** Who asks for what, as far as limits count it. Absent members are not counted. */
+export interface Counted {
   keyId: string;
+  userId?: string | undefined;
+  model?: string | undefined;
+}
+
+export interface LimitSet extends Counted {
   key: Limits | undefined;
   project: Limits | undefined;
+  /** What all keys of the person share; held by `userId`. */
+  user?: Limits | undefined;
 }
+
+export interface Reservation extends Forecast, LimitSet {
+  /** Of the request. */
+  name: string;
+}
+
+export type Scope = 'project' | 'user' | 'key';
 
 export type Verdict = { granted: true; headers: Record<string, string> } | Refusal;
 
 export interface Refusal {
   granted: false;
-  scope: 'key' | 'project';
+  scope: Scope;
+  /** The limit is of this model alone. */
+  model?: string | undefined;
   shortage: Shortage;
   /** Until all limits have room again, if nothing else comes; 0 where only the end of running requests makes room. */
   waitMs: number;
@@ -30,14 +45,31 @@ export interface Refusal {
   headers: Record<string, string>;
 }
 
-/** What outlives the limiter, by a key's id, or PROJECT. */
+/** What outlives the limiter, by the id of a meter. */
 export interface LimiterStore {
   minute(id: string): unknown;
   estimator(id: string): unknown;
   ledger(id: string): MonthLedger;
 }
 
+/** Ids of meters: the project's, a key's own, `user:…`; of one model that, a line's end and the model; of GPU time GPU and that. */
 export const PROJECT = '';
+export const GPU = 'gpu\n';
+
+export function userMeter(userId: string): string {
+  return `user:${userId}`;
+}
+
+export function modelMeter(id: string, model: string): string {
+  return `${id}\n${model}`;
+}
+
+/** The meters of a request, whatever limits there are. */
+export function metersOf({ keyId, userId, model }: Counted): string[] {
+  const ids = [PROJECT, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
+  return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
+}
+
 /** A request that is never released nor settled (its isolate and its node died) counts as running for so long. */
 const LEASE_MS = 60 * 60_000;
 const RUNNING_MAX = 100_000;
@@ -45,6 +77,8 @@ const SWEEP_MS = 60_000;
 
 interface Held extends Forecast {
   keyId: string;
+  /** Meters that count it. */
+  meters: readonly string[];
   /** What counts for it now: the estimate, then what it used. */
   tokens: number;
   at: number;
@@ -56,6 +90,28 @@ interface Held extends Forecast {
 interface Subject {
   meter: Meter;
   estimator: TokenEstimator;
+}
+
+/** One set of limits that a request counts against. */
+interface Party {
+  scope: Scope;
+  id: string;
+  limits: Limits | undefined;
+  model: string | undefined;
+}
+
+function partiesOf({ keyId, userId, model, key, project, user }: LimitSet): Party[] {
+  const parties: Party[] = [
+    { scope: 'project', id: PROJECT, limits: project, model: undefined },
+    { scope: 'key', id: keyId, limits: key, model: undefined },
+  ];
+  if (userId !== undefined) parties.push({ scope: 'user', id: userMeter(userId), limits: user, model: undefined });
+  if (model === undefined) return parties;
+  for (const { scope, id, limits } of [...parties]) {
+    const ofModel = limitsOfModel(limits, model);
+    if (ofModel !== undefined) parties.push({ scope, id: modelMeter(id, model), limits: ofModel, model });
+  }
+  return parties;
 }
 
 export class Limiter {
@@ -74,13 +130,12 @@ export class Limiter {
     this.#sweep(now);
     const tokens = this.#estimate(asked, now);
     const claim = { tokens, maxTokens: asked.counts === 'answer' ? asked.maxTokens : undefined };
-    const [project, key] = this.#both(asked.keyId, now);
-    const short = [
-      ...project.meter
-        .shortages(asked.project, claim, now)
-        .map((shortage) => ({ scope: 'project' as const, shortage })),
-      ...key.meter.shortages(asked.key, claim, now).map((shortage) => ({ scope: 'key' as const, shortage })),
-    ];
+    const parties = partiesOf(asked);
+    const short = parties.flatMap(({ scope, id, limits, model }) =>
+      this.#subject(id, now)
+        .meter.shortages(limits, claim, now)
+        .map((shortage) => ({ scope, model, shortage })),
+    );
     const [worst] = short.sort((a, b) => lasts(b.shortage) - lasts(a.shortage));
     if (worst !== undefined) {
       const waitMs = lasts(worst.shortage);
@@ -88,8 +143,10 @@ export class Limiter {
       return { granted: false, ...worst, waitMs, soon, headers: this.#headers(asked, now) };
     }
     const { name, keyId, counts, bodyBytes, maxTokens } = asked;
-    for (const { meter } of [project, key]) meter.take(tokens, now);
-    this.#held.set(name, { keyId, counts, bodyBytes, maxTokens, tokens, at: now.ms, running: true, estimated: true });
+    const meters = parties.map(({ id }) => id);
+    for (const id of meters) this.#subject(id, now).meter.take(tokens, now);
+    const forecast = { counts, bodyBytes, maxTokens };
+    this.#held.set(name, { ...forecast, keyId, meters, tokens, at: now.ms, running: true, estimated: true });
     const oldest = this.#held.keys().next().value;
     if (this.#held.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
     return { granted: true, headers: this.#headers(asked, now) };
@@ -97,7 +154,7 @@ export class Limiter {
 
   #estimate(asked: Reservation, now: Moment): number {
     const [project, key] = this.#both(asked.keyId, now);
-    const tightest = Math.min(...[asked.key, asked.project].flatMap((one) => one?.tokens_per_minute ?? []));
+    const tightest = Math.min(...partiesOf(asked).flatMap(({ limits }) => limits?.tokens_per_minute ?? []));
     const { estimator } = !key.estimator.believed && project.estimator.believed ? project : key;
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
   }
@@ -106,11 +163,10 @@ export class Limiter {
   correct(name: string, used: Used, now: Moment): void {
     const held = this.#held.get(name);
     if (held === undefined) return;
-    const both = this.#both(held.keyId, now);
     const after = used.prompt + used.completion;
     const correction = { before: held.tokens, after, estimated: held.estimated, countedAt: held.at };
-    for (const { meter } of both) meter.correct(correction, now);
-    if (held.estimated) for (const { estimator } of both) estimator.learn(held, used);
+    for (const id of held.meters) this.#subject(id, now).meter.correct(correction, now);
+    if (held.estimated) for (const { estimator } of this.#both(held.keyId, now)) estimator.learn(held, used);
     held.tokens = after;
     held.estimated = false;
   }
@@ -123,29 +179,42 @@ export class Limiter {
     else this.#forget(name, now);
   }
 
-  /** What one attempt at a request used, on its node's word. */
-  settle(name: string, keyId: string, used: Used, now: Moment): void {
+  /** What one attempt at a request used, on its node's word; of GPUs in milliseconds. Gives the meters that counted it. */
+  settle(name: string, counted: Counted, used: Used, gpuMs: number, now: Moment): readonly string[] {
     this.correct(name, used, now);
     const held = this.#held.get(name);
     this.#held.delete(name);
     if (held !== undefined) this.#stop(held, now);
     const tokens = used.prompt + used.completion;
-    for (const { meter } of this.#both(keyId, now)) {
+    const meters = held?.meters ?? metersOf(counted);
+    for (const id of meters) {
+      const { meter } = this.#subject(id, now);
       // Not held: another attempt at the same request was settled before, or the object was evicted meanwhile.
       if (held === undefined) meter.correct({ before: 0, after: tokens, estimated: false, countedAt: now.ms }, now);
       meter.book(tokens, now);
+      meter.bookGpu(gpuMs, now);
     }
+    return meters;
   }
 
-  /** What another gateway booked for a key's month, or with an empty id for the project's. */
-  bookElsewhere(id: string, tokens: number, now: Moment): void {
-    this.#subject(id, now).meter.bookElsewhere(tokens, now);
+  /** What another gateway booked for the month of one meter: tokens, or milliseconds where `id` begins with GPU. */
+  bookElsewhere(id: string, more: number, now: Moment): void {
+    if (id.startsWith(GPU)) this.#subject(id.slice(GPU.length), now).meter.bookGpu(more, now);
+    else this.#subject(id, now).meter.bookElsewhere(more, now);
   }
 
-  /** What of each limit is used now: of the key's, then of its project's. */
-  uses(asked: Pick<Reservation, 'keyId' | 'key' | 'project'>, now: Moment): { key: LimitUse[]; project: LimitUse[] } {
-    const [project, key] = this.#both(asked.keyId, now);
-    return { key: key.meter.uses(asked.key, now), project: project.meter.uses(asked.project, now) };
+  /** What of each limit is used now. Of models those that limits name. */
+  uses(asked: LimitSet, now: Moment): Record<Scope, LimitUse[]> {
+    const uses: Record<Scope, LimitUse[]> = { project: [], user: [], key: [] };
+    for (const { scope, id, limits } of partiesOf({ ...asked, model: undefined })) {
+      uses[scope].push(...this.#subject(id, now).meter.uses(limits, now));
+      for (const [model, ofModel] of Object.entries(limits?.models ?? {})) {
+        if (model === EACH_OTHER) continue;
+        const { meter } = this.#subject(modelMeter(id, model), now);
+        uses[scope].push(...meter.uses(ofModel, now).map((use) => ({ ...use, model })));
+      }
+    }
+    return uses;
   }
 
   /** What is to be saved of each subject; those that are idle are let go of. */
@@ -161,7 +230,7 @@ export class Limiter {
   #stop(held: Held, now: Moment): void {
     if (!held.running) return;
     held.running = false;
-    for (const { meter } of this.#both(held.keyId, now)) meter.release();
+    for (const id of held.meters) this.#subject(id, now).meter.release();
   }
 
   /** As if it had asked for nothing but a request. */
@@ -171,12 +240,11 @@ export class Limiter {
     this.#stop(held, now);
     this.#held.delete(name);
     const correction = { before: held.tokens, after: 0, estimated: held.estimated, countedAt: held.at };
-    for (const { meter } of this.#both(held.keyId, now)) meter.correct(correction, now);
+    for (const id of held.meters) this.#subject(id, now).meter.correct(correction, now);
   }
 
   #headers(asked: Reservation, now: Moment): Record<string, string> {
-    const [project, key] = this.#both(asked.keyId, now);
-    return rateLimitHeaders([project.meter.left(asked.project, now), key.meter.left(asked.key, now)]);
+    return rateLimitHeaders(partiesOf(asked).map(({ id, limits }) => this.#subject(id, now).meter.left(limits, now)));
   }
 
   #both(keyId: string, now: Moment): [project: Subject, key: Subject] {
@@ -187,7 +255,7 @@ export class Limiter {
     const known = this.#subjects.get(id);
     if (known !== undefined) return known;
     const subject = {
-      meter: new Meter(this.#store.ledger(id), this.#store.minute(id), now.ms),
+      meter: new Meter(this.#store.ledger(id), this.#store.ledger(`${GPU}${id}`), this.#store.minute(id), now.ms),
       estimator: new TokenEstimator(this.#store.estimator(id)),
     };
     this.#subjects.set(id, subject);
@@ -211,6 +279,8 @@ function lasts(shortage: Shortage): number {
       return Number.POSITIVE_INFINITY;
     case 'month':
       return shortage.running ? 0 : Number.MAX_VALUE;
+    case 'gpu-month':
+      return Number.MAX_VALUE;
     case 'requests':
     case 'tokens':
       return shortage.waitMs;

@@ -3,20 +3,21 @@ import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../gateway-object.ts';
 import type { ObjectContext, Sql } from '../../object-context.ts';
 import { storageHealth } from '../../storage/health.ts';
-import { Limiter, PROJECT, type Refusal, type Reservation, type Verdict } from './limiter.ts';
+import { type Counted, GPU, Limiter, type LimitSet, type Refusal, type Reservation, type Verdict } from './limiter.ts';
 import type { Moment } from './meter.ts';
 import type { Used } from './token-estimator.ts';
 
 /** What one attempt at a request used, as its node's object settles it. */
-export interface Settlement extends Used {
+export interface Settlement extends Used, Counted {
   /** Of the request. */
   name: string;
-  keyId: string;
+  /** GPU time, milliseconds; absent: none is known. */
+  gpuMs?: number | undefined;
   /** Only another count of what is in already. */
   repeated: boolean;
 }
 
-/** Tokens of one month that a gateway booked, by a key's id, or with an empty one the project. `origin`: which gateway; empty: this one. */
+/** What a gateway booked in one month, by the id of a meter; under GPU milliseconds, else tokens. `origin`: which gateway; empty: this one. */
 export interface MonthCount {
   origin: string;
   id: string;
@@ -38,7 +39,7 @@ interface Waiting {
 }
 
 /**
- * All limits of one project and its keys, or of one key without a project. The counts are exact, because one thread counts all requests.
+ * All limits of one project, its people and keys, or of one person's or one key's without a project. The counts are exact, because one thread counts all requests.
  * Survives eviction: the month's use, written at once; the running minute and the estimates, except those of the last second.
  */
 export class LimitsObject extends GatewayObject {
@@ -117,11 +118,14 @@ export class LimitsObject extends GatewayObject {
     for (const { position, settlement } of items) {
       if (position <= last) continue;
       last = position;
-      const { name, keyId, prompt, completion, repeated } = settlement;
+      const { name, prompt, completion, gpuMs = 0, repeated } = settlement;
       if (repeated) continue;
-      this.#limiter.settle(name, keyId, { prompt, completion }, now);
+      const meters = this.#limiter.settle(name, settlement, { prompt, completion }, gpuMs, now);
       if (origin === undefined) continue;
-      for (const id of [PROJECT, keyId]) this.#writeElsewhere(origin, id, now.month, prompt + completion);
+      for (const id of meters) {
+        this.#writeElsewhere(origin, id, now.month, prompt + completion);
+        if (gpuMs > 0) this.#writeElsewhere(origin, `${GPU}${id}`, now.month, Math.round(gpuMs));
+      }
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
     sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_KEPT_MS);
@@ -130,11 +134,11 @@ export class LimitsObject extends GatewayObject {
   }
 
   /** What of each limit is used now. */
-  uses(asked: Pick<Reservation, 'keyId' | 'key' | 'project'>): ReturnType<Limiter['uses']> {
+  uses(asked: LimitSet): ReturnType<Limiter['uses']> {
     return this.#limiter.uses(asked, this.#now());
   }
 
-  /** What each key, or with an empty id the project, used in a month, `2026-11`. */
+  /** What each meter counted in a month, `2026-11`. */
   used(month: string): { id: string; used: number }[] {
     const query = 'SELECT id, used FROM months WHERE month = ?';
     return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();

@@ -25,7 +25,8 @@ export type Shortage =
   | { kind: 'answer'; limit: number; maxTokens: number }
   | { kind: 'concurrent'; limit: number }
   /** `running`: the month is not used up, but running requests reserve the rest. */
-  | { kind: 'month'; limit: number; running: boolean };
+  | { kind: 'month'; limit: number; running: boolean }
+  | { kind: 'gpu-month'; limit: number };
 
 export interface Correction {
   before: number;
@@ -34,7 +35,7 @@ export interface Correction {
   countedAt: number;
 }
 
-/** Tokens used by months. It outlives the meter. */
+/** Tokens, or milliseconds of GPUs, used by months. It outlives the meter. */
 export interface MonthLedger {
   used(month: string): number;
   write(month: string, used: number): void;
@@ -44,9 +45,10 @@ const window = z.array(z.tuple([z.number(), z.number()]));
 const stateSchema = z.object({ at: z.number(), requests: window, tokens: window });
 type State = z.infer<typeof stateSchema>;
 
-/** What one key or one project uses. Pure. */
+/** What one key, person or project uses, of all models or of one. Pure. */
 export class Meter {
   readonly #ledger: MonthLedger;
+  readonly #gpuLedger: MonthLedger;
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
@@ -56,10 +58,12 @@ export class Meter {
   #unbooked = 0;
   #month = '';
   #used = 0;
+  #gpuUsedMs = 0;
 
   /** @param state what `state` returned, in this version or another; its time may be one of another clock */
-  constructor(ledger: MonthLedger, state?: unknown, now = 0) {
+  constructor(ledger: MonthLedger, gpuLedger: MonthLedger, state?: unknown, now = 0) {
     this.#ledger = ledger;
+    this.#gpuLedger = gpuLedger;
     const known = stateSchema.safeParse(state).data;
     // Saved by a clock that was fast: it would lock the key until that time comes.
     const at = Math.min(known?.at ?? now, now);
@@ -78,6 +82,9 @@ export class Meter {
     const used = this.#used + this.#unbooked;
     if (tokens_per_month !== undefined && used >= tokens_per_month)
       short.push({ kind: 'month', limit: tokens_per_month, running: used - this.#estimated < tokens_per_month });
+    const { gpu_seconds_per_month: gpuSeconds } = limits;
+    if (gpuSeconds !== undefined && this.#gpuUsedMs >= gpuSeconds * 1_000)
+      short.push({ kind: 'gpu-month', limit: gpuSeconds });
     if (requests_per_minute !== undefined) {
       const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
       if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
@@ -120,6 +127,14 @@ export class Meter {
     this.#ledger.write(this.#month, this.#used);
   }
 
+  /** GPU time of one attempt, milliseconds: nothing is reserved of it. */
+  bookGpu(ms: number, now: Moment): void {
+    if (ms <= 0) return;
+    this.#turn(now);
+    this.#gpuUsedMs = Math.min(Number.MAX_SAFE_INTEGER, this.#gpuUsedMs + Math.round(ms));
+    this.#gpuLedger.write(this.#month, this.#gpuUsedMs);
+  }
+
   /** What another gateway booked for the month: no request of this one's. */
   bookElsewhere(tokens: number, now: Moment): void {
     this.#turn(now);
@@ -129,6 +144,9 @@ export class Meter {
 
   /** `x-ratelimit-*` as OpenAI has them, where there are such limits. */
   left(limits: Limits | undefined, now: Moment): RateLimits {
+    this.#turn(now);
+    const ofMonth = (limit: number | undefined, used: number) =>
+      limit === undefined ? undefined : { limit, remaining: Math.max(0, limit - used), resetMs: undefined };
     const of = (limit: number | undefined, counted: MinuteWindow) =>
       limit === undefined
         ? undefined
@@ -136,6 +154,8 @@ export class Meter {
     return {
       requests: of(limits?.requests_per_minute, this.#requests),
       tokens: of(limits?.tokens_per_minute, this.#tokens),
+      'tokens-month': ofMonth(limits?.tokens_per_month, this.#used + this.#unbooked),
+      'gpu-seconds-month': ofMonth(limits?.gpu_seconds_per_month, this.#gpuUsedMs / 1_000),
     };
   }
 
@@ -151,6 +171,7 @@ export class Meter {
       ...use('tokens_per_minute', tokens_per_minute, this.#tokens.sum(now.ms)),
       ...use('concurrent_requests', concurrent_requests, this.running),
       ...use('tokens_per_month', tokens_per_month, this.#used + this.#unbooked),
+      ...use('gpu_seconds_per_month', limits.gpu_seconds_per_month, this.#gpuUsedMs / 1_000),
     ];
   }
 
@@ -169,38 +190,49 @@ export class Meter {
     if (month === this.#month) return;
     this.#month = month;
     this.#used = this.#ledger.used(month);
+    this.#gpuUsedMs = this.#gpuLedger.used(month);
   }
 }
 
+export const LIMIT_NAMES = [
+  'requests_per_minute',
+  'tokens_per_minute',
+  'concurrent_requests',
+  'tokens_per_month',
+  'gpu_seconds_per_month',
+] as const;
+
 /** One limit. Requests that run count with what they reserved. */
 export interface LimitUse {
-  limit: 'requests_per_minute' | 'tokens_per_minute' | 'concurrent_requests' | 'tokens_per_month';
+  limit: (typeof LIMIT_NAMES)[number];
   allowed: number;
   used: number;
+  /** Of this model alone. */
+  model?: string;
 }
 
 interface Left {
   limit: number;
   remaining: number;
-  resetMs: number;
+  /** Undefined: the first of the next month, UTC. */
+  resetMs: number | undefined;
 }
 
-export interface RateLimits {
-  requests: Left | undefined;
-  tokens: Left | undefined;
-}
+const LEFT_NAMES = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
+export type RateLimits = Record<(typeof LEFT_NAMES)[number], Left | undefined>;
 
 /** Of several meters the tightest, kind by kind. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const kind of ['requests', 'tokens'] as const) {
+  for (const kind of LEFT_NAMES) {
     let tightest: Left | undefined;
     for (const { [kind]: left } of all)
       if (left !== undefined && (tightest === undefined || left.remaining < tightest.remaining)) tightest = left;
     if (tightest === undefined) continue;
     headers[`x-ratelimit-limit-${kind}`] = String(tightest.limit);
     headers[`x-ratelimit-remaining-${kind}`] = String(Math.floor(tightest.remaining));
-    headers[`x-ratelimit-reset-${kind}`] = duration(Math.ceil(tightest.resetMs / 1000));
+    const { resetMs } = tightest;
+    if (resetMs !== undefined) headers[`x-ratelimit-reset-${kind}`] = duration(Math.ceil(resetMs / 1000));
   }
   return headers;
 }

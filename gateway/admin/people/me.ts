@@ -5,6 +5,7 @@ import { asked, database } from '../../accounts/database.ts';
 import { apiKeys, ROLES, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { type AdminRoute, route } from '../route.ts';
+import { usesOf, usesSchema } from './my-use.ts';
 
 const meSchema = z.object({
   object: z.literal('me'),
@@ -18,6 +19,8 @@ const meSchema = z.object({
   project_id: z.string().nullable(),
   provider: z.string().nullable(),
   scopes: z.array(z.string()).nullable(),
+  /** What of each limit is used now: of the key, of the person in this project, of the project. Null: not known just now. */
+  limits: usesSchema.nullable(),
 });
 
 export const meRoutes: readonly AdminRoute[] = [
@@ -38,6 +41,7 @@ export const meRoutes: readonly AdminRoute[] = [
       project_id: account.projectId ?? null,
       provider: account.provider ?? null,
       scopes: account.scopes ?? null,
+      limits: await usesOf(env, account).catch(() => null),
     }),
   }),
 ];

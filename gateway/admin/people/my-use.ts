@@ -1,7 +1,10 @@
 /** What the one who asks used and may still use: for the page of their own use. Others' use is in usage.ts. */
 import * as z from 'zod';
+import type { Account } from '../../accounts/account.ts';
 import { asked } from '../../accounts/database.ts';
+import { LIMIT_NAMES } from '../../accounts/limits/meter.ts';
 import { OPEN_MAX, openBatches } from '../../batch/quota.ts';
+import type { Env } from '../../env.ts';
 import { ownerOf } from '../../files/owner.ts';
 import { OWNER_MAX_BYTES, usedBytes } from '../../files/quota.ts';
 import { shardsBetween, type UsageRow } from '../../usage/row.ts';
@@ -15,10 +18,14 @@ const HOURS_MAX = 48;
 const REQUESTS_MAX = 200;
 
 const useSchema = z.object({
-  limit: z.enum(['requests_per_minute', 'tokens_per_minute', 'concurrent_requests', 'tokens_per_month']),
+  limit: z.enum(LIMIT_NAMES),
   allowed: z.number(),
   used: z.number(),
+  /** The limit is of this model alone. */
+  model: z.string().optional(),
 });
+
+export const usesSchema = z.object({ key: z.array(useSchema), user: z.array(useSchema), project: z.array(useSchema) });
 
 const amountSchema = z.object({ allowed: z.number(), used: z.number() });
 
@@ -67,8 +74,8 @@ export const myUseRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me/limits',
-    summary: 'What of the limits of this key, and of its project, is used now.',
-    answer: z.object({ object: z.literal('limits'), key: z.array(useSchema), project: z.array(useSchema) }),
+    summary: 'What of the limits of this key, of its person in this project, and of its project, is used now.',
+    answer: usesSchema.extend({ object: z.literal('limits') }),
     run: readLimits,
   }),
   route({
@@ -115,10 +122,17 @@ async function readHours({ account, env, query, now }: Call<unknown, z.infer<typ
 }
 
 async function readLimits({ account, env }: Call): Promise<object> {
-  const { limits, keyId } = account;
-  if (limits === undefined) return { object: 'limits', key: [], project: [] };
-  const { subject, key, project } = limits;
-  return { object: 'limits', ...(await asked(env.LIMITS.getByName(subject).uses({ keyId, key, project }))) };
+  return { object: 'limits', ...(await usesOf(env, account)) };
+}
+
+/** @throws ApiError 503 where they cannot be asked */
+export async function usesOf(
+  env: Pick<Env, 'LIMITS'>,
+  { limits, keyId }: Pick<Account, 'limits' | 'keyId'>,
+): Promise<z.infer<typeof usesSchema>> {
+  if (limits === undefined) return { key: [], user: [], project: [] };
+  const { subject, ...sets } = limits;
+  return asked(env.LIMITS.getByName(subject).uses({ keyId, ...sets }));
 }
 
 async function readFileLimits({ account, env }: Call): Promise<object> {

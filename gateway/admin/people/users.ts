@@ -2,6 +2,7 @@ import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
+import { limitsSchema } from '../../accounts/limits/limits.ts';
 import { ROLES, sessions, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
 import { emailSchema } from '../../described.ts';
@@ -21,6 +22,8 @@ const createSchema = z.strictObject({
   role: z.enum(ROLES).default('consumer'),
   provider: idSchema.nullable().optional(),
   project_id: z.string().max(64).nullable().optional(),
+  /** What all of their keys share; null: as the setting user_limits says, {}: none. */
+  limits: limitsSchema.nullable().optional(),
   /** Both or none: who says who this is, and under which name. */
   issuer: identityText.nullable().optional(),
   subject: identityText.nullable().optional(),
@@ -31,6 +34,7 @@ const patchSchema = z.strictObject({
   role: z.enum(ROLES).optional(),
   provider: idSchema.nullable().optional(),
   project_id: z.string().max(64).nullable().optional(),
+  limits: limitsSchema.nullable().optional(),
   disabled: z.boolean().optional(),
 });
 
@@ -42,6 +46,7 @@ const userSchema = z.object({
   role: z.enum(ROLES),
   provider: z.string().nullable(),
   project_id: z.string().nullable(),
+  limits: limitsSchema.nullable(),
   issuer: z.string().nullable(),
   subject: z.string().nullable(),
   created_at: z.iso.datetime(),
@@ -104,13 +109,15 @@ export const userRoutes: readonly AdminRoute[] = [
 async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
   const { body, env, now } = call;
   const { name, email = null, role, provider = null, project_id = null, issuer = null, subject = null } = body;
+  const { limits = null } = body;
   if ((issuer === null) !== (subject === null)) {
     throw new ApiError('unprocessable_content', 'issuer and subject go together.', { param: 'issuer' });
   }
   await requireFitting(call, role, provider, project_id);
   const id = newId('user');
   const ends = { lastLoginAt: null, disabledAt: null };
-  const row = { id, name, email, role, provider, projectId: project_id, issuer, subject, createdAt: now, ...ends };
+  const who = { id, name, email, role, provider, projectId: project_id, limits, issuer, subject };
+  const row = { ...who, createdAt: now, ...ends };
   return createOnce(call, {
     action: 'user.create',
     object: id,
@@ -127,7 +134,7 @@ async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Res
 async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const { body, env, now } = call;
   const row = await found(call);
-  const { name, email, role, provider, project_id, disabled } = body;
+  const { name, email, role, provider, project_id, limits, disabled } = body;
   const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
   await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
   // What is not named is not written: a change of the name must not enable whom another change disables just now.
@@ -137,6 +144,7 @@ async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<objec
     ...(role !== undefined && { role }),
     ...(provider !== undefined && { provider }),
     ...(project_id !== undefined && { projectId: project_id }),
+    ...(limits !== undefined && { limits }),
     ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
   };
   if (Object.keys(set).length === 0) return view(row);
@@ -175,6 +183,7 @@ function view(row: User): z.infer<typeof userSchema> {
     role: row.role,
     provider: row.provider,
     project_id: row.projectId,
+    limits: row.limits,
     issuer: row.issuer,
     subject: row.subject,
     created_at: rfc3339(row.createdAt),

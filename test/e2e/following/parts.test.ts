@@ -9,7 +9,7 @@ import { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
 import { readEpoch, signEpoch } from '../../../gateway/hosts/node/following/epoch.ts';
 import { REPLICATED } from '../../../gateway/hosts/node/following/replicated.ts';
 import { readRole, writeRole } from '../../../gateway/hosts/node/following/role.ts';
-import { partOf } from '../../../gateway/hosts/node/following/shares.ts';
+import { partOf, shared } from '../../../gateway/hosts/node/following/shares.ts';
 import { type GatewayIdentity, sign, verify } from '../../../gateway/hosts/node/following/signed.ts';
 import { takeRole } from '../../../gateway/hosts/node/following/take-role.ts';
 import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.ts';
@@ -46,6 +46,29 @@ describe('parts of a limit', () => {
         },
       ),
     );
+  });
+});
+
+describe('a part of all that holds for a request', () => {
+  it('is of the person, the model and the GPU time, too; months have on top what others booked', () => {
+    const user = {
+      requests_per_minute: 10,
+      gpu_seconds_per_month: 100,
+      models: { big: { tokens_per_month: 1_000 }, other: { requests_per_minute: 1 } },
+    };
+    const forecast = { bodyBytes: 1, maxTokens: undefined, counts: 'prompt' } as const;
+    const request = { ...forecast, name: 'r', keyId: 'k', key: undefined, project: undefined };
+    const booked: Record<string, number> = { 'gpu\nuser:ada': 7_900, 'user:ada\nbig': 50 };
+    const asked = { ...request, user, userId: 'ada', model: 'big' };
+    const part = shared(asked, { of: 'follower', followers: 1 }, (id) => booked[id] ?? 0);
+    expect(part.nothing).toBe(false);
+    expect(part.asked.user).toEqual({
+      requests_per_minute: 5,
+      gpu_seconds_per_month: 57,
+      models: { big: { tokens_per_month: 550 } },
+    });
+    // Of one request a minute a follower that is alone allows none.
+    expect(shared({ ...asked, model: 'other' }, { of: 'follower', followers: 1 }).nothing).toBe(true);
   });
 });
 

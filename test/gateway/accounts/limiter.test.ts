@@ -141,7 +141,7 @@ test('grants exactly what the reference grants, whatever comes in whatever order
           chosen.estimated = false;
           entry.tokens = one.prompt + one.completion;
           if (one.kind === 'correct') limiter.correct(entry.name, used, at(now));
-          else limiter.settle(entry.name, entry.keyId, used, at(now));
+          else limiter.settle(entry.name, { keyId: entry.keyId }, used, 0, at(now));
         }
         if (one.kind === 'release') limiter.release(entry.name, true, at(now));
         if (one.kind === 'forget') {
@@ -235,8 +235,8 @@ test('what running requests reserve may soon be free, what was used is not', () 
   expect(refused()).toMatchObject({ soon: true, shortage: { kind: 'tokens' } });
   limiter.correct('a', { prompt: 10, completion: 890 }, at(START + 1_000));
   expect(refused()).toMatchObject({ soon: false, shortage: { kind: 'tokens' }, waitMs: 59_000 });
-  limiter.settle('a', 'k', { prompt: 10, completion: 890 }, at(START + 1_000));
-  limiter.settle('lost', 'k', { prompt: 0, completion: 600 }, at(START + 1_000));
+  limiter.settle('a', { keyId: 'k' }, { prompt: 10, completion: 890 }, 0, at(START + 1_000));
+  limiter.settle('lost', { keyId: 'k' }, { prompt: 0, completion: 600 }, 0, at(START + 1_000));
   const nextDay = limiter.reserve(asked('c', { key, maxTokens: 1 }), at(START + 86_400_000));
   expect(nextDay).toMatchObject({ soon: false, shortage: { kind: 'month', running: false, limit: 1_500 } });
   expect(limiter.reserve(asked('d', { key, maxTokens: 1 }), at(Date.parse('2026-12-01T00:00:00Z'))).granted).toBe(true);
@@ -245,7 +245,7 @@ test('what running requests reserve may soon be free, what was used is not', () 
 test('a clock that was fast at the end of a month comes back to what was used in it', () => {
   const limiter = new Limiter(memoryStore());
   const key = { tokens_per_month: 100 };
-  limiter.settle('a', 'k', { prompt: 0, completion: 100 }, at(START));
+  limiter.settle('a', { keyId: 'k' }, { prompt: 0, completion: 100 }, 0, at(START));
   const fast = at(Date.parse('2026-12-01T00:05:00Z'));
   expect(limiter.reserve(asked('b', { key, maxTokens: 1 }), fast).granted).toBe(true);
   const right = { ms: fast.ms + 1_000, month: '2026-11' };
@@ -266,7 +266,7 @@ test('counts that were saved by a clock ten minutes fast lock nobody longer than
 test('an idle key is let go of, and leaves nothing that is to be saved but its estimates', () => {
   const limiter = new Limiter(memoryStore());
   limiter.reserve(asked('a', { key: { requests_per_minute: 5 } }), at(START));
-  limiter.settle('a', 'k', { prompt: 5, completion: 5 }, at(START));
+  limiter.settle('a', { keyId: 'k' }, { prompt: 5, completion: 5 }, 0, at(START));
   expect([...limiter.states(at(START))].map(({ minute }) => minute !== undefined)).toEqual([true, true]);
   expect([...limiter.states(at(START + 60_000))].map(({ minute }) => minute !== undefined)).toEqual([false, false]);
   expect([...limiter.states(at(START + 60_000))]).toEqual([]);

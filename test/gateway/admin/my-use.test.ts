@@ -9,7 +9,7 @@ import { good, knock } from './support.ts';
 
 const made = z.looseObject({ id: z.string(), key: z.string() });
 const use = z.object({ limit: z.string(), allowed: z.number(), used: z.number() });
-const limits = z.object({ key: z.array(use), project: z.array(use) });
+const limits = z.object({ key: z.array(use), user: z.array(use), project: z.array(use) });
 const requests = z.object({ data: z.array(z.looseObject({ request_id: z.string() })), has_more: z.boolean() });
 
 function row(key: string, n: number, more: Partial<UsageRow> = {}): UsageRow {
@@ -37,7 +37,11 @@ test('a key reads its own limits with what is used of them, and one without limi
   expect(told.project).toEqual([]);
   expect(told.key.find(({ limit }) => limit === 'requests_per_minute')).toMatchObject({ allowed: 10, used: 1 });
   expect(told.key.map(({ limit }) => limit)).toEqual(['requests_per_minute', 'tokens_per_month']);
-  expect(await good(knock('GET', '/admin/me/limits', { key: operator }), limits)).toEqual({ key: [], project: [] });
+  expect(await good(knock('GET', '/admin/me/limits', { key: operator }), limits)).toEqual({
+    key: [],
+    user: [],
+    project: [],
+  });
 });
 
 test('a key reads what its project has of files and open batches, and nothing of others', async () => {

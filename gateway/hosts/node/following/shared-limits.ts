@@ -1,10 +1,11 @@
 /** LIMITS of a gateway that is one of several: the first counts for all while they hear each other. */
-import { PROJECT, type Reservation, type Verdict } from '../../../accounts/limits/limiter.ts';
+import type { Reservation, Verdict } from '../../../accounts/limits/limiter.ts';
+import type { Limits } from '../../../accounts/limits/limits.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
 import { type Elsewhere, type Part, shared } from './shares.ts';
 
-type Limits = ObjectNamespace<LimitsObject>;
+type LimitsObjects = ObjectNamespace<LimitsObject>;
 type LimitsStub = ObjectStub<LimitsObject>;
 /** What a follower asks of the first's object at once. */
 export const ASKED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] as const;
@@ -16,7 +17,11 @@ const ASKED_FOR_MS = 10_000;
 const PAUSE_MS = 100;
 
 /** The first's own requests: the whole, or what silent followers leave. `note` is told before something is booked for a subject. */
-export function limitsOfFirst(own: Limits, part: () => Part | undefined, note: (subject: string) => void): Limits {
+export function limitsOfFirst(
+  own: LimitsObjects,
+  part: () => Part | undefined,
+  note: (subject: string) => void,
+): LimitsObjects {
   return overriding(own, (subject, stub) => ({
     settle: (...asked) => {
       note(subject);
@@ -48,7 +53,7 @@ interface FollowersLimits {
 }
 
 /** A follower's requests: counted by the first; where that is away, by this gateway against its part. */
-export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits {
+export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): LimitsObjects {
   return overriding(own, (subject, stub) => ({
     reserve: async (asked): Promise<Verdict> => {
       const once = options.nonce();
@@ -90,22 +95,25 @@ export function limitsOfFollower(own: Limits, options: FollowersLimits): Limits 
   }));
 }
 
-/** Tokens of this month that other gateways booked, as far as it was heard: this gateway's part comes on top, up to the limit. */
-async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<Elsewhere | undefined> {
-  if (asked.key?.tokens_per_month === undefined && asked.project?.tokens_per_month === undefined) return undefined;
+/** What other gateways booked this month, as far as it was heard: this gateway's part comes on top, up to the limit. */
+async function elsewhere(stub: LimitsStub, { key, user, project }: Reservation): Promise<Elsewhere | undefined> {
+  const sets = [key, user, project].flatMap((set) =>
+    set === undefined ? [] : [set, ...Object.values(set.models ?? {})],
+  );
+  const monthly = sets.some((set: Limits) => (set.tokens_per_month ?? set.gpu_seconds_per_month) !== undefined);
+  if (!monthly) return undefined;
   const counts = await stub.counts(new Date().toISOString().slice(0, 7));
-  const of = (id: string) =>
-    counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);
-  return { key: of(asked.keyId), project: of(PROJECT) };
+  return (id) => counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);
 }
 
 async function withPart(stub: LimitsStub, asked: Parameters<LimitsStub['reserve']>[0], part: Part): Promise<Verdict> {
   const mine = shared(asked, part, part.of === 'first' ? undefined : await elsewhere(stub, asked));
   if (!mine.nothing) return stub.reserve(mine.asked);
-  const limit = asked.key?.requests_per_minute ?? asked.project?.requests_per_minute ?? 1;
+  const limit =
+    asked.key?.requests_per_minute ?? asked.user?.requests_per_minute ?? asked.project?.requests_per_minute ?? 1;
   return {
     granted: false,
-    scope: asked.key === undefined ? 'project' : 'key',
+    scope: asked.key === undefined ? (asked.user === undefined ? 'project' : 'user') : 'key',
     shortage: { kind: 'requests', limit, waitMs: NO_PART_WAIT_MS, running: false },
     waitMs: NO_PART_WAIT_MS,
     soon: false,
@@ -114,7 +122,10 @@ async function withPart(stub: LimitsStub, asked: Parameters<LimitsStub['reserve'
 }
 
 /** `own`, with some methods of each object in the place of its own. */
-function overriding(own: Limits, methods: (name: string, stub: LimitsStub) => Partial<LimitsStub>): Limits {
+function overriding(
+  own: LimitsObjects,
+  methods: (name: string, stub: LimitsStub) => Partial<LimitsStub>,
+): LimitsObjects {
   return {
     getByName: (name) => {
       const stub = own.getByName(name);

@@ -1,12 +1,10 @@
 /** What a gateway may allow of a limit while it does not hear the other: parts that are exact in sum. Pure. */
 
-import type { Reservation } from '../../../accounts/limits/limiter.ts';
-import type { Limits } from '../../../accounts/limits/limits.ts';
+import { GPU, modelMeter, PROJECT, type Reservation, userMeter } from '../../../accounts/limits/limiter.ts';
+import { type Limits, limitsOfModel } from '../../../accounts/limits/limits.ts';
 
 /** Of each limit, how much a follower allows that is alone; several followers divide it. */
 export const FOLLOWERS_SHARE = 0.5;
-
-const COUNTED = ['requests_per_minute', 'tokens_per_minute', 'concurrent_requests', 'tokens_per_month'] as const;
 
 /** A part of limits: followers' parts are rounded down, and the first has what they leave. */
 export type Part = { of: 'first'; followersAway: number; followers: number } | { of: 'follower'; followers: number };
@@ -22,33 +20,51 @@ export interface Shared {
   nothing: boolean;
 }
 
-/** Tokens of this month that others booked. */
-export interface Elsewhere {
-  key: number;
-  project: number;
+/** What others booked this month, by the id of a meter: tokens, under GPU milliseconds. */
+export type Elsewhere = (id: string) => number;
+
+export function shared(asked: Reservation, part: Part, elsewhere: Elsewhere = () => 0): Shared {
+  const sharing = { part, elsewhere, model: asked.model };
+  const key = sharedLimits(asked.key, asked.keyId, sharing);
+  const project = sharedLimits(asked.project, PROJECT, sharing);
+  const user = sharedLimits(asked.user, userMeter(asked.userId ?? ''), sharing);
+  return {
+    asked: { ...asked, key: key.limits, project: project.limits, user: user.limits },
+    nothing: key.nothing || project.nothing || user.nothing,
+  };
 }
 
-export function shared(asked: Reservation, part: Part, elsewhere: Elsewhere = { key: 0, project: 0 }): Shared {
-  const key = sharedLimits(asked.key, part, elsewhere.key);
-  const project = sharedLimits(asked.project, part, elsewhere.project);
-  return { asked: { ...asked, key: key.limits, project: project.limits }, nothing: key.nothing || project.nothing };
+interface Sharing {
+  part: Part;
+  elsewhere: Elsewhere;
+  model: string | undefined;
 }
 
+/** The parts of `limits`, and of what they say of the model that is asked for; what they say of others stays out. */
 function sharedLimits(
   limits: Limits | undefined,
-  part: Part,
-  elsewhere: number,
+  id: string,
+  sharing: Sharing,
 ): { limits: Limits | undefined; nothing: boolean } {
   if (limits === undefined) return { limits, nothing: false };
-  const parts: Limits = { ...limits };
+  const { part, elsewhere, model } = sharing;
+  const { models: _, ...parts } = limits;
   let nothing = false;
-  for (const name of COUNTED) {
-    const limit = limits[name];
-    if (limit === undefined) continue;
+  const share = (name: Exclude<keyof typeof parts, 'reasoning_tokens_per_request'>, booked?: number) => {
+    const limit = parts[name];
+    if (limit === undefined) return;
     const mine = partOf(limit, part);
     if (mine < 1) nothing = true;
     // The month's count has what others booked in it.
-    parts[name] = name === 'tokens_per_month' ? Math.min(limit, mine + elsewhere) : mine;
-  }
-  return { limits: parts, nothing };
+    parts[name] = booked === undefined ? mine : Math.min(limit, mine + booked);
+  };
+  share('requests_per_minute');
+  share('tokens_per_minute');
+  share('concurrent_requests');
+  share('tokens_per_month', elsewhere(id));
+  share('gpu_seconds_per_month', Math.floor(elsewhere(`${GPU}${id}`) / 1_000));
+  const ofModel = model === undefined ? undefined : limitsOfModel(limits, model);
+  if (model === undefined || ofModel === undefined) return { limits: parts, nothing };
+  const inner = sharedLimits(ofModel, modelMeter(id, model), sharing);
+  return { limits: { ...parts, models: { [model]: inner.limits ?? {} } }, nothing: nothing || inner.nothing };
 }

@@ -1,0 +1,85 @@
+/** What people may use and see, beyond their keys: on both hosts. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import * as z from 'zod';
+import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+
+let house: House;
+beforeAll(async () => {
+  // Two GPUs, as the agent sees them.
+  const programs = await temporaryDirectory('otela-gpus');
+  const lines = [0, 1].map((n) => `echo '${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920'`);
+  await writeFile(join(programs, 'nvidia-smi'), ['#!/bin/sh', ...lines, ''].join('\n'), { mode: 0o755 });
+  house = await openHouse({ agentEnv: { PATH: `${programs}:${process.env.PATH}` } });
+});
+afterAll(endAll);
+
+const idSchema = z.object({ id: z.string() });
+const keySchema = idSchema.extend({ key: z.string() });
+const made = async (path: string, body: object) =>
+  idSchema.parse(await house.gateway.admin('POST', path, { name: 'x', ...body })).id;
+const keyOf = async (body: object) =>
+  keySchema.parse(await house.gateway.admin('POST', 'keys', { name: 'k', ...body })).key;
+const chat = (key: string, standIn: object = { tokens: 1 }) =>
+  house.ask('/v1/chat/completions', chatBody(standIn), { headers: { authorization: `Bearer ${key}` } });
+async function status(answer: Promise<Response>): Promise<number> {
+  const response = await answer;
+  await response.text();
+  return response.status;
+}
+
+const use = z.object({ limit: z.string(), allowed: z.number(), used: z.number(), model: z.string().optional() });
+const meSchema = z.object({ limits: z.object({ key: z.array(use), user: z.array(use), project: z.array(use) }) });
+
+it('all keys of a person share the limits that each person has by default; their own limits take the place of those', async () => {
+  const [ada, bob] = [await made('users', {}), await made('users', { limits: { requests_per_minute: 3 } })];
+  const limits = { requests_per_minute: 2, models: { [MODEL]: { tokens_per_month: 1_000_000 } } };
+  await house.gateway.admin('PATCH', 'settings', { user_limits: limits });
+  try {
+    const keys = await Promise.all(Array.from({ length: 5 }, () => keyOf({ user_id: ada })));
+    const first = await chat(keys[0] ?? '');
+    expect(first.headers.get('x-ratelimit-limit-requests')).toBe('2');
+    expect(Number(first.headers.get('x-ratelimit-remaining-tokens-month'))).toBeGreaterThan(999_000);
+    await first.text();
+    const all = await Promise.all(keys.map((key) => status(chat(key))));
+    expect(all.toSorted()).toEqual([200, 429, 429, 429, 429]);
+    const refused = await envelopeOf(await chat(keys[0] ?? ''));
+    expect(refused).toMatchObject({ code: 'rate_limit_exceeded' });
+    expect(refused.message).toContain('this person');
+    const asked = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${keys[4]}` } });
+    const { user } = meSchema.parse(await asked.json()).limits;
+    expect(user[0]).toEqual({ limit: 'requests_per_minute', allowed: 2, used: 2 });
+    expect(user[1]).toMatchObject({ limit: 'tokens_per_month', model: MODEL });
+    const own = await keyOf({ user_id: bob });
+    expect([
+      await status(chat(own)),
+      await status(chat(own)),
+      await status(chat(own)),
+      await status(chat(own)),
+    ]).toEqual([200, 200, 200, 429]);
+  } finally {
+    await house.gateway.admin('PATCH', 'settings', { user_limits: null });
+  }
+});
+
+it('GPU seconds of a project are counted by its node’s GPUs, and its requests are refused when they are used up', async () => {
+  const project = await made('projects', { limits: { gpu_seconds_per_month: 1_000 } });
+  const key = await keyOf({ project_id: project });
+  expect(await status(chat(key, { tokens: 4, delayMs: 1_200 }))).toBe(200);
+  const used = await eventually('the settlement', 20_000, async () => {
+    const asked = await house.ask('/admin/me/limits', undefined, { headers: { authorization: `Bearer ${key}` } });
+    const uses = meSchema.shape.limits.parse(await asked.json()).project;
+    return uses.find(({ limit }) => limit === 'gpu_seconds_per_month')?.used || undefined;
+  });
+  // Two GPUs for 1.2 s at least.
+  expect(used).toBeGreaterThanOrEqual(2);
+  await house.gateway.admin('PATCH', `projects/${project}`, { limits: { gpu_seconds_per_month: used } });
+  await eventually('the budget', 10_000, async () => {
+    const response = await chat(key);
+    if (response.status === 200) return void (await response.text());
+    expect(await envelopeOf(response)).toMatchObject({ code: 'insufficient_quota' });
+    return true;
+  });
+});

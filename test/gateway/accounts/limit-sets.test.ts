@@ -1,0 +1,88 @@
+/** Limits of a person, of one model and of GPU time, beside those of key and project. */
+import { expect, test } from 'vitest';
+import { GPU, Limiter, type LimiterStore, type LimitSet } from '../../../gateway/accounts/limits/limiter.ts';
+
+const NOW = { ms: 1_000_000, month: '2026-11' };
+const FORECAST = { bodyBytes: 40, maxTokens: undefined, counts: 'prompt' } as const;
+
+function opened() {
+  const months = new Map<string, number>();
+  const store: LimiterStore = {
+    minute: () => undefined,
+    estimator: () => undefined,
+    ledger: (id) => ({
+      used: (month) => months.get(`${id} ${month}`) ?? 0,
+      write: (month, used) => void months.set(`${id} ${month}`, used),
+    }),
+  };
+  let names = 0;
+  const limiter = new Limiter(store);
+  const reserve = (asked: Partial<LimitSet>, name = `r${++names}`) =>
+    limiter.reserve({ ...FORECAST, name, keyId: 'k', key: undefined, project: undefined, ...asked }, NOW);
+  return { limiter, store, months, reserve };
+}
+
+test('fifty keys of a person share what the person may, and another person in the project has their own', () => {
+  const { reserve, limiter } = opened();
+  const user = { requests_per_minute: 10 };
+  const of = (userId: string) =>
+    Array.from({ length: 50 }, (_, n) => reserve({ keyId: `${userId}-${n}`, userId, user })).filter(
+      ({ granted }) => granted,
+    ).length;
+  expect([of('ada'), of('bob')]).toEqual([10, 10]);
+  const refused = reserve({ keyId: 'ada-new', userId: 'ada', user });
+  expect(refused).toMatchObject({ granted: false, scope: 'user', headers: { 'x-ratelimit-remaining-requests': '0' } });
+  const uses = limiter.uses({ keyId: 'ada-new', key: undefined, project: undefined, userId: 'ada', user }, NOW);
+  expect(uses).toEqual({ key: [], project: [], user: [{ limit: 'requests_per_minute', allowed: 10, used: 10 }] });
+});
+
+test('a limit of one model holds for it alone; the star is for each other model by itself', () => {
+  const { reserve, limiter } = opened();
+  const key = { models: { big: { requests_per_minute: 1 }, '*': { requests_per_minute: 2 } } };
+  const ask = (model: string) => reserve({ key, model });
+  const granted = ['big', 'big', 'a', 'a', 'a', 'b', 'b', 'b'].map((model) => ask(model).granted);
+  expect(granted).toEqual([true, false, true, true, false, true, true, false]);
+  expect(ask('big')).toMatchObject({ scope: 'key', model: 'big' });
+  // A name that every object has is a name like another.
+  expect(['__proto__', 'constructor'].map((model) => ask(model).granted)).toEqual([true, true]);
+  const { key: uses } = limiter.uses({ keyId: 'k', key, project: undefined }, NOW);
+  expect(uses).toEqual([{ limit: 'requests_per_minute', allowed: 1, used: 1, model: 'big' }]);
+});
+
+test('GPU time is counted once a settlement tells it, ends with the month, and is shared by the keys of a project', () => {
+  const { reserve, limiter, months } = opened();
+  const project = { gpu_seconds_per_month: 10 };
+  expect(reserve({ keyId: 'a', project }, 'r').granted).toBe(true);
+  limiter.settle('r', { keyId: 'a' }, { prompt: 1, completion: 1 }, 9_999, NOW);
+  expect(reserve({ keyId: 'b', project }, 's')).toMatchObject({
+    granted: true,
+    headers: { 'x-ratelimit-limit-gpu-seconds-month': '10', 'x-ratelimit-remaining-gpu-seconds-month': '0' },
+  });
+  limiter.settle('s', { keyId: 'b' }, { prompt: 1, completion: 1 }, 1, NOW);
+  expect(reserve({ keyId: 'c', project })).toMatchObject({
+    granted: false,
+    shortage: { kind: 'gpu-month', limit: 10 },
+  });
+  expect(months.get(`${GPU} 2026-11`)).toBe(10_000);
+  const next = { ...NOW, month: '2026-12' };
+  expect(limiter.reserve({ ...FORECAST, name: 't', keyId: 'c', key: undefined, project }, next).granted).toBe(true);
+});
+
+test('a request that nobody holds any more is still counted for its person and its model', () => {
+  const { store, reserve } = opened();
+  const user = { models: { big: { tokens_per_month: 100 } } };
+  // Another limiter over the same store: the object was evicted between the two.
+  new Limiter(store).settle('r', { keyId: 'k', userId: 'ada', model: 'big' }, { prompt: 60, completion: 40 }, 0, NOW);
+  expect(reserve({ userId: 'ada', user, model: 'big' })).toMatchObject({ granted: false, scope: 'user', model: 'big' });
+  expect(reserve({ userId: 'ada', user, model: 'small' }).granted).toBe(true);
+});
+
+test('what another gateway booked of tokens and of GPU time counts here', () => {
+  const { limiter, reserve } = opened();
+  const user = { tokens_per_month: 100, gpu_seconds_per_month: 1 };
+  limiter.bookElsewhere('user:ada', 100, NOW);
+  limiter.bookElsewhere(`${GPU}user:ada`, 1_000, NOW);
+  const { user: uses } = limiter.uses({ keyId: 'k', key: undefined, project: undefined, userId: 'ada', user }, NOW);
+  expect(uses.map(({ used }) => used)).toEqual([100, 1]);
+  expect(reserve({ userId: 'ada', user })).toMatchObject({ granted: false, scope: 'user' });
+});
