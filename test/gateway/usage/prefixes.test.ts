@@ -12,7 +12,8 @@ const shard = env.USAGE.getByName('2026-11-20T07');
 const block = (n: number) => new Uint8Array(32).fill(n);
 
 async function receipt(secret: string, prefixes: boolean): Promise<string> {
-  const identity = { keyId: 'k', userId: '', projectId: 'p', subject: '', traced: true, prefixes };
+  const counted = { user: false, model: false, gpu: false };
+  const identity = { keyId: 'k', userId: '', projectId: 'p', subject: '', traced: true, prefixes, counted };
   return receiptOf(await sealIdentity(secret, identity), 'm', false);
 }
 

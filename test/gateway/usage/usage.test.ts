@@ -138,6 +138,7 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
     subject: 'key:key_1',
     traced: true,
     prefixes: true,
+    counted: { user: true, model: false, gpu: true },
   };
   const seal = await sealIdentity('secret', identity);
   const receipt = receiptOf(seal, 'org/mo del\n', true);
