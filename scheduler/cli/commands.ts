@@ -8,6 +8,7 @@ import { FLAGS as COMPARE, compareCommand } from './compare.ts';
 import { EXIT_BUSY, EXIT_FAILED, EXIT_GATEWAY, EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
 import type { Io } from './io.ts';
 import { FLAGS as PLAN, planCommand } from './plan.ts';
+import { FLAGS as REGIONS, regionsCommand } from './regions.ts';
 import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate.ts';
 import { FLAGS as VALIDATE, validateCommand } from './validate.ts';
 import { FLAGS as WATCH, watchCommand } from './watch.ts';
@@ -68,6 +69,13 @@ export const PROGRAM: Program<Io> = {
       examples: '[--every SECONDS] and all of apply',
       flags: WATCH,
       run: (args, io) => watchCommand(args, io),
+    },
+    regions: {
+      summary:
+        'which region gets which share of requests, again each slot, and what that saves (only said without --apply)',
+      examples: '--gateway URL --key-file FILE [--apply] [--prices FILE] [--warm DIR] [flags]',
+      flags: REGIONS,
+      run: (args, io) => regionsCommand(args, io),
     },
   },
 };

@@ -15,6 +15,16 @@ const PATIENCE_MS = 10_000;
 /** 4,096 nodes of 16 KiB; a longer answer is not a registry. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 
+/** The gateway answered, and not what was hoped for. */
+export class GatewayRefusal extends SchedulerError {
+  /** Of HTTP. */
+  readonly status: number;
+  constructor(status: number, message: string) {
+    super('gateway', message);
+    this.status = status;
+  }
+}
+
 /** `keyFile` holds an operator's key; only GET /v1/registry may do without where the operator opened it. */
 export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): Gateway {
   const base = parseUrl(url);
@@ -36,7 +46,7 @@ export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: t
       const refused = response.status === 401 || response.status === 403;
       const hint = refused ? ' (give an operator’s key with --key-file)' : '';
       const why = await messageIn(response, path);
-      throw new SchedulerError('gateway', `${base.origin}${path} answers ${response.status}${hint}${why}`);
+      throw new GatewayRefusal(response.status, `${base.origin}${path} answers ${response.status}${hint}${why}`);
     }
     return response;
   };

@@ -1,0 +1,216 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { findGpu } from '../catalogue/catalogue.ts';
+import { SchedulerError } from '../errors.ts';
+import { type Gateway, GatewayRefusal, gatewayFrom } from '../live/gateway.ts';
+import { type RegionFacts, regionFacts } from '../live/region-facts.ts';
+import { Tracker } from '../regions/live/observed.ts';
+import { type LivePlan, LivePlanner } from '../regions/live/planner.ts';
+import { readPriceTable } from '../regions/live/price-file.ts';
+import { Publisher } from '../regions/live/publish.ts';
+import { writeWarm } from '../regions/live/warm-files.ts';
+import { CATALOGUE_FLAGS, catalogueFrom, number, required, text } from './flags.ts';
+import type { Io } from './io.ts';
+import { regionsText } from './show-regions.ts';
+
+export const FLAGS = {
+  gpus: CATALOGUE_FLAGS.gpus,
+  gateway: { value: 'URL', help: 'the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
+  every: { value: 'S', otherwise: '45', help: 'seconds of a slot' },
+  apply: { help: 'give the shares to the gateway; without it only said' },
+  warm: { value: 'DIR', takes: 'file', help: 'with --apply: REGION.json there, a plan for the factory of each region' },
+  prices: {
+    value: 'FILE',
+    takes: 'file',
+    help: 'with --apply: the price table for the gateway, read again when it changes',
+  },
+  planner: { value: 'NAME', help: 'of this planner; otherwise a random one' },
+  'usd-worth': { value: 'S', otherwise: '10000', help: 'seconds of response that a saved US dollar is worth' },
+  smoothness: { value: 'S', otherwise: '0.5', help: 'price of a change of shares' },
+  concurrency: {
+    value: 'N',
+    otherwise: '16',
+    help: 'requests that a node answers at once, until one is seen with a queue',
+  },
+  slots: { value: 'N', help: 'end after so many plans' },
+} as const satisfies Flags;
+
+/** Slots that a plan holds unless a newer one comes: a planner that died leaves routing to its policy then. */
+const HOLDS_SLOTS = 4;
+const HOLDS_LEAST_MS = 10_000;
+/** Watts of a GPU that the catalogue does not know, and of a node without any. */
+const WATTS_GUESS = 400;
+
+/** Replaced in tests. */
+export interface RegionsOutside {
+  fetch?: typeof fetch;
+  now?: () => number;
+  signal?: AbortSignal;
+  /** Waits so many ms, or throws when it is over. */
+  wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
+}
+
+/** `otela-plan regions`: looks, plans and, with --apply, publishes each slot. Ending it leaves the last plan until that expires. */
+export async function regionsCommand(argv: readonly string[], io: Io, outside: RegionsOutside = {}): Promise<number> {
+  const flags = parseLine(argv, FLAGS).values;
+  const slotS = number(flags, 'every', 45, { min: 1, max: 3_600 });
+  const slots = number(flags, 'slots', Number.POSITIVE_INFINITY, { min: 1 });
+  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
+  const loop = new Loop({
+    gateway,
+    io,
+    apply: flags.apply === true,
+    warm: text(flags, 'warm'),
+    prices: text(flags, 'prices'),
+    now: outside.now ?? Date.now,
+    tracker: new Tracker({
+      slotS,
+      concurrency: number(flags, 'concurrency', 16, { min: 1, max: 100_000 }),
+      watts: wattsOf(catalogueFrom(flags), io),
+    }),
+    planner: new LivePlanner({
+      slotS,
+      secondsPerUsd: number(flags, 'usd-worth', 10_000),
+      smoothness: number(flags, 'smoothness', 0.5, { min: 1e-3 }),
+    }),
+    publisher: new Publisher({
+      gateway,
+      planner: text(flags, 'planner') ?? randomUUID().slice(0, 8),
+      holdsMs: Math.max(HOLDS_LEAST_MS, HOLDS_SLOTS * slotS * 1e3),
+    }),
+  });
+  const over = new AbortController();
+  const end = () => over.abort();
+  if (outside.signal) outside.signal.addEventListener('abort', end);
+  else for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
+  const wait = outside.wait ?? ((ms, signal) => sleep(ms, undefined, { signal }));
+  try {
+    for (let planned = 0; !over.signal.aborted && outside.signal?.aborted !== true; ) {
+      if (await loop.look()) planned++;
+      if (planned >= slots) break;
+      await wait(slotS * 1e3, over.signal).catch(() => over.abort());
+    }
+    return EXIT_DONE;
+  } finally {
+    process.removeListener('SIGINT', end);
+    process.removeListener('SIGTERM', end);
+  }
+}
+
+function wattsOf(catalogue: Catalogue, io: Io): (gpu: string | null) => number {
+  const known = new Map<string, number>();
+  return (gpu) => {
+    if (gpu === null) return WATTS_GUESS;
+    let watts = known.get(gpu);
+    if (watts === undefined) {
+      watts = wattsIn(catalogue, gpu);
+      if (watts === undefined)
+        io.log(`the catalogue does not know ${gpu}: counted as ${WATTS_GUESS} W (--gpus adds it)`);
+      watts ??= WATTS_GUESS;
+      known.set(gpu, watts);
+    }
+    return watts;
+  };
+}
+
+function wattsIn(catalogue: Catalogue, gpu: string): number | undefined {
+  try {
+    return findGpu(catalogue, gpu).watts;
+  } catch (error) {
+    if (error instanceof SchedulerError) return undefined;
+    throw error;
+  }
+}
+
+interface LoopOptions {
+  gateway: Gateway;
+  io: Io;
+  apply: boolean;
+  warm: string | undefined;
+  prices: string | undefined;
+  now: () => number;
+  tracker: Tracker;
+  planner: LivePlanner;
+  publisher: Publisher;
+}
+
+class Loop {
+  readonly #options: LoopOptions;
+  /** What was said last: it is not said again. */
+  #said = '';
+  #trouble = '';
+  #prices = '';
+
+  constructor(options: LoopOptions) {
+    this.#options = options;
+  }
+
+  /** One slot. Resolves with whether there is a plan. What goes wrong outside is said once and tried again; a wrong set-up ends the loop. */
+  async look(): Promise<boolean> {
+    const { gateway, tracker, planner, now } = this.#options;
+    try {
+      await this.#sendPrices();
+      const facts = await regionFacts(gateway);
+      const observed = tracker.look(facts);
+      if (observed === undefined) {
+        this.#say('measuring: the first plan comes after the next slot');
+        return false;
+      }
+      const plan = planner.plan(observed, facts);
+      const state = await this.#publish(plan, facts);
+      this.#trouble = '';
+      const { head, body } = regionsText(plan, state);
+      if (body !== this.#said) this.#options.io.out(`${stamp(now())} ${head}\n${body}`);
+      this.#said = body;
+      return true;
+    } catch (error) {
+      if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
+      this.#say(`${error.message}; the plan that the gateway has goes on until it expires`);
+      return false;
+    }
+  }
+
+  async #publish(plan: LivePlan, facts: readonly RegionFacts[]): Promise<string> {
+    const { apply, publisher, warm, io } = this.#options;
+    if (!apply) return 'shadow';
+    try {
+      const sequence = await publisher.send(plan);
+      if (sequence === undefined) return 'nothing to give';
+      const faults = warm === undefined ? [] : writeWarm(warm, plan, facts);
+      if (faults.length > 0) plan.notes.push(...faults);
+      return `plan ${sequence}`;
+    } catch (error) {
+      if (!(error instanceof GatewayRefusal) || error.status !== 409) throw error;
+      io.log(`${error.message} This planner only watches meanwhile.`);
+      return 'shadow';
+    }
+  }
+
+  async #sendPrices(): Promise<void> {
+    const { prices, apply, gateway, io } = this.#options;
+    if (prices === undefined || !apply) return;
+    try {
+      const table = readPriceTable(prices);
+      const body = JSON.stringify(table);
+      if (body === this.#prices) return;
+      await gateway.put('/admin/regions/prices', table);
+      this.#prices = body;
+      io.log(`the gateway has the prices of ${prices}, of ${table.as_of}`);
+    } catch (error) {
+      // Once a table was read, a file that is being written is no reason to end: the gateway has the former one, which grows old.
+      if (this.#prices === '' || !(error instanceof SchedulerError) || error.code !== 'bad_input') throw error;
+      this.#say(error.message);
+    }
+  }
+
+  #say(text: string): void {
+    if (text === this.#trouble) return;
+    this.#trouble = text;
+    this.#options.io.log(`${stamp(this.#options.now())} ${text}`);
+  }
+}
+
+const stamp = (now: number) => `${new Date(now).toISOString().slice(0, 19)}Z`;

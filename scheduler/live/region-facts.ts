@@ -1,0 +1,47 @@
+/** What a gateway knows of its regions: `GET /admin/regions`. */
+import * as z from 'zod';
+import type { Gateway } from './gateway.ts';
+import { parseAnswer } from './nodes.ts';
+
+const count = z.number().int().nonnegative();
+
+const factsSchema = z.object({
+  data: z
+    .array(
+      z.object({
+        /** Empty: nodes that name no region. */
+        region: z.string().max(64),
+        nodes: count,
+        price: z.object({ usd_kwh: z.number().nullable(), state: z.string().max(32) }),
+        /** Counts by bound, seconds; the last count is for what took longer. */
+        round_trips: z
+          .object({ at_most_s: z.array(z.number().positive()).max(64), counts: z.array(count).max(65) })
+          .nullable(),
+        models: z
+          .array(
+            z.object({
+              model: z.string().max(256),
+              replicas: count,
+              kinds: z.array(z.object({ gpu: z.string().max(64).nullable(), gpus: count, replicas: count })).max(1_000),
+              running: count,
+              waiting: count,
+              /** Since the gateway began to count. */
+              answered: count.nullable(),
+              service_s: z.number().nonnegative().nullable(),
+            }),
+          )
+          .max(1_000),
+      }),
+    )
+    .max(64),
+});
+
+export type RegionFacts = z.infer<typeof factsSchema>['data'][number];
+export type ModelFacts = RegionFacts['models'][number];
+
+const PATH = '/admin/regions';
+
+/** @throws SchedulerError where the gateway cannot be asked, or answers something else */
+export async function regionFacts(gateway: Gateway): Promise<RegionFacts[]> {
+  return parseAnswer(factsSchema, await gateway.get(PATH), PATH).data;
+}

@@ -1,0 +1,191 @@
+/** From what a gateway has counted to what a slot brought: demand, service times and round trips. Pure. */
+import type { ModelFacts, RegionFacts } from '../../live/region-facts.ts';
+
+/** A model's nodes in one region. */
+export interface Place {
+  region: string;
+  replicas: number;
+  /** Watts of all GPUs of one node at their limit. */
+  watts: number;
+  /** Requests of the slot that were answered here. */
+  answered: number;
+  /** Requests that came here: those that were answered, and what engines have more of than a slot ago. */
+  arrived: number;
+  /** Requests of others, e.g. of another gateway, that the engines have on average. */
+  others: number;
+  /** Seconds of one answer where nothing queues; NaN: never measured, here or elsewhere. */
+  serviceS: number;
+  /** Requests that one node answers at once. */
+  concurrency: number;
+  /** Requests in the engines' queues. */
+  waiting: number;
+}
+
+export interface ObservedModel {
+  model: string;
+  /** Requests that came in the slot. */
+  arrived: number;
+  places: Place[];
+}
+
+export interface Observed {
+  models: ObservedModel[];
+  /** Seconds there and back, by region; absent: never measured. */
+  roundTripS: ReadonlyMap<string, number>;
+}
+
+export interface TrackerOptions {
+  /** Seconds between two looks. */
+  slotS: number;
+  /** Of a node whose engine has never been seen with a queue. */
+  concurrency: number;
+  /** Watts of one GPU of a class; of a node without any GPU it is asked for null. */
+  watts(gpu: string | null): number;
+}
+
+/** Slots whose service times are compared: the least of them is without queues. */
+const SERVICE_SLOTS = 20;
+/** Weight of the newest slot in what others are believed to do: two planners that both made room at once for each other would swing. */
+const OTHERS_WEIGHT = 0.3;
+/** Fewer answers in a slot say little of their time. */
+const ANSWERS_LEAST = 5;
+/** Of the round trips that were measured: a busy gateway makes the others longer. */
+const ROUND_TRIP_QUANTILE = 0.25;
+/** Bounds what is remembered: regions times models. */
+const REMEMBERED_MAX = 65_536;
+
+interface Memory {
+  answered: number;
+  serviceS: number;
+  /** Means of slots, newest last. */
+  means: number[];
+  /** Most requests of one node while others waited there. */
+  full: number;
+  /** Requests in the engines at the last look. */
+  inEngines: number;
+  /** Of others, smoothed; below 0 by chance. */
+  others: number;
+}
+
+/** Remembers the counts of the last look. A count that fell is of a gateway that began anew: it counts from 0. */
+export class Tracker {
+  readonly #options: TrackerOptions;
+  readonly #memory = new Map<string, Memory>();
+  readonly #trips = new Map<string, readonly number[]>();
+  readonly #roundTripS = new Map<string, number>();
+  #looked = false;
+
+  constructor(options: TrackerOptions) {
+    this.#options = options;
+  }
+
+  /** Undefined after the first look, and while the gateway cannot read its counts: there is nothing to compare. */
+  look(facts: readonly RegionFacts[]): Observed | undefined {
+    const models = new Map<string, ObservedModel>();
+    let isCounted = facts.some((region) => region.models.some(({ answered }) => answered !== null));
+    for (const region of facts) {
+      this.#measure(region);
+      for (const model of region.models) {
+        if (model.answered === null) isCounted = false;
+        const place = this.#place(region.region, model);
+        const known = models.get(model.model) ?? { model: model.model, arrived: 0, places: [] };
+        models.set(model.model, known);
+        known.arrived += place.arrived;
+        known.places.push(place);
+      }
+    }
+    for (const { places } of models.values()) guessServices(places);
+    const before = this.#looked;
+    if (isCounted) this.#looked = true;
+    if (!before || !isCounted) return undefined;
+    return { models: [...models.values()], roundTripS: new Map(this.#roundTripS) };
+  }
+
+  #place(region: string, { model, replicas, kinds, running, waiting, answered, service_s }: ModelFacts): Place {
+    const memory = this.#of(`${region}\n${model}`);
+    let [count, seconds] = [0, 0];
+    if (answered !== null && service_s !== null) {
+      const restarted = answered < memory.answered;
+      count = answered - (restarted ? 0 : memory.answered);
+      seconds = Math.max(0, service_s - (restarted ? 0 : memory.serviceS));
+      [memory.answered, memory.serviceS] = [answered, service_s];
+    }
+    if (count >= ANSWERS_LEAST) {
+      memory.means.push(seconds / count);
+      if (memory.means.length > SERVICE_SLOTS) memory.means.shift();
+    }
+    if (waiting > 0 && replicas > 0) memory.full = Math.max(memory.full, Math.ceil(running / replicas));
+    // Little's law: seconds of service in a second of time are the requests of this gateway.
+    const own = seconds / this.#options.slotS;
+    memory.others += OTHERS_WEIGHT * (running + waiting - own - memory.others);
+    const arrived = Math.max(0, count + running + waiting - memory.inEngines);
+    memory.inEngines = running + waiting;
+    const nodes = Math.max(1, replicas);
+    const watts = kinds.reduce((sum, kind) => sum + kind.replicas * this.#wattsOf(kind), 0) / nodes;
+    return {
+      region,
+      replicas,
+      watts: kinds.length === 0 ? this.#options.watts(null) : watts,
+      answered: count,
+      arrived,
+      others: Math.max(0, memory.others),
+      serviceS: memory.means.length === 0 ? Number.NaN : Math.min(...memory.means),
+      concurrency: memory.full > 0 ? memory.full : this.#options.concurrency,
+      waiting,
+    };
+  }
+
+  #wattsOf({ gpu, gpus }: { gpu: string | null; gpus: number }): number {
+    return gpu === null ? this.#options.watts(null) : gpus * this.#options.watts(gpu);
+  }
+
+  #of(key: string): Memory {
+    let memory = this.#memory.get(key);
+    if (memory === undefined) {
+      memory = { answered: 0, serviceS: 0, means: [], full: 0, inEngines: 0, others: 0 };
+      if (this.#memory.size >= REMEMBERED_MAX) this.#memory.clear();
+      this.#memory.set(key, memory);
+    }
+    return memory;
+  }
+
+  /** Of what came since the last look; where too little did, what is known stays. */
+  #measure({ region, round_trips }: RegionFacts): void {
+    if (round_trips === null) return;
+    const { at_most_s: bounds, counts } = round_trips;
+    const before = this.#trips.get(region) ?? [];
+    const restarted = counts.some((count, at) => count < (before[at] ?? 0));
+    const fresh = counts.map((count, at) => count - (restarted ? 0 : (before[at] ?? 0)));
+    if (sumOf(fresh) < ANSWERS_LEAST && this.#roundTripS.has(region)) return;
+    if (this.#trips.size >= REMEMBERED_MAX) this.#trips.clear();
+    this.#trips.set(region, counts);
+    const value = quantile(bounds, fresh, ROUND_TRIP_QUANTILE);
+    if (value !== undefined) this.#roundTripS.set(region, value);
+  }
+}
+
+/** A place without an answer yet is taken to be like the mean of the others. */
+function guessServices(places: Place[]): void {
+  const known = places.map(({ serviceS }) => serviceS).filter(Number.isFinite);
+  if (known.length === 0) return;
+  const mean = sumOf(known) / known.length;
+  for (const place of places) if (!Number.isFinite(place.serviceS)) place.serviceS = mean;
+}
+
+/** By counts in buckets, evenly spread within each. Undefined where nothing was counted. */
+export function quantile(bounds: readonly number[], counts: readonly number[], q: number): number | undefined {
+  const total = sumOf(counts);
+  if (total <= 0) return undefined;
+  let below = 0;
+  for (const [at, count] of counts.entries()) {
+    const from = at === 0 ? 0 : (bounds[at - 1] ?? 0);
+    const to = bounds[at] ?? from;
+    if (below + count >= q * total && count > 0) return from + ((to - from) * (q * total - below)) / count;
+    below += count;
+  }
+  return bounds.at(-1);
+}
+
+function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
+}

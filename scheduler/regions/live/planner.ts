@@ -1,0 +1,271 @@
+/** Shares of each model's requests by region, where they go when a region is lost, and how many contexts to keep warm. Pure but for its memory. */
+import type { RegionFacts } from '../../live/region-facts.ts';
+import { smoothTransport } from '../macro/smooth-transport.ts';
+import { CountForecast, type Forecast } from './forecast.ts';
+import type { Observed, ObservedModel, Place } from './observed.ts';
+import { plannablePrices } from './prices.ts';
+import { WarmCounts } from './warm.ts';
+
+export interface LivePlannerOptions {
+  slotS: number;
+  /** Seconds of response that a saved US dollar is worth. */
+  secondsPerUsd: number;
+  /** λ of the QP, seconds. */
+  smoothness: number;
+  /** Makes the forecast of each model. */
+  forecast?: () => Forecast;
+}
+
+export interface PlannedRegion {
+  region: string;
+  /** Of the plan, of what happened in the last slot, and of nodes in proportion to their number. */
+  share: number;
+  shareNow: number;
+  roundTripS: number;
+  usdKwh: number;
+  replicas: number;
+  warm: number;
+}
+
+/** Means over the requests of a slot, by the cost model of the simulator. */
+export interface Outcome {
+  /** Network and computation; no queue. */
+  responseS: number;
+  /** Electricity of the answers and of nodes that are warm, USD per hour. */
+  usdPerHour: number;
+}
+
+export interface PlannedModel {
+  model: string;
+  /** Requests that are expected in the slot. */
+  expected: number;
+  regions: PlannedRegion[];
+  spill: Record<string, Record<string, number>>;
+  /** As requests go now, and as they would go. */
+  now: Outcome;
+  planned: Outcome;
+  /** Demand above what all regions can do, as a share of that. */
+  overload: number;
+}
+
+export interface LivePlan {
+  models: PlannedModel[];
+  notes: string[];
+}
+
+/** Share of a node's time that may be planned away: what is above makes queues. */
+const USE_MAX = 0.9;
+/** As in the simulator (`world/hardware.ts`): share of the power limit. */
+const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
+const JOULES_PER_KWH = 3.6e6;
+/** A region that was never measured is taken to be as far as the farthest known one, or this far. */
+const ROUND_TRIP_GUESS_S = 0.15;
+/** Smaller shares are none: a trickle keeps a region's caches and contexts warm for nothing. */
+const SHARE_LEAST = 1e-3;
+/** λ of the plan for a loss, seconds: it acts at once and unmeasured, so it stays near what regions have room for. */
+const SPILL_SMOOTHNESS = 0.5;
+/** Bounds what is remembered. */
+const MODELS_MAX = 500;
+
+export class LivePlanner {
+  readonly #options: LivePlannerOptions;
+  readonly #shares = new Map<string, ReadonlyMap<string, number>>();
+  readonly #forecasts = new Map<string, CountForecast>();
+  readonly #warm = new WarmCounts();
+
+  constructor(options: LivePlannerOptions) {
+    this.#options = options;
+  }
+
+  /** Models that have no node anywhere, or of which no answer has ever been timed, are left out. */
+  plan(observed: Observed, facts: readonly RegionFacts[]): LivePlan {
+    const { usdKwh, notes } = plannablePrices(facts);
+    const farthest = Math.max(0, ...observed.roundTripS.values());
+    const guessed = new Set<string>();
+    const roundTripS = (region: string) => {
+      const known = observed.roundTripS.get(region);
+      if (known === undefined) guessed.add(region);
+      return known ?? (farthest > 0 ? farthest : ROUND_TRIP_GUESS_S);
+    };
+    const models: PlannedModel[] = [];
+    const seen = [...observed.models].sort((a, b) => b.arrived - a.arrived).slice(0, MODELS_MAX);
+    for (const model of seen) {
+      const planned = this.#planModel(model, (region) => usdKwh.get(region) ?? 0, roundTripS);
+      if (planned !== undefined) models.push(planned);
+    }
+    this.#forget(new Set(seen.map(({ model }) => model)));
+    for (const region of guessed)
+      notes.push(
+        `no round trip to ${region === '' ? 'nodes without a region' : region} was measured yet: taken to be far`,
+      );
+    for (const { model, overload } of models)
+      if (overload > 0.01) notes.push(`${model}: ${(100 * overload).toFixed(0)} % more work than all regions can do`);
+    return { models, notes };
+  }
+
+  #planModel(
+    { model, arrived, places }: ObservedModel,
+    usdKwh: (region: string) => number,
+    roundTripS: (region: string) => number,
+  ): PlannedModel | undefined {
+    const { slotS } = this.#options;
+    const there = places.filter(({ replicas, serviceS }) => replicas > 0 && Number.isFinite(serviceS) && serviceS > 0);
+    const forecast = this.#forecast(model);
+    forecast.observe(arrived);
+    if (there.length === 0) return undefined;
+    const expected = forecast.next();
+    const cost = there.map((place) => roundTripS(place.region) + place.serviceS + this.#worth(place, usdKwh));
+    const before = this.#shares.get(model);
+    const kept = there.map(({ region }) => before?.get(region) ?? 0);
+    const started = sum(kept) > 0.5 ? normalised(kept) : normalised(there.map(roomOf));
+    const solved = solve(there, cost, expected, started, this.#options);
+    const { shares } = solved;
+    this.#shares.set(model, new Map(there.map(({ region }, at) => [region, shares[at] ?? 0])));
+    const flows = normalised(there.map((place) => place.answered));
+    const warm = this.#warm.of(model, there, shares, expected, slotS * USE_MAX);
+    const perHour = (3_600 / slotS) * expected;
+    return {
+      model,
+      expected,
+      regions: there.map(({ region, replicas }, at) => ({
+        region,
+        share: shares[at] ?? 0,
+        shareNow: flows[at] ?? 0,
+        roundTripS: roundTripS(region),
+        usdKwh: usdKwh(region),
+        replicas,
+        warm: warm[at] ?? 0,
+      })),
+      spill: spillOf(there, cost, expected, shares, this.#options),
+      now: outcome(
+        there,
+        flows,
+        there.map(({ replicas }) => replicas),
+        perHour,
+        usdKwh,
+        roundTripS,
+      ),
+      planned: outcome(there, shares, warm, perHour, usdKwh, roundTripS),
+      overload: solved.overload,
+    };
+  }
+
+  #worth(place: Place, usdKwh: (region: string) => number): number {
+    return this.#options.secondsPerUsd * requestUsd(place, usdKwh(place.region));
+  }
+
+  #forecast(model: string): CountForecast {
+    let known = this.#forecasts.get(model);
+    if (known === undefined) {
+      known = new CountForecast(this.#options.forecast?.());
+      this.#forecasts.set(model, known);
+    }
+    return known;
+  }
+
+  #forget(models: ReadonlySet<string>): void {
+    for (const model of this.#forecasts.keys()) {
+      if (models.has(model)) continue;
+      this.#forecasts.delete(model);
+      this.#shares.delete(model);
+      this.#warm.forget(model);
+    }
+  }
+}
+
+/** Electricity of one answer: a node's busy watts are shared by the requests that it answers at once. */
+function requestUsd({ watts, serviceS, concurrency }: Place, usdKwh: number): number {
+  return ((watts * BUSY_POWER * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
+}
+
+function outcome(
+  places: readonly Place[],
+  shares: readonly number[],
+  warm: readonly number[],
+  perHour: number,
+  usdKwh: (region: string) => number,
+  roundTripS: (region: string) => number,
+): Outcome {
+  let [responseS, usdPerHour] = [0, 0];
+  for (const [at, place] of places.entries()) {
+    const share = shares[at] ?? 0;
+    const price = usdKwh(place.region);
+    responseS += share * (roundTripS(place.region) + place.serviceS);
+    usdPerHour += perHour * share * requestUsd(place, price);
+    usdPerHour += ((place.watts * IDLE_POWER * (warm[at] ?? 0)) / 1_000) * price;
+  }
+  return { responseS, usdPerHour };
+}
+
+/** Answers that a place can give in a second. */
+function roomOf({ replicas, concurrency, serviceS }: Place): number {
+  return (replicas * concurrency) / serviceS;
+}
+
+/** Seconds of service in a slot, less what others take and what waits there already. */
+function capacityOf({ replicas, concurrency, others, waiting, serviceS }: Place, slotS: number): number {
+  return Math.max(0, (replicas * concurrency * USE_MAX - others) * slotS - waiting * serviceS);
+}
+
+type Solving = Pick<LivePlannerOptions, 'slotS' | 'smoothness'>;
+
+function solve(
+  places: readonly Place[],
+  cost: readonly number[],
+  expected: number,
+  previous: readonly number[],
+  { slotS, smoothness }: Solving,
+): { shares: number[]; overload: number } {
+  const { shares, overload } = smoothTransport(
+    {
+      rows: 1,
+      columns: places.length,
+      // Without demand the shares still move to where the next request is best answered.
+      mass: Float64Array.of(Math.max(expected, 1e-3)),
+      cost: Float64Array.from(cost),
+      load: Float64Array.from(places, ({ serviceS }) => serviceS),
+      capacity: Float64Array.from(places, (place) => capacityOf(place, slotS)),
+    },
+    Float64Array.from(previous),
+    smoothness,
+  );
+  const kept = [...shares].map((share) => (share < SHARE_LEAST || !Number.isFinite(share) ? 0 : share));
+  return { shares: sum(kept) > 0 ? normalised(kept) : [...previous], overload };
+}
+
+/** For each region that has a share: where that goes when the region is lost, by a plan without it. */
+function spillOf(
+  places: readonly Place[],
+  cost: readonly number[],
+  expected: number,
+  shares: readonly number[],
+  options: Solving,
+): Record<string, Record<string, number>> {
+  const spill: Record<string, Record<string, number>> = {};
+  if (places.length < 2) return spill;
+  for (const [lost, { region }] of places.entries()) {
+    if ((shares[lost] ?? 0) === 0) continue;
+    const others = places.map((_, at) => at).filter((at) => at !== lost);
+    const of = (values: readonly number[]) => others.map((at) => values[at] ?? 0);
+    const left = others.flatMap((at) => places[at] ?? []);
+    // By room where the plan gave all to the lost one, and half by room in any case: the nearest alone would be flooded at that moment.
+    const rooms = normalised(left.map(roomOf));
+    const proportional = sum(of(shares)) > 0 ? normalised(of(shares)) : rooms;
+    const previous = proportional.map((share, at) => (share + (rooms[at] ?? 0)) / 2);
+    const without = solve(left, of(cost), expected, previous, { ...options, smoothness: SPILL_SMOOTHNESS }).shares;
+    const more = others.map((at, n) => Math.max(0, (without[n] ?? 0) - (shares[at] ?? 0)));
+    const parts = sum(more) > 0 ? normalised(more) : without;
+    spill[region] = Object.fromEntries(left.map((place, n) => [place.region, parts[n] ?? 0]));
+  }
+  return spill;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+/** Shares of a sum; all the same where it is 0. */
+function normalised(values: readonly number[]): number[] {
+  const total = sum(values);
+  return values.map((value) => (total > 0 ? value / total : 1 / values.length));
+}

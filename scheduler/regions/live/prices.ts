@@ -1,0 +1,36 @@
+/** What a planner may count with, by region, and what it has to say of it. */
+import type { RegionFacts } from '../../live/region-facts.ts';
+
+export interface PlannablePrices {
+  /** USD per kWh, at least 0. */
+  usdKwh: ReadonlyMap<string, number>;
+  notes: string[];
+}
+
+/**
+ * A missing or stale price becomes the median of the current ones, so that a region is neither preferred nor shunned because its feed broke; a negative one
+ * becomes 0: nobody is to burn energy for its own sake. Without any current price all are 0, and network and computation alone count.
+ */
+export function plannablePrices(facts: readonly Pick<RegionFacts, 'region' | 'price'>[]): PlannablePrices {
+  const isCurrent = ({ price }: Pick<RegionFacts, 'price'>) =>
+    price.usd_kwh !== null &&
+    Number.isFinite(price.usd_kwh) &&
+    (price.state === 'current' || price.state === 'negative');
+  const known = facts.filter(isCurrent).map(({ price }) => Math.max(0, price.usd_kwh ?? 0));
+  const sorted = [...known].sort((a, b) => a - b);
+  const median = sorted[Math.floor(sorted.length / 2)];
+  const notes: string[] = [];
+  if (median === undefined && facts.length > 0) notes.push('no current price is known: electricity does not count');
+  const usdKwh = new Map<string, number>();
+  for (const one of facts) {
+    const { region, price } = one;
+    const usd = isCurrent(one) ? Math.max(0, price.usd_kwh ?? 0) : (median ?? 0);
+    usdKwh.set(region, usd);
+    if (median === undefined) continue;
+    const name = region === '' ? 'nodes without a region' : region;
+    if (price.state === 'negative') notes.push(`the price of ${name} is negative: counted as 0`);
+    else if (!isCurrent(one))
+      notes.push(`the price of ${name} is ${price.state}: counted as the median, ${usd} USD/kWh`);
+  }
+  return { usdKwh, notes };
+}

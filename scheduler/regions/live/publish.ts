@@ -1,0 +1,73 @@
+import * as z from 'zod';
+import { type Gateway, GatewayRefusal } from '../../live/gateway.ts';
+import { parseAnswer } from '../../live/nodes.ts';
+import type { LivePlan } from './planner.ts';
+
+export interface PublisherOptions {
+  gateway: Gateway;
+  /** Names this planner at the gateway. */
+  planner: string;
+  /** How long a plan holds without a newer one. */
+  holdsMs: number;
+}
+
+const PATH = '/admin/regions/plan';
+const storedSchema = z.object({ planner: z.string(), sequence: z.number().int() });
+/** Bounds of the gateway. */
+const [NOTES_MAX, NOTE_CHARS, WARM_MAX] = [32, 300, 500];
+
+/** Gives plans to a gateway, numbered after what the gateway has: a planner's clock plays no part. */
+export class Publisher {
+  readonly #options: PublisherOptions;
+  #sequence: number | undefined;
+
+  constructor(options: PublisherOptions) {
+    this.#options = options;
+  }
+
+  /** The plan's number; undefined where there is nothing to give. @throws GatewayRefusal 409 while another planner's plan holds */
+  async send({ models, notes }: LivePlan): Promise<number | undefined> {
+    if (models.length === 0) return undefined;
+    const { gateway, planner, holdsMs } = this.#options;
+    this.#sequence ??= await this.#known();
+    const sequence = this.#sequence + 1;
+    try {
+      await gateway.put(PATH, {
+        planner,
+        sequence,
+        holds_ms: holdsMs,
+        models: Object.fromEntries(
+          models.map(({ model, regions, spill }) => [
+            model,
+            { shares: Object.fromEntries(regions.map(({ region, share }) => [region, rounded(share)])), spill },
+          ]),
+        ),
+        warm: models
+          .flatMap(({ model, regions }) => regions.map(({ region, warm }) => ({ region, model, replicas: warm })))
+          .slice(0, WARM_MAX),
+        notes: notes.slice(0, NOTES_MAX).map((note) => note.slice(0, NOTE_CHARS)),
+      });
+    } catch (error) {
+      // Another process may plan under the same name, or the answer of the last time was lost.
+      if (error instanceof GatewayRefusal && error.status === 409) this.#sequence = undefined;
+      throw error;
+    }
+    this.#sequence = sequence;
+    return sequence;
+  }
+
+  async #known(): Promise<number> {
+    try {
+      const stored = parseAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
+      return stored.planner === this.#options.planner ? stored.sequence : 0;
+    } catch (error) {
+      if (error instanceof GatewayRefusal && error.status === 404) return 0;
+      throw error;
+    }
+  }
+}
+
+/** Never above 1 by a last bit. */
+function rounded(share: number): number {
+  return Math.min(1, Math.max(0, share));
+}

@@ -1,0 +1,46 @@
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { RegionFacts } from '../../live/region-facts.ts';
+import type { LivePlan } from './planner.ts';
+
+/** Regions are words of providers: one that is no plain name is no file's name. */
+const FILE_NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;
+
+/**
+ * A plan for the factory of each region, `DIR/REGION.json`: how many contexts of each model to keep warm there (`[plan] file`, see
+ * `factory/demand/plan-file.ts`). Returns what could not be written, one sentence each.
+ */
+export function writeWarm(
+  folder: string,
+  { models }: LivePlan,
+  facts: readonly Pick<RegionFacts, 'region'>[],
+): string[] {
+  const faults: string[] = [];
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    return [`--warm ${folder}: ${reason(error)}`];
+  }
+  for (const { region } of facts) {
+    if (!FILE_NAME.test(region)) {
+      const name = region === '' ? 'nodes without a region' : JSON.stringify(region);
+      faults.push(`no warm counts are written for ${name}: that is no name of a file`);
+      continue;
+    }
+    const wanted = models.flatMap(({ model, regions }) =>
+      regions.flatMap((one) => (one.region === region ? [{ model, replicas: one.warm }] : [])),
+    );
+    try {
+      const path = join(folder, `${region}.json`);
+      writeFileSync(`${path}.new`, `${JSON.stringify({ wanted }, null, 2)}\n`);
+      renameSync(`${path}.new`, path);
+    } catch (error) {
+      faults.push(`the warm counts of ${region} cannot be written: ${reason(error)}`);
+    }
+  }
+  return faults;
+}
+
+function reason(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,146 @@
+/** `otela-plan regions` against a gateway in memory: what it asks, says and gives. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Io } from '../../../scheduler/cli/io.ts';
+import { regionsCommand } from '../../../scheduler/cli/regions.ts';
+
+interface Put {
+  planner: string;
+  sequence: number;
+  models: Record<string, { shares: Record<string, number>; spill: Record<string, unknown> }>;
+}
+
+/** As `/admin/regions…` answers; each look finds 100 more requests answered in each region. */
+class MemoryGateway {
+  looks = 0;
+  down = false;
+  holder = '';
+  stored: { planner: string; sequence: number } | undefined;
+  readonly plans: Put[] = [];
+  readonly prices: unknown[] = [];
+
+  readonly fetch: typeof fetch = async (input, init = {}) => {
+    const { pathname } = new URL(String(input));
+    const body: unknown = typeof init.body === 'string' ? JSON.parse(init.body) : undefined;
+    if (this.down) return answer(503, { error: { message: 'down' } });
+    if (pathname === '/admin/regions') return answer(200, { object: 'list', data: this.#facts() });
+    if (pathname === '/admin/regions/prices') {
+      this.prices.push(body);
+      return answer(200, {});
+    }
+    if (pathname !== '/admin/regions/plan') return answer(404, {});
+    if (init.method !== 'PUT') return this.stored === undefined ? answer(404, {}) : answer(200, this.stored);
+    const plan = body as Put;
+    if (this.holder !== '' && this.holder !== plan.planner)
+      return answer(409, { error: { message: `The plan of "${this.holder}" holds.` } });
+    if (this.stored?.planner === plan.planner && this.stored.sequence >= plan.sequence) return answer(409, {});
+    this.stored = plan;
+    this.plans.push(plan);
+    return answer(200, {});
+  };
+
+  #facts(): object[] {
+    const answered = 100 * ++this.looks;
+    return ['near', 'far'].map((region, at) => ({
+      region,
+      nodes: 4,
+      price: { usd_kwh: at === 0 ? 0.1 : 0.2, state: 'current' },
+      round_trips: { at_most_s: [0.01, 0.3], counts: at === 0 ? [answered, 0, 0] : [0, answered, 0] },
+      models: [
+        {
+          model: 'org/m\u001b[2J',
+          replicas: 4,
+          kinds: [{ gpu: 'H100', gpus: 1, replicas: 4 }],
+          running: 0,
+          waiting: 0,
+          answered,
+          service_s: 2 * answered,
+        },
+      ],
+    }));
+  }
+}
+
+const answer = (status: number, body: unknown) => new Response(JSON.stringify(body), { status });
+
+let folder: string;
+let gateway: MemoryGateway;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'otela-regions-'));
+  writeFileSync(join(folder, 'key'), 'operator-key\n', { mode: 0o600 });
+  gateway = new MemoryGateway();
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+async function run(args: string[], slots: number, between: (look: number) => void = () => {}): Promise<string> {
+  const lines: string[] = [];
+  const io: Io = { out: (text) => void lines.push(text), log: (text) => void lines.push(text) };
+  let look = 0;
+  const over = new AbortController();
+  const wait = async () => {
+    between(++look);
+    if (look >= slots) over.abort();
+  };
+  const all = ['--gateway', 'http://gateway.test', '--key-file', join(folder, 'key'), ...args];
+  const code = await regionsCommand(all, io, {
+    fetch: gateway.fetch,
+    now: () => look * 45_000,
+    signal: over.signal,
+    wait,
+  });
+  expect(code).toBe(0);
+  return lines.join('\n');
+}
+
+describe('otela-plan regions', () => {
+  it('without --apply says what it would do and save, and gives nothing', async () => {
+    const said = await run(['--smoothness', '0.01'], 5);
+    expect(gateway.plans).toEqual([]);
+    expect(said).toMatch(/shadow: \S+ USD\/h instead of \S+ \(-\d+ %\), response \S+ s instead of \S+ s \(-\d+ %\)/);
+    expect(said).toMatch(/near +100 % +\d+ ms +0\.100 USD\/kWh/);
+    expect(said).not.toContain('\u001b');
+  });
+
+  it('with --apply gives shares that get nearer to the plan with each slot', async () => {
+    await run(['--apply', '--planner', 'p', '--smoothness', '0.2'], 5);
+    expect(gateway.plans.map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4]);
+    const near = gateway.plans.map(({ models }) => Object.values(models)[0]?.shares.near ?? 0);
+    expect(near).toEqual([...near].sort((a, b) => a - b));
+    expect(near[0]).toBeLessThan(near.at(-1) ?? 0);
+    expect(Object.values(gateway.plans[0]?.models ?? {})[0]?.spill).toMatchObject({ near: { far: 1 } });
+  });
+
+  it('goes on after the number that the gateway has, and only watches while another planner’s plan holds', async () => {
+    gateway.stored = { planner: 'p', sequence: 41 };
+    gateway.holder = 'other';
+    const said = await run(['--apply', '--planner', 'p'], 6, (look) => {
+      if (look === 3) gateway.holder = '';
+    });
+    expect(said).toContain('The plan of "other" holds.');
+    expect(gateway.plans[0]?.sequence).toBe(42);
+  });
+
+  it('says once that the gateway is away, and plans again when it is back', async () => {
+    const said = await run(['--apply'], 8, (look) => {
+      gateway.down = look >= 3 && look <= 5;
+    });
+    expect(said.match(/answers 503/g)).toHaveLength(1);
+    expect(gateway.plans.length).toBeGreaterThanOrEqual(3);
+  });
+
+  it('sends the price table once for each change; one that is broken later is said and does not end it', async () => {
+    const file = join(folder, 'prices.json');
+    const table = (usd_kwh: number) =>
+      writeFileSync(file, JSON.stringify({ as_of: '2026-01-01T00:00:00Z', prices: [{ region: 'near', usd_kwh }] }));
+    table(0.1);
+    const said = await run(['--apply', '--prices', file], 6, (look) => {
+      if (look === 2) table(0.2);
+      if (look === 4) writeFileSync(file, '{"as_of"');
+    });
+    expect(gateway.prices).toHaveLength(2);
+    expect(said).toMatch(/--prices .*prices\.json: /);
+    await expect(run(['--apply', '--prices', file], 2)).rejects.toThrow(/prices\.json/);
+  });
+});
