@@ -5,6 +5,9 @@ import { defineConfig } from 'vitest/config';
 /** Tests start thousands of Node processes: without it each compiles a hundred files anew, half of the CPU time of its start. */
 const COMPILE_CACHE = fileURLToPath(new URL('node_modules/.cache/node-compile', import.meta.url));
 
+/** `wrangler dev` builds the page and the Worker before it starts. */
+const HOST_TIMEOUT_MS = process.env.OTELA_TEST_HOST === 'worker' ? 240_000 : 60_000;
+
 /** One project per room that needs its own runtime or its own rights; `npm test` runs them all. */
 const nodeProject = (name: string, timeoutMs: number, setupFiles: string[] = []) => ({
   test: {
@@ -29,7 +32,7 @@ export default defineConfig({
       nodeProject('scheduler', 30_000),
       nodeProject('factory', 60_000),
       nodeProject('e2e', 60_000),
-      nodeProject('conformance', 60_000, ['./test/conformance/setup.ts']),
+      nodeProject('conformance', HOST_TIMEOUT_MS, ['./test/conformance/setup.ts']),
       nodeProject('docs', 300_000),
       nodeProject('browser', 60_000),
       nodeProject('chaos', 240_000),

@@ -12,7 +12,7 @@ const GONE_AFTER_LISTS = 4;
 /** A job that served, runs on and is at no gateway: its agent may come back. */
 const LOST_AFTER_MS = 600_000;
 const SUBMISSIONS_KEPT_MS = 3_600_000;
-/** Between two lists of a cluster: longer, and a job may have begun, served and ended in between. */
+/** After a restart, or a cluster's silence of so many rounds, a job may have begun, served and ended unseen. */
 const WATCHED_ROUNDS = 4;
 
 /** A job that is over, so that its log can be read. */
@@ -133,10 +133,13 @@ function adoption(job: JobMemory, memory: Memory): Note[] {
   ];
 }
 
-/** True where no list came yet: then nothing of this factory was there to be missed. */
-function isWatched(memory: Memory, cluster: string, { config }: World, now: number): boolean {
+/**
+ * True where no list came yet: then nothing of this factory was there to be missed. True of consecutive rounds, however long they took:
+ * where each sbatch takes half a minute, a recipe that fails would else be unwatched for ever and never rest.
+ */
+function isWatched(memory: Memory, cluster: string, { config, before: round }: World, now: number): boolean {
   const before = memory.listed_at[cluster];
-  return before === undefined || now - before < WATCHED_ROUNDS * config.guest.every;
+  return before === undefined || before === round || now - before < WATCHED_ROUNDS * config.guest.every;
 }
 
 function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now: number): void {

@@ -19,6 +19,8 @@ export interface World {
   demand: ReadonlyMap<string, ModelDemand>;
   /** Undefined: the gateway could not be asked; then nothing that serves is ended. */
   nodes: readonly ServingNode[] | undefined;
+  /** When the round before this one looked; absent: this process has looked at nothing yet. */
+  before?: number;
 }
 
 export interface PlacedModel {

@@ -44,6 +44,7 @@ export class Factory {
   #configStamp = '';
   #wake = Promise.withResolvers<void>();
   #tidied = 0;
+  #lookedAt: number | undefined;
 
   constructor(options: FactoryOptions) {
     this.#options = options;
@@ -125,6 +126,7 @@ export class Factory {
     this.#reread();
     try {
       const result = await round(this.#parts());
+      this.#lookedAt = result.at;
       this.#tell(result);
     } catch (error) {
       // A full disk, most likely: nothing was asked of a scheduler that is not remembered.
@@ -142,6 +144,7 @@ export class Factory {
       models: this.#models,
       launchers: this.#launchers,
       memory: this.#memory,
+      before: this.#lookedAt,
       heard: (now: number) =>
         joined(
           this.#options.gateway.latest(now),

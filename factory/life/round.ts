@@ -19,6 +19,8 @@ export interface RoundParts {
   memory: Memory;
   heard(now: number): Heard;
   now(): number;
+  /** `at` of the round before, of this process. */
+  before?: number | undefined;
   /** Before anything is asked of a scheduler. @throws what the disk says: then nothing is asked */
   remember(memory: Memory): void;
   logTail(cluster: string, id: string): Promise<string | undefined>;
@@ -30,6 +32,8 @@ export interface RoundParts {
 }
 
 export interface RoundResult extends Decisions {
+  /** When its schedulers had answered. */
+  at: number;
   world: World;
   /** Sessions that the gateway is to drain, with the reason. */
   drains: { session: string; why: string }[];
@@ -39,7 +43,8 @@ export async function round(parts: RoundParts): Promise<RoundResult> {
   const { memory, config } = parts;
   const clusters = await views(parts);
   const now = parts.now();
-  const world: World = { config, models: parts.models, clusters, ...parts.heard(now) };
+  const before = parts.before === undefined ? {} : { before: parts.before };
+  const world: World = { config, models: parts.models, clusters, ...parts.heard(now), ...before };
   const { ended, notes } = observe(memory, world, now);
   for (const one of notes) parts.note(one);
   for (const one of ended) await end(parts, one, world, now);
@@ -52,7 +57,7 @@ export async function round(parts: RoundParts): Promise<RoundResult> {
     for (const action of decisions.actions) await act(parts, action);
     parts.remember(memory);
   }
-  return { ...decisions, world, drains: drainsOf(memory, world) };
+  return { ...decisions, at: now, world, drains: drainsOf(memory, world) };
 }
 
 /** All clusters at once; one that does not answer is a view of its own, not a fault. */

@@ -71,19 +71,23 @@ export class FactoryObject extends GatewayObject {
     const name = nameOf(identity);
     const { clock } = this.ctx;
     return new Promise((resolve, reject) => {
-      let over = false;
-      const done = (reply: ExchangeReply) => {
-        if (over) return;
-        over = true;
+      const over = () => {
         stopLooking();
         stopWaiting();
         if (this.#waiting.get(name) === waiting) this.#waiting.delete(name);
+      };
+      const done = (reply: ExchangeReply) => {
+        over();
         resolve(reply);
+      };
+      const failed = (error: unknown) => {
+        over();
+        reject(error);
       };
       const look = (late: boolean) =>
         this.#answerOf(identity, report).then((answer) => {
           if (late || answer.revision !== report.after) done({ kind: 'answer', answer });
-        }, reject);
+        }, failed);
       const waiting: Waiting = { look: () => void look(false), end: () => done({ kind: 'over' }) };
       const stopLooking = clock.every(LOOK_MS, () => void look(false));
       const stopWaiting = clock.after(report.wait_ms, () => void look(true));

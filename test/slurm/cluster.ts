@@ -1,7 +1,8 @@
 /** A real Slurm for tests: `slurm-up` and `slurm-down`, jobs of an ordinary user, and what became of them. */
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { chmod, chown, copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { build } from 'esbuild';
 import { atEnd, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
 import { REQUIRE_BANNER } from '../support/require-banner.ts';
@@ -130,6 +131,12 @@ export class Cluster {
   /** A Slurm command as root. */
   command(name: string, ...args: string[]): string {
     return run(name, args, { env: this.#env });
+  }
+
+  /** The same for what is asked again and again: a test that stands still meanwhile finds its connections closed by their servers. */
+  async asked(name: string, ...args: string[]): Promise<string> {
+    const { stdout } = await promisify(execFile)(name, args, { env: this.#env, timeout: 60_000, cwd: '/tmp' });
+    return stdout;
   }
 
   /** What one of the installed programs prints for the user, whatever its exit code. */

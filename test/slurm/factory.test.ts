@@ -181,8 +181,8 @@ function shows(what: string, withinMs: number, met: (factory: Shown) => boolean)
 }
 
 /** The factory's jobs that Slurm has not ended. */
-function jobs(): { id: string; state: string; pool: string }[] {
-  const out = cluster.command('squeue', '-h', '-o', '%i %T %P %j');
+async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
+  const out = await cluster.asked('squeue', '-h', '-o', '%i %T %P %j');
   return out
     .split('\n')
     .filter((line) => line.includes(' otela-pool--'))
@@ -190,7 +190,7 @@ function jobs(): { id: string; state: string; pool: string }[] {
     .map(([id = '', state = '', pool = '']) => ({ id, state, pool }));
 }
 
-const running = () => jobs().filter(({ state }) => state === 'RUNNING');
+const running = async () => (await jobs()).filter(({ state }) => state === 'RUNNING');
 
 /** Milliseconds from asking until the first token, and all of the answer. */
 async function streamed(headers: Record<string, string>): Promise<{ firstMs: number; body: string }> {
@@ -216,7 +216,7 @@ it('a streaming request for a cold model is told what happens and answered, as s
   expect(cluster.command('squeue', '-h')).toBe('');
   const { firstMs, body } = await streamed({ 'x-otela-wait': '100' });
   expect(body).toContain('data: [DONE]');
-  const [job] = running();
+  const [job] = await running();
   const queueMs = cluster.queuedMs(job?.id ?? '');
   const figure = `first token of a cold model: ${Math.round(firstMs)} ms, of them ${queueMs} ms in Slurm's queue and ${LOAD_MS} ms of loading`;
   console.info(figure);
@@ -227,7 +227,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   timeout: 200_000,
 }, async () => {
   const gate = join(cluster.directory, 'out', 'gate');
-  const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: key, maxRetries: 0 });
+  const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: key });
   const ids = Array.from({ length: OPEN_LINES + GATED_LINES }, (_, n) => `line-${n}`);
   const lines = ids.map((id, n) => {
     const body = chatBody({ tokens: 2, ...(n < OPEN_LINES ? {} : { gate }) });
@@ -241,8 +241,8 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   const done = async () => (await client.batches.retrieve(batch.id)).request_counts?.completed ?? 0;
 
   let most = 0;
-  await eventually('the pool is as large as it may be', 60_000, () => {
-    const now = running().length;
+  await eventually('the pool is as large as it may be', 60_000, async () => {
+    const now = (await running()).length;
     most = Math.max(most, now);
     return now === CAP ? true : undefined;
   });
@@ -252,20 +252,20 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
 
   factory.signal('SIGKILL');
   await factory.end(5_000);
-  const before = running().map(({ id }) => id);
+  const before = (await running()).map(({ id }) => id);
   // A job of a partition with a higher priority takes half of their GPUs: TERM, then KILL.
   const other = await cluster.submit({
     sbatch: ['--partition=normal', '--gres=gpu:a100:2', '-w', 'n1'],
     script: 'sleep 600',
   });
-  await eventually('half of the pool is preempted', 40_000, () =>
-    running().filter(({ id }) => before.includes(id)).length === CAP / 2 ? true : undefined,
+  await eventually('half of the pool is preempted', 40_000, async () =>
+    (await running()).filter(({ id }) => before.includes(id)).length === CAP / 2 ? true : undefined,
   );
   expect(await done()).toBeLessThan(ids.length);
   // It reads the file with two models that cannot start.
   await writeConfig(text + FAULTY);
   factory = startFactory();
-  const survivors = running().map(({ id }) => id);
+  const survivors = (await running()).map(({ id }) => id);
   await shows('the jobs that it left', 30_000, (now) =>
     survivors.every((id) => now.jobs.some((job) => job.id === id && job.state === 'ready')),
   );
@@ -286,8 +286,8 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   await shows('that Slurm answers', 60_000, (now) => now.clusters[0]?.reachable === true);
 
   other.cancel();
-  await eventually('the pool is as large as it may be again', 60_000, () => {
-    const now = running().filter(({ pool }) => pool === 'preempt-cancel').length;
+  await eventually('the pool is as large as it may be again', 60_000, async () => {
+    const now = (await running()).filter(({ pool }) => pool === 'preempt-cancel').length;
     most = Math.max(most, now);
     return now === CAP ? true : undefined;
   });
@@ -306,7 +306,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   expect(answered.sort()).toEqual([...ids].sort());
   expect(most).toBe(CAP);
 
-  await eventually('the pool is empty', IDLE_MS + 60_000, () => (jobs().length === 0 ? true : undefined));
+  await eventually('the pool is empty', IDLE_MS + 60_000, async () => ((await jobs()).length === 0 ? true : undefined));
   console.info(
     `pool of ${CAP} jobs: empty ${Math.round((performance.now() - demandEnded) / 1_000)} s after the batch's end, idle time-out ${IDLE_MS / 1_000} s`,
   );
@@ -321,6 +321,9 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
 it('operators are shown why sbatch refuses, and what an engine printed that failed three times', {
   timeout: 120_000,
 }, async () => {
+  // It stands there already, unless the test before ended early.
+  await writeConfig(text + FAULTY);
+  if (!factory.running) factory = startFactory();
   const now = await shows('a rest', 110_000, ({ models }) => models.some(({ state }) => state === 'resting'));
   const reason = (model: string) => now.models.find(({ id }) => id === model)?.reason;
   expect(reason('lab/refused')).toMatch(/invalid partition/i);

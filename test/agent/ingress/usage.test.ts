@@ -85,10 +85,10 @@ it('an exact count replaces an estimate, also one that is on its way', () => {
   queue.add([usage(2), usage(2, { estimated: true, completion_tokens: 1 })]);
   expect(queue.oldest(1)[0]?.completion_tokens).toBe(2);
   const course = { endpoint: 1, streamed: true, status: 200, first_ms: 10, total_ms: 50 };
-  queue.add([usage(3, { estimated: true, course })]);
-  const late = usage(3, { at: usage(3).at + 60_000 });
-  queue.add([late]);
-  expect(queue.oldest(9)[1]).toEqual({ ...usage(3), course });
+  const exact = usage(3);
+  queue.add([{ ...exact, estimated: true, course }]);
+  queue.add([{ ...exact, at: exact.at + 60_000 }]);
+  expect(queue.oldest(9)[1]).toEqual({ ...exact, course });
 });
 
 it('keeps no more than it may: the oldest go, and that is said once', () => {

@@ -34,10 +34,12 @@ class Bench {
     return { id, name: jobName('pool', context, 1), state, ...more };
   }
 
+  /** `before`: of the round before, where it was of the same process. */
   round(
     view: ClusterView | readonly ListedJob[],
     demand: (Partial<ModelDemand> & { model: string })[] = [],
     nodes: ServingNode[] | undefined = [],
+    before?: number,
   ): Decisions {
     const clusters = new Map<string, ClusterView>([
       ['alps', 'reachable' in view ? view : { reachable: true, jobs: view }],
@@ -48,6 +50,7 @@ class Bench {
       clusters,
       demand: new Map(demand.map((one) => [one.model, { ...none(one.model), ...one }])),
       nodes,
+      ...(before === undefined ? {} : { before }),
     };
     for (const one of observe(this.memory, world, this.now).ended) {
       this.ended.push(one);
@@ -270,6 +273,20 @@ it('jobs that served and ended while the factory was dead are no failed starts; 
     ['2', 'vanished'],
   ]);
   expect(Object.values(bench.memory.back_offs)[0]).toMatchObject({ failed: 0, short: 1, resting: false });
+});
+
+it('rounds that take minutes, since each sbatch does, still see that a recipe fails, and it rests', () => {
+  const bench = new Bench();
+  const waiting = [{ model: LLAMA, waiting: 1 }];
+  for (let n = 1; n <= 3; n++) {
+    const job = bench.job(LLAMA, String(n));
+    for (const listed of [job, { ...job, state: 'ended' as const, ended: 'failed' as const }]) {
+      const before = bench.now;
+      bench.now += 300_000;
+      bench.round([listed], waiting, [], before - 15_000);
+    }
+  }
+  expect(Object.values(bench.memory.back_offs)[0]).toMatchObject({ failed: 3, resting: true });
 });
 
 it('a job that began before the factory was dead and failed after it came back is a failed start', () => {
