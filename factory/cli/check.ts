@@ -62,6 +62,7 @@ async function askClusters(
           factory: config.factory,
           gateway: config.gateway,
           cluster,
+          gpu: pool.gpu,
           context,
           contextId: contextId(context),
           jobId: launcher.jobId,

@@ -1,11 +1,12 @@
 /**
  * Kubernetes: a Job of batch/v1 for each job, by four calls of its REST interface. The official client brings sixteen packages for them; the types here
- * are generated from the API's published schema. Checked against that schema and a stand-in server; no cluster was run.
+ * are generated from the API's published schema. Its tests run against a stand-in server; no cluster was run.
  */
 import { readFileSync } from 'node:fs';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
+import { findGpuClass } from '../../shared/hardware/classes.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';
 import { said } from '../errors.ts';
@@ -21,6 +22,8 @@ const GRACE_S = 120;
 const NAME_LABEL = 'otela-submission';
 const FACTORY_LABEL = 'app.kubernetes.io/managed-by';
 const SECRET_AT = '/var/run/otela';
+/** As the makers' device plugins register them. */
+const GPU_RESOURCE = { nvidia: 'nvidia.com/gpu', amd: 'amd.com/gpu', intel: 'gpu.intel.com/i915' } as const;
 
 export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
   const api = new Api(cluster);
@@ -75,7 +78,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
 /** @throws LauncherError refused where the engine names no image */
 function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
   if (image === undefined) throw new LauncherError('refused', 'the engine names no image');
-  const resource = pool.gres ?? 'nvidia.com/gpu';
+  const resource = pool.gres ?? GPU_RESOURCE[findGpuClass(pool.gpu)?.vendor ?? 'nvidia'];
   const limits = {
     [resource]: String(gpus),
     ...(pool.cpus === undefined ? {} : { cpu: String(pool.cpus) }),

@@ -144,6 +144,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
       factory: config.factory,
       gateway: config.gateway,
       cluster,
+      gpu: pool.gpu,
       context: contextOf(model, place),
       contextId: context,
       jobId: launcher.jobId,

@@ -1,5 +1,6 @@
 /** The part of a job's script that all batch systems share: what stands below their own directives. */
 import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/exchange.ts';
+import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import type { Context } from './context.ts';
@@ -8,6 +9,8 @@ export interface ScriptRequest {
   factory: string;
   gateway: string;
   cluster: ClusterConfig;
+  /** Kind of the pool's GPUs. */
+  gpu: string;
   context: Context;
   contextId: string;
   /** A word of shell that is the job's id there: `$SLURM_JOB_ID`. */
@@ -21,7 +24,7 @@ const ENGINE_KEY = [
 ];
 
 /** Lines without `#!`. Whatever the file's values hold, the shell reads them as words. */
-export function scriptBody({ factory, gateway, cluster, context, contextId, jobId }: ScriptRequest): string {
+export function scriptBody({ factory, gateway, cluster, gpu, context, contextId, jobId }: ScriptRequest): string {
   const labels = [`${FACTORY_LABEL}=${factory}`, `${CONTEXT_LABEL}=${contextId}`].flatMap((label) => [
     '--label',
     label,
@@ -49,7 +52,7 @@ export function scriptBody({ factory, gateway, cluster, context, contextId, jobI
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
     `exec ${start.join(' ')} \\`,
-    `  ${[...wrapped(context), ...context.command.map(engineWord)].join(' ')}`,
+    `  ${[...wrapped(context, gpu), ...context.command.map(engineWord)].join(' ')}`,
     '',
   ].join('\n');
 }
@@ -71,8 +74,11 @@ function engineWord(word: string): string {
     .join('"$OTELA_PORT"');
 }
 
-function wrapped({ container, image = '', environment, engine }: Context): string[] {
-  if (container === 'apptainer') return ['apptainer', 'exec', '--nv', quotedPath(image)];
+function wrapped({ container, image = '', environment, engine }: Context, gpu: string): string[] {
+  if (container === 'apptainer') {
+    const drivers = { nvidia: ['--nv'], amd: ['--rocm'], intel: [] }[findGpuClass(gpu)?.vendor ?? 'nvidia'];
+    return ['apptainer', 'exec', ...drivers, quotedPath(image)];
+  }
   // Unlike Apptainer it hands no variable on that it is not told of.
   if (container !== 'enroot') return [];
   const names = [...Object.keys(environment), ...(engine === 'vllm' ? ['VLLM_API_KEY'] : [])];

@@ -51,6 +51,8 @@ let key: string;
 let config: string;
 let text: string;
 let factory: Managed;
+/** The job that the first request started. */
+let first = '';
 
 beforeAll(async () => {
   gateway = await Gateway.start();
@@ -216,8 +218,8 @@ it('a streaming request for a cold model is told what happens and answered, as s
   expect(cluster.command('squeue', '-h')).toBe('');
   const { firstMs, body } = await streamed({ 'x-otela-wait': '100' });
   expect(body).toContain('data: [DONE]');
-  const [job] = await running();
-  const queueMs = cluster.queuedMs(job?.id ?? '');
+  first = (await running())[0]?.id ?? '';
+  const queueMs = cluster.queuedMs(first);
   const figure = `first token of a cold model: ${Math.round(firstMs)} ms, of them ${queueMs} ms in Slurm's queue and ${LOAD_MS} ms of loading`;
   console.info(figure);
   expect(firstMs, figure).toBeLessThan((queueMs + LOAD_MS + REST_MS) * SLOW);
@@ -253,6 +255,8 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   factory.signal('SIGKILL');
   await factory.end(5_000);
   const before = (await running()).map(({ id }) => id);
+  // A context outlives its request: the engine that answered the first one works on the batch.
+  expect(before).toContain(first);
   // A job of a partition with a higher priority takes half of their GPUs: TERM, then KILL.
   const other = await cluster.submit({
     sbatch: ['--partition=normal', '--gres=gpu:a100:2', '-w', 'n1'],

@@ -1,51 +1,8 @@
 /** What batch systems print. Slurm's and Grid Engine's were recorded from programs that ran; the others are the examples of their manuals, with our names. */
 import { expect, it } from 'vitest';
-import { parseConfig } from '../../../factory/config/read.ts';
 import type { ClusterConfig } from '../../../factory/config/schema.ts';
-import type { CommandResult, RunCommand } from '../../../factory/launchers/command.ts';
-import type { Launcher, ListedJob, Submission } from '../../../factory/launchers/launcher.ts';
-import { LauncherError } from '../../../factory/launchers/launcher.ts';
-import { makeLauncher } from '../../../factory/launchers/make.ts';
-import { CONFIG } from '../../support/factory/config-text.ts';
-
-const NAME = 'otela-pool--0123456789ab-1';
-const PREFIX = 'otela-pool--';
-
-function clusterOf(launcher: ClusterConfig['launcher']): ClusterConfig {
-  const read = parseConfig(CONFIG);
-  if ('faults' in read) throw new Error(JSON.stringify(read.faults));
-  const [cluster] = read.config.clusters;
-  if (cluster === undefined) throw new Error('no cluster');
-  return { ...cluster, launcher };
-}
-
-const done = (out: string, code = 0, errors = ''): CommandResult => ({ kind: 'done', code, out, errors });
-
-function launcherWith(
-  kind: ClusterConfig['launcher'],
-  answer: (file: string, args: readonly string[], input: string) => CommandResult,
-): { launcher: Launcher; calls: string[] } {
-  const calls: string[] = [];
-  const run: RunCommand = async (file, args, input = '') => {
-    calls.push([file, ...args].join(' '));
-    return answer(file, args, input);
-  };
-  return { launcher: makeLauncher(clusterOf(kind), run), calls };
-}
-
-const submission = (kind: ClusterConfig['launcher'], more: Partial<Submission> = {}): Submission => {
-  const [pool] = clusterOf(kind).pools;
-  if (pool === undefined) throw new Error('no pool');
-  return {
-    name: NAME,
-    count: 1,
-    pool,
-    gpus: 2,
-    body: 'exec otela-agent start -- x\n',
-    log: "/state/it's/alps-%j.log",
-    ...more,
-  };
-};
+import { LauncherError, type ListedJob } from '../../../factory/launchers/launcher.ts';
+import { done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';
 
 interface Recorded {
   kind: ClusterConfig['launcher'];
@@ -279,31 +236,6 @@ it.each(RECORDED.filter(({ kind }) => kind !== 'slurm' && kind !== 'flux' && kin
     ).rejects.toMatchObject({ code: 'unreachable' });
   },
 );
-
-it('Slurm: idle GPUs of a pool are those of its own kind, on nodes that take jobs', async () => {
-  const out = `n1|normal*|mix|gpu:h100:4(S:0-1)|gpu:h100:1(IDX:0)
-n2|normal*|idle|gpu:h100:4|gpu:h100:0
-n3|normal*|drain|gpu:h100:4|gpu:h100:0
-n4|normal*|idle|gpu:a100:4|gpu:a100:0
-n5|old|idle|gpu:2|gpu:0
-`;
-  expect(await launcherWith('slurm', () => done(out)).launcher.capacity()).toEqual([
-    { pool: 'normal', idle: 7 },
-    { pool: 'old', idle: 2 },
-  ]);
-});
-
-it('Slurm: several jobs are one array, and a job is never put back by the scheduler', async () => {
-  let script = '';
-  const { launcher } = launcherWith('slurm', (_, __, input) => {
-    script = input;
-    return done('10;alps\n');
-  });
-  expect(await launcher.submit(submission('slurm', { count: 3 }))).toEqual(['10_0', '10_1', '10_2']);
-  expect(script).toContain('#SBATCH --array=0-2\n');
-  expect(script).toContain('#SBATCH --no-requeue\n');
-  expect(script).toContain('alps-%A_%a.log');
-});
 
 it('Grid Engine: idle GPUs are told by the queues that are open', async () => {
   const queue = (name: string, gpus: number, state = '') =>

@@ -1,0 +1,57 @@
+/** What is particular to Slurm; what all launchers have in common is in recorded.test.ts, and a real Slurm in test/slurm. */
+import { expect, it } from 'vitest';
+import { done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';
+
+it('Slurm: idle GPUs of a pool are those of its own kind, on nodes that take jobs', async () => {
+  const out = `n1|normal*|mix|gpu:h100:4(S:0-1)|gpu:h100:1(IDX:0)
+n2|normal*|idle|gpu:h100:4|gpu:h100:0
+n3|normal*|drain|gpu:h100:4|gpu:h100:0
+n4|normal*|idle|gpu:a100:4|gpu:a100:0
+n5|old|idle|gpu:2|gpu:0
+`;
+  expect(await launcherWith('slurm', () => done(out)).launcher.capacity()).toEqual([
+    { pool: 'normal', idle: 7 },
+    { pool: 'old', idle: 2 },
+  ]);
+});
+
+it('Slurm: several jobs are one array, and a job is never put back by the scheduler', async () => {
+  let script = '';
+  const { launcher } = launcherWith('slurm', (_, __, input) => {
+    script = input;
+    return done('10;alps\n');
+  });
+  expect(await launcher.submit(submission('slurm', { count: 3 }))).toEqual(['10_0', '10_1', '10_2']);
+  expect(script).toContain('#SBATCH --array=0-2\n');
+  expect(script).toContain('#SBATCH --no-requeue\n');
+  expect(script).toContain('alps-%A_%a.log');
+});
+
+it('the clusters of a federation are named in every call, and told apart in what squeue prints', async () => {
+  const answers: Record<string, string> = {
+    sbatch: '12;daint\n',
+    squeue: `CLUSTER: daint\n12|${NAME}|PENDING|Priority\nCLUSTER: alps\n`,
+    sinfo: 'CLUSTER: daint\nn1|normal*|idle|gpu:h100:4|gpu:h100:0\nCLUSTER: alps\n',
+    scancel: '',
+  };
+  const { launcher, calls } = launcherWith('slurm', (file) => done(answers[file] ?? ''), { clusters: 'alps,daint' });
+  expect(await launcher.submit(submission('slurm'))).toEqual(['12']);
+  expect(await launcher.list(PREFIX)).toEqual([{ id: '12', name: NAME, state: 'pending', reason: 'Priority' }]);
+  expect(await launcher.capacity()).toContainEqual({ pool: 'normal', idle: 4 });
+  await launcher.cancel(['12']);
+  await launcher.check(submission('slurm'));
+  expect(calls.map((call) => call.split(' ').slice(0, 2))).toEqual(
+    ['sbatch', 'squeue', 'sinfo', 'scancel', 'sbatch'].map((file) => [file, '--clusters=alps,daint']),
+  );
+});
+
+it.each([
+  'Batch job submission failed: Invalid account or account/partition combination specified',
+  "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+  'Batch job submission failed: Requested node configuration is not available',
+  'invalid partition specified: gone',
+])('a refusal is told in words that an operator can look up: %s', async (words) => {
+  const { launcher } = launcherWith('slurm', () => done('', 1, `sbatch: error: ${words}`));
+  await expect(launcher.submit(submission('slurm'))).rejects.toMatchObject({ code: 'refused', message: words });
+  expect(await launcher.check(submission('slurm'))).toEqual({ ok: false, text: words });
+});
