@@ -192,7 +192,9 @@ async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
     .map(([id = '', state = '', pool = '']) => ({ id, state, pool }));
 }
 
-const running = async () => (await jobs()).filter(({ state }) => state === 'RUNNING');
+/** squeue may fail for a moment: its word is waited for. */
+const running = () =>
+  eventually('squeue answers', 20_000, async () => (await jobs()).filter(({ state }) => state === 'RUNNING'));
 
 /** Milliseconds from asking until the first token, and all of the answer. */
 async function streamed(headers: Record<string, string>): Promise<{ firstMs: number; body: string }> {
@@ -328,10 +330,14 @@ it('operators are shown why sbatch refuses, and what an engine printed that fail
   // It stands there already, unless the test before ended early.
   await writeConfig(text + FAULTY);
   if (!factory.running) factory = startFactory();
-  const now = await shows('a rest', 110_000, ({ models }) => models.some(({ state }) => state === 'resting'));
-  const reason = (model: string) => now.models.find(({ id }) => id === model)?.reason;
-  expect(reason('lab/refused')).toMatch(/invalid partition/i);
-  expect(reason('lab/broken')).toMatch(/failed/);
+  const reason = ({ models }: Shown, model: string) => models.find(({ id }) => id === model)?.reason ?? '';
+  const now = await shows(
+    'a rest, and a refusal',
+    110_000,
+    (one) =>
+      one.models.some(({ state }) => state === 'resting') && /invalid partition/i.test(reason(one, 'lab/refused')),
+  );
+  expect(reason(now, 'lab/broken')).toMatch(/failed/);
   const failed = now.jobs.filter(({ model, state }) => model === 'lab/broken' && state === 'failed');
   expect(failed.map(({ log_tail }) => log_tail)).toEqual(
     Array.from({ length: 3 }, () => expect.stringContaining('CUDA out of memory')),
