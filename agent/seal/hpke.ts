@@ -2,7 +2,14 @@
  * The receiver of HPKE's base mode (RFC 9180) with DHKEM(X25519), HKDF-SHA256 and AES-256-GCM, by node:crypto and at once. The library of the
  * clients goes through WebCrypto's promises: 1.2 ms for what takes 0.2 ms here, before each answer.
  */
-import { createDecipheriv, createPublicKey, diffieHellman, hash, type KeyObject } from 'node:crypto';
+import crypto, {
+  createDecipheriv,
+  createHmac,
+  createPublicKey,
+  createSecretKey,
+  diffieHellman,
+  type KeyObject,
+} from 'node:crypto';
 import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/suite.ts';
 
 const NOTHING = Buffer.alloc(0);
@@ -15,6 +22,7 @@ const MODE_BASE = Buffer.from([0]);
 const FIRST = Buffer.from([1]);
 const SHA256_BYTES = 32;
 const NSECRET_BYTES = 32;
+const GCM = { authTagLength: TAG_BYTES };
 
 export interface ReceiverKey {
   privateKey: KeyObject;
@@ -26,6 +34,7 @@ export interface ReceiverKey {
 interface Suite {
   suite?: Uint8Array;
   keyBytes?: number;
+  shared?: Decapsulate;
 }
 
 export interface ReceiverContext {
@@ -34,75 +43,93 @@ export interface ReceiverContext {
   export(label: Uint8Array, length: number): Buffer;
 }
 
-/** Of SHA-256. */
-const BLOCK_BYTES = 64;
-
-/** RFC 2104. Two hashes at once: an Hmac object takes four times as long to make, and an opening wants fifteen of them. */
-function hmac(key: Uint8Array, message: Uint8Array): Buffer {
-  const short = key.length > BLOCK_BYTES ? hash('sha256', key, 'buffer') : key;
-  const inner = Buffer.alloc(BLOCK_BYTES + message.length, 0x36);
-  const outer = Buffer.alloc(BLOCK_BYTES + SHA256_BYTES, 0x5c);
-  for (let at = 0; at < short.length; at++) {
-    inner[at] = 0x36 ^ (short[at] ?? 0);
-    outer[at] = 0x5c ^ (short[at] ?? 0);
-  }
-  inner.set(message, BLOCK_BYTES);
-  outer.set(hash('sha256', inner, 'buffer'), BLOCK_BYTES);
-  return hash('sha256', outer, 'buffer');
+/**
+ * RFC 2104. Keys are KeyObjects, also those that are used once: of a Buffer node:crypto first throws and catches an error in itself, 10 µs for
+ * what takes 1 µs. An opening wants fourteen of these.
+ */
+function hmac(key: KeyObject, message: Uint8Array): Buffer {
+  return createHmac('sha256', key).update(message).digest();
 }
 
-/** RFC 5869. */
-export function extract(salt: Uint8Array, secret: Uint8Array): Buffer {
-  return hmac(salt, secret);
+/** HMAC pads a key with zeros: this is the empty one. */
+const EMPTY_KEY = createSecretKey(Buffer.alloc(SHA256_BYTES));
+
+const keyOf = (raw: Uint8Array) => (raw.length === 0 ? EMPTY_KEY : createSecretKey(raw));
+
+/** RFC 5869. What `expand` takes. */
+export function extract(salt: Uint8Array, secret: Uint8Array): KeyObject {
+  return createSecretKey(hmac(keyOf(salt), secret));
 }
 
 /** RFC 5869, of one block: at most 32 bytes. */
-export function expand(prk: Uint8Array, info: Uint8Array, length: number): Buffer {
+export function expand(prk: KeyObject, info: Uint8Array, length: number): Buffer {
   return hmac(prk, Buffer.concat([info, FIRST])).subarray(0, length);
 }
 
-function labeledExtract(suite: Uint8Array, salt: Uint8Array, label: string, secret: Uint8Array): Buffer {
-  return extract(salt, Buffer.concat([VERSION, suite, Buffer.from(label), secret]));
+function labeledExtract(suite: Uint8Array, salt: KeyObject, label: string, secret: Uint8Array): Buffer {
+  return hmac(salt, Buffer.concat([VERSION, suite, Buffer.from(label), secret]));
 }
 
-function labeledExpand(suite: Uint8Array, prk: Uint8Array, label: string, info: Uint8Array, length: number): Buffer {
+function labeledExpand(suite: Uint8Array, prk: KeyObject, label: string, info: Uint8Array, length: number): Buffer {
   const size = Buffer.from([length >> 8, length & 0xff]);
   return expand(prk, Buffer.concat([size, VERSION, suite, Buffer.from(label), info]), length);
 }
+
+/** DHKEM's shared secret (RFC 9180 §4.1). @throws where `enc` is no key that X25519 takes */
+export type Decapsulate = (key: ReceiverKey, enc: Uint8Array) => Buffer;
+
+/** In steps: Node before 24.7 has no KEM. */
+export function decapsulateBySteps({ privateKey, publicKey }: ReceiverKey, enc: Uint8Array): Buffer {
+  const ephemeral = createPublicKey({ key: Buffer.concat([PUBLIC_DER, enc]), format: 'der', type: 'spki' });
+  const dh = diffieHellman({ privateKey, publicKey: ephemeral });
+  const eaePrk = createSecretKey(labeledExtract(KEM_ID, EMPTY_KEY, 'eae_prk', dh));
+  return labeledExpand(KEM_ID, eaePrk, 'shared_secret', Buffer.concat([enc, publicKey]), NSECRET_BYTES);
+}
+
+const { decapsulate: native }: { decapsulate?: typeof crypto.decapsulate } = crypto;
+
+/** In one call, half the time. */
+export const decapsulate: Decapsulate =
+  native === undefined ? decapsulateBySteps : ({ privateKey }, enc) => native(privateKey, enc);
 
 /** @throws where `enc` is no key that X25519 takes */
 export function setUpReceiver(
   key: ReceiverKey,
   enc: Uint8Array,
   info: Uint8Array,
-  { suite = SUITE, keyBytes = AEAD_KEY_BYTES }: Suite = {},
+  { suite = SUITE, keyBytes = AEAD_KEY_BYTES, shared: sharedOf = decapsulate }: Suite = {},
 ): ReceiverContext {
   const suiteId = Buffer.concat([HPKE, suite]);
-  const ephemeral = createPublicKey({ key: Buffer.concat([PUBLIC_DER, enc]), format: 'der', type: 'spki' });
-  const dh = diffieHellman({ privateKey: key.privateKey, publicKey: ephemeral });
-  const eaePrk = labeledExtract(KEM_ID, NOTHING, 'eae_prk', dh);
-  const kemContext = Buffer.concat([enc, key.publicKey]);
-  const shared = labeledExpand(KEM_ID, eaePrk, 'shared_secret', kemContext, NSECRET_BYTES);
+  const shared = createSecretKey(sharedOf(key, enc));
   const context = Buffer.concat([
     MODE_BASE,
-    labeledExtract(suiteId, NOTHING, 'psk_id_hash', NOTHING),
-    labeledExtract(suiteId, NOTHING, 'info_hash', info),
+    suite === SUITE ? PSK_ID_HASH : labeledExtract(suiteId, EMPTY_KEY, 'psk_id_hash', NOTHING),
+    labeledExtract(suiteId, EMPTY_KEY, 'info_hash', info),
   ]);
-  const secret = labeledExtract(suiteId, shared, 'secret', NOTHING);
-  const exporter = labeledExpand(suiteId, secret, 'exp', context, KEY_BYTES);
+  const secret = createSecretKey(labeledExtract(suiteId, shared, 'secret', NOTHING));
+  const exporter = () => createSecretKey(labeledExpand(suiteId, secret, 'exp', context, KEY_BYTES));
   return {
     key: labeledExpand(suiteId, secret, 'key', context, keyBytes),
     baseNonce: labeledExpand(suiteId, secret, 'base_nonce', context, AEAD_NONCE_BYTES),
-    export: (label, length) => labeledExpand(suiteId, exporter, 'sec', label, length),
+    export: (label, length) => labeledExpand(suiteId, exporter(), 'sec', label, length),
   };
 }
 
+/** Of our own suite; it is the same in every request. */
+const PSK_ID_HASH = labeledExtract(Buffer.concat([HPKE, SUITE]), EMPTY_KEY, 'psk_id_hash', NOTHING);
+
 /** AES-GCM, of the key's size. @throws where the tag does not fit */
-export function openChunk(key: Uint8Array, nonce: Uint8Array, aad: Uint8Array, sealed: Uint8Array): Buffer {
+export function openChunk(key: KeyObject, nonce: Uint8Array, aad: Uint8Array, sealed: Uint8Array): Buffer {
   const end = sealed.length - TAG_BYTES;
-  const cipher = createDecipheriv(key.length === AEAD_KEY_BYTES ? 'aes-256-gcm' : 'aes-128-gcm', key, nonce, {
-    authTagLength: TAG_BYTES,
-  });
-  cipher.setAAD(aad).setAuthTag(sealed.subarray(end));
-  return Buffer.concat([cipher.update(sealed.subarray(0, end)), cipher.final()]);
+  const cipher = createDecipheriv(
+    key.symmetricKeySize === AEAD_KEY_BYTES ? 'aes-256-gcm' : 'aes-128-gcm',
+    key,
+    nonce,
+    GCM,
+  );
+  if (aad.length > 0) cipher.setAAD(aad);
+  cipher.setAuthTag(sealed.subarray(end));
+  const plain = cipher.update(sealed.subarray(0, end));
+  cipher.final(); // GCM gives nothing more; it throws where the tag does not fit
+  return plain;
 }

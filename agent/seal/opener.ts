@@ -1,5 +1,5 @@
 /** Opens what clients sealed to this node. Every cause of a refusal is told as one: which check failed is nothing to tell a stranger. */
-import { hash, timingSafeEqual } from 'node:crypto';
+import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { readEnvelope, readStamp, requestInfo, type SealStamp } from '../../shared/seal/binding.ts';
@@ -119,7 +119,7 @@ export class SealOpener {
     const { body, frames } = splitGiven(given, resume ? value(CONTINUES_HEADER) : '');
     const info = requestInfo({ ...stamp, path: endpoint.path, model, stream: streaming, resume });
     const context = setUpReceiver(key, enc, info);
-    const inside = openChunk(context.key, context.baseNonce, AAD_CHUNK, sealed);
+    const inside = openChunk(createSecretKey(context.key), context.baseNonce, AAD_CHUNK, sealed);
     if (!timingSafeEqual(inside.subarray(CEK_BYTES), hash('sha256', body, 'buffer')))
       throw new SealError('not_opened', 'another body');
     const cek = inside.subarray(0, CEK_BYTES);
@@ -163,7 +163,7 @@ function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: 
 /** The chunks of the body, in their order and to the last. @throws SealError, and what node:crypto throws */
 function openBody(cek: Uint8Array, salt: Uint8Array, body: Uint8Array): Buffer {
   const prk = extract(salt, cek);
-  const key = expand(prk, LABEL_BODY_KEY, AEAD_KEY_BYTES);
+  const key = createSecretKey(expand(prk, LABEL_BODY_KEY, AEAD_KEY_BYTES));
   const nonces = new ChunkNonces(expand(prk, LABEL_BODY_NONCE, AEAD_NONCE_BYTES));
   const sealed = splitChunks(body);
   const last = sealed.length - 1;

@@ -42,10 +42,15 @@ export interface AnswerSecret {
 }
 
 /** As RFC 9458 §4.4 makes them. */
-export function answerKeys({ salt, secret }: AnswerSecret, nonce: Uint8Array): { key: Buffer; nonces: ChunkNonces } {
+export function answerKeys({ salt, secret }: AnswerSecret, nonce: Uint8Array): AnswerKeys {
   const prk = extract(concat(salt, nonce), secret);
   const nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
-  return { key: expand(prk, LABEL_KEY, AEAD_KEY_BYTES), nonces };
+  return { key: createSecretKey(expand(prk, LABEL_KEY, AEAD_KEY_BYTES)), nonces };
+}
+
+export interface AnswerKeys {
+  key: KeyObject;
+  nonces: ChunkNonces;
 }
 
 export class AnswerSealer {
@@ -62,7 +67,7 @@ export class AnswerSealer {
   constructor(secret: AnswerSecret, continues?: Continued, random = randomBytes) {
     const nonce = random(RESPONSE_NONCE_BYTES);
     const { key, nonces } = answerKeys(secret, nonce);
-    this.#key = createSecretKey(key);
+    this.#key = key;
     this.#nonces = nonces;
     this.#continues = continues;
     this.#begun = frame(FRAME.segment, secret.kid, nonce);

@@ -6,7 +6,7 @@ import { unpadded } from '../../shared/seal/padding.ts';
 import { FRAME, FrameSplitter } from '../../shared/seal/response-frames.ts';
 import { AAD_CHUNK, KID_BYTES, RESPONSE_NONCE_BYTES } from '../../shared/seal/suite.ts';
 import { openChunk } from './hpke.ts';
-import { answerKeys } from './sealer.ts';
+import { type AnswerKeys, answerKeys } from './sealer.ts';
 
 export interface SentStream {
   /** The answer's bytes, without the heads of its parts. */
@@ -17,7 +17,7 @@ export interface SentStream {
 
 interface Part {
   segment: string;
-  keys: ReturnType<typeof answerKeys>;
+  keys: AnswerKeys;
   chunks: number;
 }
 

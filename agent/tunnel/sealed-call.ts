@@ -59,6 +59,13 @@ export function isSealed(open: OpenFrame): boolean {
   return open.headers.some(([name]) => name === SEAL_TO_HEADER);
 }
 
+/** Makes the edits that a gateway makes in clear bodies. */
+function edited({ edits }: RequestFields, body: Buffer): { content: Buffer; dropUsage: boolean } {
+  if (edits.length === 0) return { content: body, dropUsage: false };
+  const made = new EditedBody(edits);
+  return { content: Buffer.concat([...made.push(body), ...made.end()]), dropUsage: true };
+}
+
 export class SealedCall implements EngineCall {
   readonly #options: Options;
   #call: EngineCall | undefined;
@@ -89,13 +96,14 @@ export class SealedCall implements EngineCall {
     }
     const { sealer, unanswered, sent } = opened;
     try {
-      this.#requireAsSaid(opened);
+      const known = this.#parsed(opened, opened.body);
+      this.#requireAsSaid(opened, known);
       if (this.#options.endpoint.path === EVIDENCE_PATH) return await this.#tellEvidence(opened);
       const body = sent === undefined ? this.#begin(opened) : await this.#continue(opened, sent);
       if (body === undefined || this.#over) return;
-      const { content: edited, dropUsage } = this.#edited(opened, body);
+      const { content, dropUsage } = edited(body === opened.body ? known : this.#parsed(opened, body), body);
       onOpened({ sealer, dropUsage, promptBytes: body.length, unanswered });
-      this.#ask(opened, edited);
+      this.#ask(opened, content);
     } catch (error) {
       onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
       this.#refuse(toApiError(error));
@@ -173,8 +181,7 @@ export class SealedCall implements EngineCall {
   }
 
   /** Requires that the sealed body asks for the model and stream that the client named in clear. @throws ApiError 400 */
-  #requireAsSaid(opened: OpenedRequest): void {
-    const known = this.#parsed(opened, opened.body);
+  #requireAsSaid(opened: OpenedRequest, known: RequestFields): void {
     if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
     const message = 'The sealed body asks for another model or stream than the request says in clear.';
     throw new ApiError('invalid_request', message);
@@ -183,14 +190,6 @@ export class SealedCall implements EngineCall {
   #parsed({ headers }: OpenedRequest, body: Buffer): RequestFields {
     const contentType = headers.find(([name]) => name === 'content-type')?.[1] ?? '';
     return parseBody(body, contentType, this.#options.endpoint);
-  }
-
-  /** Makes the edits that a gateway makes in clear bodies. */
-  #edited(opened: OpenedRequest, body: Buffer): { content: Buffer; dropUsage: boolean } {
-    const known = this.#parsed(opened, body);
-    if (known.edits.length === 0) return { content: body, dropUsage: false };
-    const edits = new EditedBody(known.edits);
-    return { content: Buffer.concat([...edits.push(body), ...edits.end()]), dropUsage: true };
   }
 
   #ask({ headers }: OpenedRequest, content: Buffer): void {

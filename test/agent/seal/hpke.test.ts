@@ -1,7 +1,14 @@
-import { createPrivateKey } from 'node:crypto';
+import crypto, { createPrivateKey, createSecretKey } from 'node:crypto';
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from 'hpke';
 import { describe, expect, it } from 'vitest';
-import { expand, extract, openChunk, setUpReceiver } from '../../../agent/seal/hpke.ts';
+import {
+  decapsulate,
+  decapsulateBySteps,
+  expand,
+  extract,
+  openChunk,
+  setUpReceiver,
+} from '../../../agent/seal/hpke.ts';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
 import { splitChunks } from '../../../shared/seal/request-body.ts';
 import { ChunkNonces } from '../../../shared/seal/sequence.ts';
@@ -42,11 +49,14 @@ const CHUNKED = {
 };
 
 describe('the receiver of HPKE', () => {
-  it('makes the keys of RFC 9180, appendix A.1.1', () => {
+  it.each([
+    ['in one call', decapsulate],
+    ['in steps', decapsulateBySteps],
+  ])('makes the keys of RFC 9180, appendix A.1.1, %s', (_, shared) => {
     const der = Buffer.concat([bytes('302e020100300506032b656e04220420'), bytes(A1.skRm)]);
     const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
     const key = { privateKey, publicKey: bytes(A1.pkRm) };
-    const context = setUpReceiver(key, bytes(A1.enc), bytes(A1.info), { suite: bytes(A1.suite), keyBytes: 16 });
+    const context = setUpReceiver(key, bytes(A1.enc), bytes(A1.info), { suite: bytes(A1.suite), keyBytes: 16, shared });
     expect(hex(context.key)).toBe(A1.key);
     expect(hex(context.baseNonce)).toBe(A1.baseNonce);
     for (const [label, secret] of Object.entries(A1.exports))
@@ -64,13 +74,13 @@ describe('the receiver of HPKE', () => {
     const nonces = new ChunkNonces(context.baseNonce);
     const chunks = splitChunks(bytes(CHUNKED.chunks));
     const opened = chunks.map((chunk, at) =>
-      openChunk(context.key, nonces.next(), at === chunks.length - 1 ? AAD_FINAL : AAD_CHUNK, chunk),
+      openChunk(createSecretKey(context.key), nonces.next(), at === chunks.length - 1 ? AAD_FINAL : AAD_CHUNK, chunk),
     );
     expect(hex(Buffer.concat(opened))).toBe(CHUNKED.request);
     const secret = context.export(Buffer.from('message/bhttp chunked response'), 16);
     expect(hex(secret)).toBe(CHUNKED.secret);
     const prk = extract(bytes(CHUNKED.enc + CHUNKED.responseNonce), secret);
-    const answerKey = expand(prk, LABEL_KEY, 16);
+    const answerKey = createSecretKey(expand(prk, LABEL_KEY, 16));
     const answerNonces = new ChunkNonces(expand(prk, LABEL_NONCE, 12));
     const answer = splitChunks(bytes(CHUNKED.answer));
     const plain = answer.map((chunk, at) =>
@@ -91,8 +101,13 @@ describe('the receiver of HPKE', () => {
     expect(hex(setUpReceiver(current, encapsulatedSecret, bytes('0103')).export(bytes('aa'), 32))).not.toBe(wanted);
   });
 
+  it('makes them in one call, where Node can', () => {
+    expect(decapsulate === decapsulateBySteps).toBe(!('decapsulate' in crypto));
+  });
+
   it('takes no key of small order, whose secret the whole world knows', () => {
     const { current } = new KeyRing(() => 0);
-    expect(() => setUpReceiver(current, new Uint8Array(32), new Uint8Array(0))).toThrow();
+    for (const shared of [decapsulate, decapsulateBySteps])
+      expect(() => setUpReceiver(current, new Uint8Array(32), new Uint8Array(0), { shared })).toThrow();
   });
 });
