@@ -76,6 +76,7 @@ export function intended(
     count,
     at: now,
     outcome: 'sent',
+    ids: [],
     seen: [],
     lists: 0,
   };

@@ -40,8 +40,12 @@ const submission = z.object({
   at,
   /** `sent`: no word yet. Written before the scheduler is asked, so that a killed factory knows of what it may find. */
   outcome: z.enum(['sent', 'accepted', 'refused', 'unclear']),
-  /** Ids of its jobs that were listed. */
+  /** Its jobs, where the scheduler named them. */
+  ids: z.array(z.string()).max(100).default([]),
+  /** Ids of its jobs that were listed, or given up. */
   seen: z.array(z.string()).max(100),
+  /** As of a job. */
+  unwatched: z.boolean().optional(),
   /** Lists of its cluster since. */
   lists: z.number(),
 });
@@ -129,10 +133,14 @@ const SETTLE_MS = 120_000;
 const UNCLEAR_MS = 300_000;
 const SETTLE_LISTS = 3;
 
-export function unseen({ outcome, count, seen, at: sent, lists }: SubmissionMemory, now: number): number {
-  if (outcome === 'refused') return 0;
-  const settled = now - sent >= (outcome === 'accepted' ? SETTLE_MS : UNCLEAR_MS) && lists >= SETTLE_LISTS;
-  return settled ? 0 : Math.max(0, count - seen.length);
+export function unseen(submission: SubmissionMemory, now: number): number {
+  const { outcome, count, seen } = submission;
+  return outcome === 'refused' || isSettled(submission, now) ? 0 : Math.max(0, count - seen.length);
+}
+
+/** Whatever of its jobs has not been listed by now is not there. */
+export function isSettled({ outcome, at: sent, lists }: SubmissionMemory, now: number): boolean {
+  return now - sent >= (outcome === 'accepted' ? SETTLE_MS : UNCLEAR_MS) && lists >= SETTLE_LISTS;
 }
 
 /** `otela-FACTORY-CONTEXT-NUMBER`; the prefix ends with the dash, so that no factory finds jobs of one whose name begins like its own. */

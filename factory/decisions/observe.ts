@@ -3,7 +3,7 @@ import { JOB_LABEL, type ServingNode } from '../../shared/factory/exchange.ts';
 import { formatMs } from '../config/values.ts';
 import type { ListedJob } from '../launchers/launcher.ts';
 import { type FailureKind, recordFailure, recovered } from './back-off.ts';
-import { contextIn, type JobMemory, jobKey, learned, type Memory } from './memory.ts';
+import { contextIn, isSettled, type JobMemory, jobKey, learned, type Memory, type SubmissionMemory } from './memory.ts';
 import type { Note, World } from './world.ts';
 
 /** A job that its scheduler no longer names is gone after so long, and so many lists: a controller that restarts shows empty ones. */
@@ -33,7 +33,11 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
     const watched = isWatched(memory, cluster, world, now);
     memory.listed_at[cluster] = now;
     if (!watched) for (const job of Object.values(memory.jobs)) if (job.cluster === cluster) job.unwatched = true;
-    for (const submission of memory.submissions) if (submission.cluster === cluster) submission.lists += 1;
+    for (const submission of memory.submissions) {
+      if (submission.cluster !== cluster) continue;
+      submission.lists += 1;
+      if (!watched) submission.unwatched = true;
+    }
     for (const job of jobs) {
       const isNew = settle(memory, cluster, job);
       const key = jobKey(cluster, job.id);
@@ -66,6 +70,8 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
       delete memory.jobs[key];
       ended.push({ job, how: 'vanished' });
     }
+    for (const submission of memory.submissions)
+      if (submission.cluster === cluster) ended.push(...neverListed(submission, nodes, now));
   }
   for (const [key, job] of Object.entries(memory.jobs)) placeNode(memory, job, nodes.get(key), world, now);
   memory.submissions = memory.submissions.filter(({ at }) => now - at < SUBMISSIONS_KEPT_MS);
@@ -97,6 +103,18 @@ function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
   if (submission === undefined || submission.seen.includes(job.id) || submission.seen.length >= 100) return false;
   submission.seen.push(job.id);
   return true;
+}
+
+/** Jobs that were taken and that no list has named: they were over before one came, or were lost. */
+function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, ServingNode>, now: number): Ended[] {
+  const { cluster, name, context, model, pool, gpus, ids, seen, at, unwatched } = submission;
+  if (submission.outcome !== 'accepted' || !isSettled(submission, now)) return [];
+  return ids.flatMap((id): Ended[] => {
+    if (seen.includes(id) || nodes.has(jobKey(cluster, id))) return [];
+    seen.push(id);
+    const times = { state: 'pending' as const, since: at, seen_at: at, ...(unwatched === true && { unwatched }) };
+    return [{ how: 'vanished', job: { cluster, id, name, context, model, pool, gpus, ...times } }];
+  });
 }
 
 /** A job of this factory's name that it does not remember: of a submission that it knows, or of a factory that was killed. */

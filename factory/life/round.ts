@@ -82,12 +82,14 @@ async function views({ config, launchers }: RoundParts): Promise<Map<string, Clu
 
 async function end(parts: RoundParts, ended: Ended, world: World, now: number): Promise<void> {
   const { job, how } = ended;
-  const interesting = how === 'failed' || how === 'done' || how === 'late' || how === 'time';
+  const interesting = how !== 'preempted' && how !== 'node' && how !== 'cancelled';
   const tail = interesting && job.asked === undefined ? await parts.logTail(job.cluster, job.id) : undefined;
+  // It printed something, so it began, and no list came in time to show it: Grid Engine and HTCondor name no job that is over.
+  if (how === 'vanished' && tail !== undefined) job.began_at ??= job.seen_at;
   const note = assessEnd(ended, tail, parts.memory, world, now);
   parts.note(note);
   if (job.model === undefined || !interesting || job.asked !== undefined || job.ready_at !== undefined) return;
-  if (job.unwatched === true) return;
+  if (job.unwatched === true || (how === 'vanished' && job.began_at === undefined)) return;
   const { cluster, id, model, gpus } = job;
   const reason = note.text.slice(0, 300);
   const failed = { cluster, id, model, gpus, at: now, reason, ...(tail === undefined ? {} : { log_tail: tail }) };
@@ -159,6 +161,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
       log: parts.logPath(cluster.id),
     });
     submission.outcome = 'accepted';
+    submission.ids = ids.slice(0, 100);
     accepted(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {

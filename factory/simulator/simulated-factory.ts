@@ -70,7 +70,10 @@ export class SimulatedFactory {
       remember: (memory) => {
         this.#stored = JSON.stringify(memory);
       },
-      logTail: async () => 'CUDA out of memory',
+      logTail: async (_, id) =>
+        this.#options.cluster.jobs.some((job) => job.id === id && job.began !== undefined)
+          ? 'CUDA out of memory'
+          : undefined,
       logPath: () => '/logs/%j',
       note: ({ text }) => {
         this.notes.push({ at: now, text });

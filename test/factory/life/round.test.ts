@@ -19,6 +19,8 @@ class Rounds {
   readonly memory: Memory = emptyMemory(0);
   readonly #config;
   now = 0;
+  /** What jobs printed. */
+  tail: string | undefined = 'CUDA out of memory';
 
   constructor(text: string) {
     const read = parseConfig(text);
@@ -37,7 +39,7 @@ class Rounds {
         heard: () => ({ demand: new Map(), nodes: [] }),
         now: () => this.now,
         remember: () => {},
-        logTail: async () => 'CUDA out of memory',
+        logTail: async () => this.tail,
         logPath: (cluster) => `/logs/${cluster}-%j.log`,
         note: (note) => void this.notes.push(note),
       });
@@ -58,6 +60,37 @@ it('an engine that fails is tried three times on each kind of GPU, then it rests
   // After its rest one job tries it, no more.
   await rounds.until(HOUR_MS * 1.5);
   expect(rounds.launcher.submissions).toHaveLength(8);
+});
+
+it.each([
+  ['before any list came', 0],
+  ['after they were listed as waiting', 1],
+])(
+  'a scheduler that names no job that is over: jobs that end %s and left a log have failed, and the recipe rests',
+  async (_, lists) => {
+    const rounds = new Rounds(KEPT);
+    const { launcher } = rounds;
+    const shown = new Map<string, number>();
+    launcher.list = async () =>
+      launcher.jobs.filter(({ id }) => {
+        shown.set(id, (shown.get(id) ?? 0) + 1);
+        return (shown.get(id) ?? 0) <= lists;
+      });
+    const result = await rounds.until(HOUR_MS);
+    expect(pools(launcher.submissions).sort()).toEqual(['normal', 'normal', 'normal', 'old', 'old', 'old']);
+    expect(result?.held.get(LLAMA)).toContain('rests for');
+    expect(rounds.memory.failed.map(({ log_tail }) => log_tail)).toEqual(Array(6).fill('CUDA out of memory'));
+  },
+);
+
+it('jobs that are taken and come to nothing are submitted ever more rarely, and are no failed starts', async () => {
+  const rounds = new Rounds(KEPT);
+  rounds.tail = undefined;
+  rounds.launcher.list = async () => [];
+  await rounds.until(2 * HOUR_MS);
+  expect(rounds.launcher.submissions.length).toBeLessThan(30);
+  expect(rounds.memory.failed).toEqual([]);
+  expect(Object.values(rounds.memory.back_offs).every(({ resting }) => !resting)).toBe(true);
 });
 
 it('a pool that refuses is asked again ever more rarely, and another pool takes the job meanwhile', async () => {
