@@ -99,8 +99,7 @@ export function requireEndpoint(account: Pick<Account, 'scopes' | 'restrictions'
 }
 
 export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, model: string): boolean {
-  for (const { models } of restrictions)
-    if (models !== undefined && !models.some((one) => matches(one, model))) return false;
+  for (const { models } of restrictions) if (models !== undefined && !matchesAny(models, model)) return false;
   return true;
 }
 
@@ -115,6 +114,11 @@ export function requireModel(account: Pick<Account, 'restrictions'>, model: stri
   }
   if (mayUseModel(account, model)) return;
   throw new ApiError('model_not_allowed', `This key may not use the model '${model}'.`, { param: 'model' });
+}
+
+/** Whether a list of model names holds `model`: a name that ends in `*` stands for all that begin so. */
+export function matchesAny(patterns: readonly string[], model: string): boolean {
+  return patterns.some((one) => matches(one, model));
 }
 
 function matches(pattern: string, model: string): boolean {

@@ -118,6 +118,8 @@ export const providers = sqliteTable(
     trustedByDefault: integer('trusted_by_default', { mode: 'boolean' }).notNull().default(true),
     /** How many nodes it may have at a time; NULL: the default. */
     maxNodes: integer('max_nodes'),
+    /** Names of models that its nodes may publish; one that ends in `*` stands for all that begin so. NULL: any. */
+    models: text('models', { mode: 'json' }).$type<string[]>(),
     createdAt: integer('created_at').notNull(),
     deletedAt: integer('deleted_at'),
   },
@@ -182,6 +184,21 @@ export const modelSettings = sqliteTable('model_settings', {
   startWaitMs: integer('start_wait_ms'),
   /** The model's name is confidential: the trace has a keyed hash of it. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
+  updatedAt: integer('updated_at').notNull(),
+});
+
+/** What operators say of a model that holds for requests. A PATCH changes what it names: no older client takes an access list away. */
+export const catalogue = sqliteTable('catalogue', {
+  model: text('model').primaryKey(),
+  /** The user who answers for it. */
+  ownerId: text('owner_id'),
+  /** Ids of keys, users and projects that see and use it; NULL: everybody. */
+  access: text('access', { mode: 'json' }).$type<string[]>(),
+  alwaysOn: integer('always_on', { mode: 'boolean' }).notNull().default(false),
+  deprecatedAt: integer('deprecated_at'),
+  /** From then on requests get 404. */
+  sunsetAt: integer('sunset_at'),
+  successor: text('successor'),
   updatedAt: integer('updated_at').notNull(),
 });
 

@@ -6,6 +6,7 @@ import { VERSION } from '../../shared/release/release.ts';
 import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
+import type { Catalogue, CatalogueEntry } from './catalogue.ts';
 import { asked, database } from './database.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
 import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
@@ -13,17 +14,20 @@ import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-setting
 import { planOf } from './region-settings.ts';
 import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-settings.ts';
 import { CLASS_TIMEOUTS, type ModelSettings, type RoutingSettings, routingSchema } from './routing-settings.ts';
-import { auditLog, modelSettings, modelWeights, providers, settings } from './schema.ts';
+import { auditLog, catalogue, modelSettings, modelWeights, providers, settings } from './schema.ts';
 
 interface ProviderSettings {
   trusted_by_default: boolean;
   deleted: boolean;
+  /** Models that its nodes may publish; absent: any. */
+  models?: readonly string[];
 }
 
 export interface Settings {
   /** False until the store was read once: then nobody knows who is trusted, and requests get 503. */
   known: boolean;
   models: Record<string, ModelSettings>;
+  catalogue: Catalogue;
   /** Policy and time-outs where a model has none of its own. */
   routing: RoutingSettings;
   /** Shares by region that a planner gave; it says itself how long it holds. */
@@ -54,6 +58,7 @@ export interface Settings {
 export const NO_SETTINGS: Settings = {
   known: false,
   models: {},
+  catalogue: {},
   routing: {},
   regionPlan: undefined,
   providers: {},
@@ -76,6 +81,7 @@ const CHANGES_MAX = 2_000;
 /** Bounds the snapshot; the admin face refuses more. */
 export const MODEL_SETTINGS_MAX = 1_000;
 export const PROVIDERS_MAX = 2_000;
+export const CATALOGUE_MAX = 500;
 
 /** Such as 0.2.0 or 0.2.0-rc.1. */
 export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.2.0');
@@ -86,10 +92,11 @@ const OF_ACCOUNTS = /^(key|user|project)\./;
 /** Rejects with ApiError 503 when D1 cannot be asked: the registry then keeps what it has. */
 export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now = Date.now()): Promise<Settings> {
   const db = database(env);
-  const [models, weights, known, named, changes] = await asked(
+  const [models, weights, listed, known, named, changes] = await asked(
     db.batch([
       db.select().from(modelSettings).limit(MODEL_SETTINGS_MAX),
       db.select().from(modelWeights).limit(MODEL_SETTINGS_MAX),
+      db.select().from(catalogue).limit(CATALOGUE_MAX),
       db.select().from(providers).orderBy(asc(providers.createdAt)).limit(PROVIDERS_MAX),
       db.select().from(settings),
       db
@@ -110,10 +117,14 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
   return {
     known: true,
     models: modelsOf(models, weights),
+    catalogue: Object.fromEntries(listed.map((row) => [row.model, catalogueEntry(row)])),
     routing: routingSchema.safeParse(byName.get('routing') ?? {}).data ?? {},
     regionPlan: planOf(byName.get('region_plan')),
     providers: Object.fromEntries(
-      known.map((row) => [row.id, { trusted_by_default: row.trustedByDefault, deleted: row.deletedAt !== null }]),
+      known.map(({ id, trustedByDefault, deletedAt, models: may }) => [
+        id,
+        { trusted_by_default: trustedByDefault, deleted: deletedAt !== null, ...(may !== null && { models: may }) },
+      ]),
     ),
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
     queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
@@ -125,6 +136,17 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
     publicUrl: z.url().safeParse(byName.get('public_url')).data,
     changed: Object.fromEntries(changed),
     changedSince: Math.max(settled, changes.length > CHANGES_MAX ? (changes.at(-1)?.id ?? 0) : 0),
+  };
+}
+
+function catalogueEntry(row: typeof catalogue.$inferSelect): CatalogueEntry {
+  const { access, alwaysOn, deprecatedAt, sunsetAt, successor } = row;
+  return {
+    ...(access !== null && { access }),
+    ...(alwaysOn && { always_on: true }),
+    ...(deprecatedAt !== null && { deprecated_at: deprecatedAt }),
+    ...(sunsetAt !== null && { sunset_at: sunsetAt }),
+    ...(successor !== null && { successor }),
   };
 }
 

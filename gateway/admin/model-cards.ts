@@ -2,8 +2,10 @@
 import { asc, count, eq, ne } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { hasAccess } from '../accounts/catalogue.ts';
 import { asked, database } from '../accounts/database.ts';
 import { MODALITIES, modelCards } from '../accounts/schema.ts';
+import { readSettings } from '../accounts/settings.ts';
 import { CONTROL_FREE } from '../described.ts';
 import { parse } from '../json-body.ts';
 import { change } from './change.ts';
@@ -56,9 +58,11 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     path: '/model-cards',
     summary: 'What operators say of models: description, licence, size, context, what they read and write.',
     answer: listOf(cardSchema),
-    run: async ({ env }) => {
-      const rows = await asked(database(env).select().from(modelCards).orderBy(asc(modelCards.model)).limit(CARDS_MAX));
-      return { object: 'list', data: rows.map(view), has_more: false };
+    run: async ({ env, account }) => {
+      const query = database(env).select().from(modelCards).orderBy(asc(modelCards.model)).limit(CARDS_MAX);
+      const [rows, settings] = await Promise.all([asked(query), readSettings(env)]);
+      const seen = rows.filter(({ model }) => hasAccess(settings, account, model));
+      return { object: 'list', data: seen.map(view), has_more: false };
     },
   }),
   route({

@@ -17,6 +17,9 @@ type Provider = typeof providers.$inferSelect;
 /** How many nodes it may have at a time; null: 2,000. */
 const maxNodesSchema = z.number().int().min(1).max(1_000_000).nullable();
 
+/** Names of models that its nodes may publish; `org/*` is all that begin with `org/`. null: any. What else they serve is not seen here. */
+const modelsSchema = z.array(z.string().min(1).max(256)).max(100).nullable();
+
 const createSchema = z.strictObject({
   /** `name`, or `name@peer` for one that a peer admits. */
   id: providerIdSchema,
@@ -24,11 +27,13 @@ const createSchema = z.strictObject({
   /** Absent: yes where every provider that was admitted is trusted anyway, no where only marked ones are. */
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
+  models: modelsSchema.optional(),
 });
 const patchSchema = z.strictObject({
   name: nameSchema.optional(),
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
+  models: modelsSchema.optional(),
 });
 
 const providerSchema = z.object({
@@ -37,6 +42,7 @@ const providerSchema = z.object({
   name: z.string(),
   trusted_by_default: z.boolean(),
   max_nodes: z.number().nullable(),
+  models: z.array(z.string()).nullable(),
   created_at: z.iso.datetime(),
   deleted_at: z.iso.datetime().nullable(),
 });
@@ -72,7 +78,8 @@ export const providerRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'patch',
     path: '/providers/:id',
-    summary: 'Change whether a provider is trusted by default, and how many nodes it may have.',
+    summary:
+      'Change whether a provider is trusted by default, how many nodes it may have, and which models they publish.',
     body: patchSchema,
     answer: providerSchema,
     run: patchProvider,
@@ -89,11 +96,11 @@ export const providerRoutes: readonly AdminRoute[] = [
 ];
 
 async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
-  const { id, name = id, max_nodes: maxNodes = null } = call.body;
+  const { id, name = id, max_nodes: maxNodes = null, models = null } = call.body;
   const trustedByDefault = call.body.trusted_by_default ?? (await marksNew(call.env));
   const known = await findProvider(call.env, id);
   const deleted = known?.deletedAt == null ? undefined : known;
-  const set = { name, trustedByDefault, maxNodes, deletedAt: null };
+  const set = { name, trustedByDefault, maxNodes, models, deletedAt: null };
   const row = { id, createdAt: deleted?.createdAt ?? call.now, ...set };
   const db = database(call.env);
   const what =
@@ -135,11 +142,12 @@ export async function requireRoom(env: Pick<Env, 'DB'>): Promise<void> {
 
 async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
-  const { name, trusted_by_default: trustedByDefault, max_nodes: maxNodes } = call.body;
+  const { name, trusted_by_default: trustedByDefault, max_nodes: maxNodes, models } = call.body;
   const set = {
     ...(name !== undefined && { name }),
     ...(trustedByDefault !== undefined && { trustedByDefault }),
     ...(maxNodes !== undefined && { maxNodes }),
+    ...(models !== undefined && { models }),
   };
   return Object.keys(set).length === 0 ? view(row) : update(call, row, set, 'provider.update');
 }
@@ -205,6 +213,7 @@ function view(row: Provider): z.infer<typeof providerSchema> {
     name: row.name,
     trusted_by_default: row.trustedByDefault,
     max_nodes: row.maxNodes,
+    models: row.models,
     created_at: rfc3339(row.createdAt),
     deleted_at: time(row.deletedAt),
   };

@@ -6,6 +6,7 @@ import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
 import { batchUsageRoutes } from './batch-usage.ts';
 import { callerOf } from './caller.ts';
+import { catalogueRoutes } from './catalogue.ts';
 import { factoryAdminRoutes } from './factory.ts';
 import { factoryTokenRoutes } from './factory-tokens.ts';
 import { gatewayRoutes } from './gateways.ts';
@@ -49,6 +50,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...factoryAdminRoutes,
   ...modelRoutes,
   ...modelCardRoutes,
+  ...catalogueRoutes,
   ...nodeHistoryRoutes,
   ...nodeRoutes,
   ...nodeLoadRoutes,

@@ -252,7 +252,7 @@ export class BatchObject extends GatewayObject {
   /** Fails the batch on any error in its input. */
   async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
     if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
-    const outcome = await checkInput(this.env, spec);
+    const outcome = await checkInput(this.env, spec, this.#now);
     // It may have been cancelled while its input was read.
     if (this.#record.state.status !== 'validating') return;
     if ('errors' in outcome) return void this.#record.move('failed', this.#now, outcome);

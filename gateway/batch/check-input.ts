@@ -1,6 +1,8 @@
 import { type CheckedInput, InputCheck } from '../../shared/batch/input-check.ts';
 import type { BatchError } from '../../shared/batch/line.ts';
 import { mayUseModel } from '../accounts/account.ts';
+import { hasAccess, isRetired } from '../accounts/catalogue.ts';
+import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { storeOf } from '../files/routes.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
@@ -12,16 +14,19 @@ type CheckOutcome =
   | { errors: BatchError[]; model: string | null }
   | { checked: CheckedInput; made: BatchFunction | undefined };
 
-/** Reads the input once, as it comes. @throws FileStoreError */
-export async function checkInput(env: Env, spec: BatchSpec): Promise<CheckOutcome> {
+/** Reads the input once, as it comes. @throws FileStoreError; ApiError 503 where the store of accounts cannot say */
+export async function checkInput(env: Env, spec: BatchSpec, nowMs: number): Promise<CheckOutcome> {
   const { inputExists, inputFileId, inputBytes } = spec;
   const whole = inputBytes === undefined ? undefined : { offset: 0, length: inputBytes };
   const content = inputExists ? await storeOf(env).read(inputFileId, whole) : undefined;
   if (content === undefined) return { errors: [NO_INPUT], model: null };
+  const { account } = spec;
+  const settings = await readSettings(env, nowMs);
   const check = new InputCheck({
     endpoint: spec.endpoint,
     allowMixedModels: spec.allowMixedModels,
-    allowsModel: (model) => mayUseModel(spec.account, model),
+    allowsModel: (model) =>
+      mayUseModel(account, model) && hasAccess(settings, account, model) && !isRetired(settings, model, nowMs),
   });
   for await (const piece of content) check.push(piece);
   const checked = check.end();

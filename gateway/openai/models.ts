@@ -1,9 +1,8 @@
-import { ApiError } from '../../shared/openai/errors.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
 import { modelStarting, startOf } from '../../shared/proxy/model-starting.ts';
 import { loads, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
+import { hasAccess, isRetired, lifeOf, requireListed, unknownModel } from '../accounts/catalogue.ts';
 import { trustOf } from '../accounts/trust.ts';
 import { coldFor } from '../factory/cold-models.ts';
 import type { Startable } from '../factory/startable.ts';
@@ -15,6 +14,11 @@ interface Model {
   object: 'model';
   created: number;
   owned_by: string;
+  /** RFC 3339: no new work should begin with it from then on, and requests are refused from then on. */
+  deprecated_at?: string;
+  sunset_at?: string;
+  successor?: string;
+  always_on?: true;
   state?: 'ready';
 }
 
@@ -36,6 +40,11 @@ interface ColdModel extends Omit<Model, 'state'> {
   may_start: boolean;
 }
 
+/** Whether the model is there for this account: on its lists, not kept for others, not past its date. */
+function isListed({ settings }: View, account: Account, id: string): boolean {
+  return mayUseModel(account, id) && hasAccess(settings, account, id) && !isRetired(settings, id, Date.now());
+}
+
 /** Models that this account may use and that some node it trusts serves now, by name; also by the other names that it has for them. */
 function servedModels(view: View, account: Account): Model[] {
   const trust = trustOf(account, [], view.settings);
@@ -48,11 +57,12 @@ function servedModels(view: View, account: Account): Model[] {
       served.set(id, { id, object: 'model', created, owned_by: entry.provider });
     }
   }
-  const models = new Map([...served].filter(([id]) => mayUseModel(account, id)));
+  const models = new Map([...served].filter(([id]) => isListed(view, account, id)));
   for (const [id, model] of aliasesOf(account, view.settings)) {
     const meant = served.get(model);
-    if (meant !== undefined) models.set(id, { ...meant, id });
+    if (meant !== undefined && isListed(view, account, model)) models.set(id, { ...meant, id });
   }
+  for (const [id, model] of models) models.set(id, { ...model, ...lifeOf(view.settings, id) });
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
@@ -61,7 +71,7 @@ function loadingModels(view: View, account: Account, now: number): LoadingModel[
   const trust = trustOf(account, [], view.settings);
   const found: LoadingModel[] = [];
   for (const [id, nodes] of view.nodes.models()) {
-    const start = mayUseModel(account, id) ? modelStart(nodes, trust, now) : undefined;
+    const start = isListed(view, account, id) ? modelStart(nodes, trust, now) : undefined;
     const first = start && nodes.all.find((entry) => loads(entry, id) && isTrusted(trust, entry));
     if (start === undefined || first === undefined) continue;
     const created = Math.floor(Date.parse(first.joined_at) / 1000);
@@ -73,7 +83,7 @@ function loadingModels(view: View, account: Account, now: number): LoadingModel[
 
 function coldModels(view: View, account: Account, known: readonly Startable[]): ColdModel[] {
   const trust = trustOf(account, [], view.settings);
-  const ids = new Set(known.map(({ id }) => id).filter((id) => mayUseModel(account, id)));
+  const ids = new Set(known.map(({ id }) => id).filter((id) => isListed(view, account, id)));
   return [...ids].flatMap((id) => {
     const cold = coldFor(id, known, trust, account);
     const owner = known.find((one) => one.id === id)?.provider ?? '';
@@ -113,9 +123,10 @@ export function retrieveModel(
     const cold = coldModels(view, account, startable).find((one) => one.id === id);
     if (cold !== undefined) return cold;
     const start =
-      mayUseModel(account, id) && startOf(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
+      isListed(view, account, id) && startOf(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
     if (start) throw modelStarting(start);
-    throw new ApiError('model_not_found', `The model '${quoted(id)}' does not exist here.`, { param: 'model' });
+    requireListed(view.settings, account, id, Date.now());
+    throw unknownModel(id);
   }
   return model;
 }

@@ -1,6 +1,7 @@
 /** `GET` under /v1: the models and the registry, from the isolate's view. */
 import { type Context, Hono } from 'hono';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { lifeHeaders } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { Startable } from '../factory/startable.ts';
@@ -24,7 +25,8 @@ readRoutes.get('/models', async (c) => {
 });
 readRoutes.get('/models/:id{.+}', async (c) => {
   const { view, account } = await readModels(c);
-  return c.json(retrieveModel(view, account, c.req.param('id'), await startable(c, c.req.param('id'))));
+  const id = c.req.param('id');
+  return c.json(retrieveModel(view, account, id, await startable(c, id)), 200, lifeHeaders(view.settings, id));
 });
 readRoutes.get('/otela/seal', answerSeal);
 readRoutes.route('/registry', registryRoutes);

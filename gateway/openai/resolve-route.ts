@@ -1,9 +1,13 @@
 /** From a request's model and headers to its route: aliases, trust, requirements, and the view of the registry that knows them. */
+import { ApiError } from '../../shared/openai/errors.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import { readStartWait } from '../../shared/proxy/cold-model.ts';
 import type { ColdModels, Route } from '../../shared/proxy/host.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import type { Account } from '../accounts/account.ts';
+import { catalogued, hasAccess, lifeHeaders } from '../accounts/catalogue.ts';
 import { reasoningBudget } from '../accounts/reasoning.ts';
 import { receiptOf } from '../accounts/receipt.ts';
 import { type Settings, settingsOf, timeoutsOf } from '../accounts/settings.ts';
@@ -45,7 +49,7 @@ export function resolveRoute(
   { env, ctx }: Context,
 ): GatewayRoute | Promise<GatewayRoute> {
   const { account, settings } = caller;
-  const chain = chainOf(account, settings, parsed);
+  const chain = chainOf(account, settings, parsed, Date.now());
   const asked: Asked = {
     settings,
     chain,
@@ -97,7 +101,8 @@ function routeIn(
 ): GatewayRoute {
   const { settings, nodes } = view;
   // The view may have brought what was just set.
-  const chain = settings === asked.settings ? asked.chain : chainOf(account, settings, parsed);
+  const chain = settings === asked.settings ? asked.chain : chainOf(account, settings, parsed, Date.now());
+  if (parsed.unseen && parsed.sealed === undefined) requireOpenNodes(view, account, chain.model);
   const trust = trustOf(account, asked.trust, settings);
   const own = routeOf(request, parsed, chain, account, settings);
   // A fallback model has kinds of its own, by which this request was not judged.
@@ -111,7 +116,8 @@ function routeIn(
     nodes,
     trust,
     requireTrust: () => requireTrust(view, asked.trust, trust),
-    expects: (model) => Object.hasOwn(settings.models, model),
+    expects: (model) => Object.hasOwn(settings.models, model) || catalogued(settings, model).always_on === true,
+    headers: { ...lifeHeaders(settings, parsed.model), ...lifeHeaders(settings, chain.model) },
     retriesMax: settingsOf(settings, chain.model).max_retries ?? settings.retries.maxRetries,
     retryShare: settings.retries.retryShare,
     timeoutsFor: (model) => timeoutsOf(settings, model),
@@ -122,6 +128,18 @@ function routeIn(
     resumes: account.resumes,
     reasoningBudget: asked.reasoningBudget,
   };
+}
+
+/**
+ * A body that nobody looks into could name another model of the node that gets it: none that is kept for others.
+ * @throws ApiError 403 model_not_allowed
+ */
+function requireOpenNodes({ nodes, settings }: View, account: Account, model: string): void {
+  const closed = (id: string) => !hasAccess(settings, account, id);
+  const all = nodes.model(model)?.ready ?? [];
+  if (!all.some((entry) => entry.models.some(({ id }) => closed(id)))) return;
+  const message = `Nodes of '${quoted(model)}' serve models that are not yours, too, so the body must be looked into: leave x-otela-model out.`;
+  throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
 }
 
 export function servesAny(nodes: Pick<NodeIndex, 'model'>, models: readonly string[]): boolean {

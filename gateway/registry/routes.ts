@@ -13,6 +13,7 @@ import {
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import type { Env } from '../env.ts';
 import { type ReadContext, readView } from './access.ts';
+import { SeenRegistry } from './views/seen.ts';
 import { watchRegistry } from './views/stream.ts';
 
 export const registryRoutes = new Hono<{ Bindings: Env }>();
@@ -28,12 +29,13 @@ registryRoutes.all('/*', (c) => {
 
 async function answer(c: ReadContext, name: RegistryViewName): Promise<Response> {
   const filter = filterOf(c);
-  const { view } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
+  const { view, account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
+  const { nodes } = new SeenRegistry(account).of(view);
   // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
   const tag = isTimed(filter) ? undefined : `W/"${view.tag}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(c.req.header('if-none-match'), tag)) return c.body(null, 304, headers);
-  return c.json(registryView(name, view.nodes, filter, Date.now()), 200, headers);
+  return c.json(registryView(name, nodes, filter, Date.now()), 200, headers);
 }
 
 async function stream(c: ReadContext, name: RegistryViewName): Promise<Response> {

@@ -1,6 +1,7 @@
 import { within } from '../../shared/collections/within.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
+import { matchesAny } from '../accounts/account.ts';
 import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
@@ -31,11 +32,20 @@ export interface View {
   model(id: string): ModelNodes | undefined;
 }
 
+/** What providers may publish, as a text that changes with it. */
+function publishLists({ providers }: Settings): string {
+  return JSON.stringify(
+    Object.entries(providers).flatMap(([id, { models }]) => (models === undefined ? [] : [id, models])),
+  );
+}
+
 class IsolateView implements View {
   readonly nodes = new NodeIndex();
   settings: Settings = NO_SETTINGS;
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
+  /** A provider may publish other models than before: the entries are needed as they came. */
+  #relisted = false;
   /** The registry's tag, with which the isolate asks for differences. */
   #base = '';
   /** The last tag that changed what is shown. Loads are not shown. */
@@ -65,9 +75,10 @@ class IsolateView implements View {
       const left = new Set(delta.entries.map(({ session }) => session));
       this.nodes.live.retain((session) => left.has(session));
     }
+    this.#settle(delta.carried?.settings);
     for (const entry of delta.entries) {
       this.#suspicions.delete(entry.session);
-      this.nodes.put(entry);
+      this.nodes.put(this.#publishable(entry));
     }
     for (const session of delta.removed) {
       this.#suspicions.delete(session);
@@ -78,13 +89,29 @@ class IsolateView implements View {
       this.issuers = new Map(carried.issuers.map((issuer) => [issuer.id, issuer]));
       this.gateway = carried.gateway;
     }
-    if (carried?.settings !== undefined) this.settings = carried.settings;
     if (delta.live !== undefined) this.nodes.live.apply(delta.live);
-    this.#base = delta.tag;
+    this.#base = this.#relisted && !delta.whole ? '' : delta.tag;
+    this.#relisted = false;
     const shows = delta.whole || delta.entries.length > 0 || delta.removed.length > 0 || carried !== undefined;
     if (!shows && this.#tag !== '') return;
     this.#tag = delta.tag;
     this.#revision = 0;
+  }
+
+  /** A registry of an earlier version says less. */
+  #settle(settings: Settings | undefined): void {
+    if (settings === undefined) return;
+    const before = publishLists(this.settings);
+    this.settings = { ...NO_SETTINGS, ...settings };
+    this.#relisted = publishLists(this.settings) !== before;
+  }
+
+  /** Without models whose names its provider was not given. */
+  #publishable(entry: RegistryEntry): RegistryEntry {
+    const { providers } = this.settings;
+    const given = Object.hasOwn(providers, entry.provider) ? providers[entry.provider]?.models : undefined;
+    if (given === undefined || entry.models.every(({ id }) => matchesAny(given, id))) return entry;
+    return { ...entry, models: entry.models.filter(({ id }) => matchesAny(given, id)) };
   }
 
   /** `gone`: the tunnel's object says that the session has left. The registry's entry of that is on its way. */

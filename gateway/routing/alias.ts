@@ -3,6 +3,7 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { type Account, mayUseModel, requireModel } from '../accounts/account.ts';
+import { hasAccess, isRetired, requireListed } from '../accounts/catalogue.ts';
 import { indexOf, type Settings, settingsOf } from '../accounts/settings.ts';
 
 export interface Chain {
@@ -16,19 +17,25 @@ const NONE: readonly string[] = [];
 
 /**
  * A key that may use a name may use what the operator lets it stand for; what a key itself lets a name stand for must be on its own
- * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed
+ * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed, 404 as the catalogue says
  */
-export function chainOf(account: Account, settings: Settings, parsed: ParsedRequest): Chain {
+export function chainOf(account: Account, settings: Settings, parsed: ParsedRequest, now: number): Chain {
   const { model: name, unseen, modelAt, sealed } = parsed;
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
+  requireListed(settings, account, model, now);
   // A sealed body names the same model: the node that opens it refuses another one.
   requireModel(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
-  const fallbacks = listed.length === 0 ? NONE : listed.filter((next) => next !== model && mayUseModel(account, next));
+  const follows = (next: string) =>
+    next !== model &&
+    mayUseModel(account, next) &&
+    hasAccess(settings, account, next) &&
+    !isRetired(settings, next, now);
+  const fallbacks = listed.length === 0 ? NONE : listed.filter(follows);
   return { model, fallbacks };
 }
 

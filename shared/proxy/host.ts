@@ -153,6 +153,8 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   requireTrust(): void;
   /** Whether the operator expects nodes that serve the model. Such a model is known, although no node has served it yet. */
   expects(model: string): boolean;
+  /** Of every answer to it. Absent: none. */
+  readonly headers?: Readonly<Record<string, string>>;
   /** Attempts after the first, and the share of all requests that may be repeated. */
   readonly retriesMax: number;
   readonly retryShare?: number;

@@ -66,6 +66,7 @@ function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record
   headers['x-otela-served-model'] = headerSafe(choice.model);
   headers['server-timing'] = timing.header(answer.head, entry.queuedMs, host.clock.now());
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
+  if (context.route.headers !== undefined) Object.assign(headers, context.route.headers);
   if (reservation !== undefined) Object.assign(headers, reservation.headers);
   return headers;
 }
@@ -145,6 +146,7 @@ export function respondLate<C>(pending: Promise<Dispatched>, context: RequestCon
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
     // With fallbacks the gateway does not know yet which model answers.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
+    ...route.headers,
     ...reservation?.headers,
   };
   pending.then(context.parsed.release, context.parsed.release);

@@ -1,6 +1,6 @@
 /** What the engines of each model do now, together: for people who look, not for routing. */
 import { LOAD_KNOWN_MS } from './load.ts';
-import type { NodeIndex } from './nodes.ts';
+import type { ShownNodes } from './registry-view.ts';
 
 export interface ModelLoad {
   id: string;
@@ -20,7 +20,7 @@ export const LOADS_MS = 1_000;
 const worked = new WeakMap<NodeIndex, { at: number; text: string }>();
 
 /** `modelLoads` as JSON, at most a second old: the same string for all who ask within it. */
-export function modelLoadsText(index: NodeIndex, now: number): string {
+export function modelLoadsText(index: ShownNodes, now: number): string {
   const last = worked.get(index);
   if (last !== undefined && now >= last.at && now - last.at < LOADS_MS) return last.text;
   const text = JSON.stringify(modelLoads(index, now));
@@ -29,7 +29,7 @@ export function modelLoadsText(index: NodeIndex, now: number): string {
 }
 
 /** Known models, by name. An engine that serves several models counts for each. Costs the nodes that serve. */
-export function modelLoads(index: NodeIndex, now: number): ModelLoad[] {
+export function modelLoads(index: ShownNodes, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];
   for (const [id, { ready }] of index.models()) {
     const sum: ModelLoad = { id, known: 0, running: 0, waiting: 0, tokens_per_second: null };

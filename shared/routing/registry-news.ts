@@ -1,6 +1,5 @@
 import type { RegistryEntry } from '../lattice/node.ts';
 import { LOADS_MS, modelLoadsText } from './model-loads.ts';
-import type { NodeIndex } from './nodes.ts';
 import {
   isTimed,
   passes,
@@ -8,6 +7,7 @@ import {
   type RegistryFilter,
   type RegistryViewName,
   registryView,
+  type ShownNodes,
 } from './registry-view.ts';
 
 /** Proxies end what is silent. */
@@ -19,7 +19,7 @@ const TIMED_MS = 1_000;
 interface RegistryNow {
   /** Changes with everything below. */
   tag: string;
-  nodes: NodeIndex;
+  nodes: ShownNodes;
 }
 
 /** Says what changed in a view since it was last asked. */

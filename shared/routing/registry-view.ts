@@ -1,10 +1,16 @@
 /** The registry as its readers see it: what gateways and agents answer under `/v1/registry`. */
 import { LIFECYCLE, type RegistryEntry } from '../lattice/node.ts';
-import type { NodeIndex } from './nodes.ts';
+import type { ModelNodes, NodeIndex } from './nodes.ts';
 import { type Requirement, RequirementError, requirement, satisfies } from './requirements.ts';
 
 export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;
 export type RegistryViewName = (typeof REGISTRY_VIEWS)[number];
+
+/** What the views read of the nodes. */
+export interface ShownNodes extends Pick<NodeIndex, 'live' | 'get'> {
+  entries(): IterableIterator<RegistryEntry>;
+  models(): IterableIterator<[string, ModelNodes]>;
+}
 
 interface ListOf<T> {
   object: 'list';
@@ -77,7 +83,7 @@ export function passes(entry: RegistryEntry, filter: RegistryFilter, now: number
 }
 
 /** `GET /v1/registry/nodes` */
-export function nodesView(index: NodeIndex, filter: RegistryFilter, now: number): ListOf<RegistryEntry> {
+export function nodesView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<RegistryEntry> {
   return list([...selected(index, filter, now)].map(publicEntry));
 }
 
@@ -91,7 +97,7 @@ interface ModelSummary {
 }
 
 /** `GET /v1/registry/models`: each model with its replicas among the nodes that pass. */
-export function modelsView(index: NodeIndex, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
+export function modelsView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
   const models = new Map<string, { replicas: number; serving: number; providers: Set<string> }>();
   for (const entry of selected(index, filter, now)) {
     for (const { id, state } of entry.models) {
@@ -114,7 +120,7 @@ interface ProviderSummary {
 }
 
 /** `GET /v1/registry/providers` */
-export function providersView(index: NodeIndex, filter: RegistryFilter, now: number): ListOf<ProviderSummary> {
+export function providersView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<ProviderSummary> {
   const providers = new Map<string, ProviderSummary>();
   for (const entry of selected(index, filter, now)) {
     const provider = providers.get(entry.provider) ?? { id: entry.provider, nodes: 0, serving: 0 };
@@ -127,7 +133,7 @@ export function providersView(index: NodeIndex, filter: RegistryFilter, now: num
 
 export function registryView(
   name: RegistryViewName,
-  index: NodeIndex,
+  index: ShownNodes,
   filter: RegistryFilter,
   now: number,
 ): ListOf<unknown> {
@@ -141,7 +147,7 @@ export function registryView(
   }
 }
 
-function* selected(index: NodeIndex, filter: RegistryFilter, now: number): Generator<RegistryEntry> {
+function* selected(index: ShownNodes, filter: RegistryFilter, now: number): Generator<RegistryEntry> {
   for (const entry of index.entries()) if (passes(entry, filter, now)) yield entry;
 }
 

@@ -83,3 +83,80 @@ it('GPU seconds of a project are counted by its node’s GPUs, and its requests 
     return true;
   });
 });
+
+const catalogue = (model: string, body: object) => house.gateway.admin('PATCH', `catalogue/${model}`, body);
+const listSchema = z.object({ data: z.array(z.looseObject({ id: z.string() })) });
+const listed = async (path: string, key: string) => {
+  const answer = await house.ask(path, undefined, { headers: { authorization: `Bearer ${key}` } });
+  return listSchema.parse(await answer.json()).data;
+};
+
+it('a model that is kept for a project is there for its keys alone, in lists, views and requests', async () => {
+  const project = await made('projects', {});
+  const [inside, outside] = [await keyOf({ project_id: project }), await keyOf({})];
+  await catalogue(MODEL, { access: [project] });
+  try {
+    await eventually('the access list', 10_000, async () => ((await status(chat(outside))) === 404 ? true : undefined));
+    const refused = await envelopeOf(await chat(outside));
+    expect(refused).toMatchObject({ code: 'model_not_found', message: `The model '${MODEL}' does not exist here.` });
+    expect(await status(chat(inside))).toBe(200);
+    for (const path of ['/v1/models', '/v1/models?state=all', '/v1/registry/models', '/admin/catalogue']) {
+      expect((await listed(path, inside)).map(({ id }) => id)).toEqual([MODEL]);
+      expect(await listed(path, outside)).toEqual([]);
+    }
+    const nodes = await house.ask('/v1/registry/nodes', undefined, { headers: { authorization: `Bearer ${outside}` } });
+    expect(await nodes.text()).not.toContain(MODEL);
+    const stream = await house.ask('/v1/registry/models/stream?load=1', undefined, {
+      headers: { authorization: `Bearer ${outside}` },
+    });
+    const reader = stream.body?.getReader();
+    const first = await reader?.read();
+    await reader?.cancel();
+    expect(new TextDecoder().decode(first?.value)).toMatch(/^event: snapshot/);
+    expect(new TextDecoder().decode(first?.value)).not.toContain(MODEL);
+    // A body that is not looked into could name it, at a node that serves it.
+    const sealedOff = { headers: { authorization: `Bearer ${outside}`, 'x-otela-model': MODEL } };
+    expect(await status(house.ask('/v1/chat/completions', chatBody(), sealedOff))).toBe(404);
+  } finally {
+    await house.gateway.admin('DELETE', `catalogue/${MODEL}`);
+  }
+});
+
+it('clients see when a model ends, and after that date what comes after it', async () => {
+  await catalogue(MODEL, {
+    deprecated_at: '2026-01-01T00:00:00Z',
+    sunset_at: '2100-01-01T00:00:00Z',
+    successor: 'org/next',
+  });
+  try {
+    const told = await eventually('the dates', 10_000, async () => {
+      const answer = await chat(house.key);
+      await answer.text();
+      return answer.headers.get('sunset') === null ? undefined : answer.headers;
+    });
+    expect(told.get('sunset')).toBe('Fri, 01 Jan 2100 00:00:00 GMT');
+    expect(told.get('deprecation')).toBe('@1767225600');
+    expect(told.get('link')).toBe('</v1/models/org/next>; rel="successor-version"');
+    const [model] = await listed('/v1/models', house.key);
+    expect(model).toMatchObject({ id: MODEL, sunset_at: '2100-01-01T00:00:00.000Z', successor: 'org/next' });
+    await catalogue(MODEL, { sunset_at: '2026-01-02T00:00:00Z' });
+    await eventually('its end', 10_000, async () => ((await status(chat(house.key))) === 404 ? true : undefined));
+    const gone = await envelopeOf(await chat(house.key));
+    expect(gone.message).toBe(`The model '${MODEL}' was retired on 2026-01-02. Use 'org/next' instead.`);
+    expect(await listed('/v1/models', house.key)).toEqual([]);
+  } finally {
+    await house.gateway.admin('DELETE', `catalogue/${MODEL}`);
+  }
+});
+
+it('a provider publishes only the models that it was given, and all again when it was given all', async () => {
+  // The test before took the model away.
+  await eventually('the model', 10_000, async () => ((await status(chat(house.key))) === 200 ? true : undefined));
+  await house.gateway.admin('PATCH', 'providers/lab', { models: ['other/*'] });
+  await eventually('its models to go', 10_000, async () =>
+    (await status(chat(house.key))) === 404 ? true : undefined,
+  );
+  expect(await listed('/v1/registry/models', house.key)).toEqual([]);
+  await house.gateway.admin('PATCH', 'providers/lab', { models: null });
+  await eventually('its models', 10_000, async () => ((await status(chat(house.key))) === 200 ? true : undefined));
+});

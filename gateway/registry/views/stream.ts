@@ -5,6 +5,7 @@ import type { Account } from '../../accounts/account.ts';
 import { isStale } from '../../accounts/settings.ts';
 import type { Env } from '../../env.ts';
 import { snapshots } from '../snapshot.ts';
+import { SeenRegistry } from './seen.ts';
 
 /** How often an open stream looks at the isolate's view. A look costs no question to the registry. */
 const LOOK_MS = 250;
@@ -40,7 +41,8 @@ export function watchRegistry(
 ): ReadableStream {
   if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
   open++;
-  const news = new RegistryNews(() => snapshots.view, name, filter, withLoads);
+  const seen = new SeenRegistry(account);
+  const news = new RegistryNews(() => seen.of(snapshots.view), name, filter, withLoads);
   let timer: ReturnType<typeof setTimeout> | undefined;
   let over = false;
   const end = () => {

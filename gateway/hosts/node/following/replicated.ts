@@ -19,6 +19,7 @@ export const REPLICATED: readonly Replicated[] = [
   { table: 'join_tokens', key: 'id', quiet: ['nodes'] },
   { table: 'model_settings', key: 'model' },
   { table: 'model_cards', key: 'model' },
+  { table: 'catalogue', key: 'model' },
   { table: 'model_weights', key: 'model' },
   { table: 'peers', key: 'name' },
   // The installation's secret is each gateway's own.

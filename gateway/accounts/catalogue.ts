@@ -1,0 +1,82 @@
+/** What operators say of a model that holds for requests: who may use it, whether it is always there, and when it ends. Pure. */
+import { ApiError } from '../../shared/openai/errors.ts';
+import { headerSafe } from '../../shared/openai/headers.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
+import type { Account } from './account.ts';
+
+/** As it travels with the snapshot: only what is set. Times are milliseconds since the epoch. */
+export interface CatalogueEntry {
+  /** Ids of keys, users and projects; absent: everybody. */
+  access?: readonly string[];
+  always_on?: true;
+  deprecated_at?: number;
+  sunset_at?: number;
+  successor?: string;
+}
+
+export type Catalogue = Readonly<Record<string, CatalogueEntry>>;
+
+interface Has {
+  readonly catalogue: Catalogue;
+}
+
+/** Asks of models; undefined is who comes without a key. */
+type Asker = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId'> | undefined;
+
+const NOTHING_SAID: CatalogueEntry = {};
+
+/** The model's name is a client's word. */
+export function catalogued({ catalogue }: Has, model: string): CatalogueEntry {
+  return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NOTHING_SAID) : NOTHING_SAID;
+}
+
+/** Whether the model is there for this account. Operators could let themselves in anyway. */
+export function hasAccess(settings: Has, account: Asker, model: string): boolean {
+  const { access } = catalogued(settings, model);
+  if (access === undefined || account?.role === 'operator') return true;
+  if (account === undefined) return false;
+  const { keyId, userId, projectId } = account;
+  return [keyId, userId, projectId].some((id) => id !== undefined && access.includes(id));
+}
+
+export function isRetired(settings: Has, model: string, now: number): boolean {
+  return (catalogued(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
+}
+
+/** @throws ApiError 404: a model that is not for this account is as one that does not exist, and one past its date says what comes after */
+export function requireListed(settings: Has, account: Asker, model: string, now: number): void {
+  if (!hasAccess(settings, account, model)) throw unknownModel(model);
+  if (!isRetired(settings, model, now)) return;
+  const { sunset_at: at = 0, successor } = catalogued(settings, model);
+  const instead = successor === undefined ? '' : ` Use '${quoted(successor)}' instead.`;
+  const message = `The model '${quoted(model)}' was retired on ${new Date(at).toISOString().slice(0, 10)}.${instead}`;
+  throw new ApiError('model_not_found', message, { param: 'model', headers: lifeHeaders(settings, model) });
+}
+
+export function unknownModel(model: string): ApiError {
+  return new ApiError('model_not_found', `The model '${quoted(model)}' does not exist here.`, { param: 'model' });
+}
+
+/** `deprecation` (RFC 9745), `sunset` (RFC 8594) and the successor's link (RFC 5829), where the model has an end. */
+export function lifeHeaders(settings: Has, model: string): Record<string, string> {
+  const { deprecated_at, sunset_at, successor } = catalogued(settings, model);
+  return {
+    ...(deprecated_at !== undefined && { deprecation: `@${Math.floor(deprecated_at / 1_000)}` }),
+    ...(sunset_at !== undefined && { sunset: new Date(sunset_at).toUTCString() }),
+    ...(successor !== undefined && {
+      link: `</v1/models/${headerSafe(successor.split('/').map(encodeURIComponent).join('/'))}>; rel="successor-version"`,
+    }),
+  };
+}
+
+/** What `/v1/models` says of a model's life, for clients that read no headers. */
+export function lifeOf(settings: Has, model: string) {
+  const { always_on, deprecated_at, sunset_at, successor } = catalogued(settings, model);
+  const time = (ms: number) => new Date(ms).toISOString();
+  return {
+    ...(always_on === true && { always_on }),
+    ...(deprecated_at !== undefined && { deprecated_at: time(deprecated_at) }),
+    ...(sunset_at !== undefined && { sunset_at: time(sunset_at) }),
+    ...(successor !== undefined && { successor }),
+  };
+}
