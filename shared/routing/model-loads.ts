@@ -17,7 +17,7 @@ export interface ModelLoad {
 export const LOADS_MS = 1_000;
 
 /** What was last worked out of each index. */
-const worked = new WeakMap<NodeIndex, { at: number; text: string }>();
+const worked = new WeakMap<ShownNodes, { at: number; text: string }>();
 
 /** `modelLoads` as JSON, at most a second old: the same string for all who ask within it. */
 export function modelLoadsText(index: ShownNodes, now: number): string {
