@@ -1,12 +1,14 @@
 /** Traces and logs by OTLP, as a collector gets them: a stand-in for one reads the protocol's JSON. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import * as z from 'zod';
+import { Otlp } from '../../gateway/hosts/node/telemetry/otlp.ts';
 import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually } from '../support/processes.ts';
 
 afterEach(endAll);
+afterEach(() => vi.unstubAllEnvs());
 
 const valueSchema = z.looseObject({
   stringValue: z.string().optional(),
@@ -125,3 +127,35 @@ it('a request is a span of the client’s trace with its tokens, each attempt on
   expect(sink.text()).not.toContain(secret);
   expect(sink.text()).not.toContain(house.key);
 }, 240_000);
+
+it('tokens that a node reports before its request is over are the request’s, those of other requests are not', async () => {
+  const sink = await collector();
+  vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', sink.url);
+  const otlp = new Otlp('test');
+  const end = {
+    id: 'id',
+    at: Date.now(),
+    totalMs: 5,
+    operation: 'chat',
+    endpoint: 'chat/completions',
+    model: 'm',
+    served: 'm',
+    provider: 'lab',
+    status: 200,
+    error: '',
+    traceparent: undefined,
+  };
+  const used = { model: 'm', cached: 0, reasoning: 0, completion: 2 };
+  const steps = ['first', 'last'].map((node) => ({ at: 1, kind: 'attempt' as const, node, outcome: '200' }));
+  otlp.usage({ ...used, request: 'a', session: 'first', prompt: 3 });
+  otlp.usage({ ...used, request: 'a', session: 'last', prompt: 4 });
+  otlp.usage({ ...used, request: 'another', session: 'last', prompt: 9 });
+  otlp.request({ ...end, name: 'a', node: 'last', steps });
+  // Of another one only an attempt that failed has reported: the last is waited for.
+  otlp.usage({ ...used, request: 'b', session: 'first', prompt: 5 });
+  otlp.request({ ...end, name: 'b', node: 'last', steps });
+  otlp.usage({ ...used, request: 'b', session: 'last', prompt: 6 });
+  await otlp.close();
+  const tokens = sink.spans().map(({ attributes }) => valuesOf(attributes)['gen_ai.usage.input_tokens']);
+  expect(tokens.sort()).toEqual([3, 4, 4, 5, 6, 6]);
+});

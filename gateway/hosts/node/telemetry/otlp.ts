@@ -19,6 +19,11 @@ const WAITING_MAX = 10_000;
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
+/** Requests that go on, and of which attempts are over: their tokens wait for the end. Of more, the oldest go without. */
+const EARLY_MAX = 10_000;
+/** Attempts of one request whose tokens are told. */
+const USAGES_MAX = 32;
+
 interface Waiting {
   end: RequestEnd;
   usages: AttemptUsage[];
@@ -30,6 +35,9 @@ export class Otlp implements TelemetrySink {
   readonly #logs: LoggerProvider;
   /** By name, the oldest first. */
   readonly #waiting = new Map<string, Waiting>();
+
+  /** By name, the oldest first: a node may report before the client has the answer's last byte. */
+  readonly #early = new Map<string, AttemptUsage[]>();
 
   constructor(version: string) {
     const resource = resourceFromAttributes({
@@ -47,18 +55,28 @@ export class Otlp implements TelemetrySink {
   }
 
   request(end: RequestEnd): void {
-    if (end.node === '') return this.#export(end, []);
+    const usages = this.#early.get(end.name) ?? [];
+    this.#early.delete(end.name);
+    if (end.node === '' || usages.some(({ session }) => session === end.node)) return this.#export(end, usages);
     const timer = setTimeout(() => this.#settle(end.name), USAGE_WAIT_MS).unref();
-    this.#waiting.set(end.name, { end, usages: [], timer });
+    this.#waiting.set(end.name, { end, usages, timer });
     const [oldest] = this.#waiting.keys();
     if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#settle(oldest);
   }
 
   usage(usage: AttemptUsage): void {
     const waiting = this.#waiting.get(usage.request);
-    if (waiting === undefined) return;
-    waiting.usages.push(usage);
+    if (waiting === undefined) return this.#keepEarly(usage);
+    if (waiting.usages.length < USAGES_MAX) waiting.usages.push(usage);
     if (usage.session === waiting.end.node) this.#settle(usage.request);
+  }
+
+  #keepEarly(usage: AttemptUsage): void {
+    const known = this.#early.get(usage.request) ?? [];
+    if (known.length >= USAGES_MAX) return;
+    this.#early.set(usage.request, [...known, usage]);
+    const [oldest] = this.#early.keys();
+    if (this.#early.size > EARLY_MAX && oldest !== undefined) this.#early.delete(oldest);
   }
 
   event(event: Readonly<Record<string, unknown>>): void {
