@@ -10,6 +10,7 @@ import type { Story } from '../observe/story.ts';
 import { NO_SESSION, shardsBetween, type UsageRow } from '../usage/row.ts';
 import { listOf } from './fields.ts';
 import { list, rfc3339 } from './list.ts';
+import { RecordSearches } from './record-searches.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 import { asking } from './session.ts';
 
@@ -62,6 +63,8 @@ export const requestRoutes: readonly AdminRoute[] = [
   }),
 ];
 
+const searches = new RecordSearches();
+
 async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, now, query, account } = call;
   const id = call.param('id');
@@ -75,7 +78,9 @@ async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Prom
     }),
   );
   if (told.length === 0) {
-    const rows = (await rowsOf(call, id, now - (query.hours - 1) * HOUR_MS, now)).filter(
+    const end = whose === undefined ? () => {} : searches.begin(whose.user ?? whose.key, now);
+    const found = await rowsOf(call, id, now - (query.hours - 1) * HOUR_MS, now).finally(end);
+    const rows = found.filter(
       ({ key, user }) => whose === undefined || key === whose.key || (user !== '' && user === whose.user),
     );
     if (rows.length > 0) told.push(await tell(call, id, undefined, rows));

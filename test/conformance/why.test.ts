@@ -87,3 +87,15 @@ it('nothing on record is 404, what is no id is refused, and without a key nobody
   expect((await read(encodeURIComponent('a b\n'), house.gateway.adminKey)).status).toBe(400);
   expect((await read('never-seen', 'sk-wrong')).status).toBe(401);
 });
+
+it('of ids that are no one’s, a consumer has records searched one after the other, and an operator as often as wanted', async () => {
+  const key = await house.gateway.createKey();
+  const codes = new Set<number>();
+  for (let n = 0; n < 13; n++) codes.add((await read(`no-request-${n}`, key)).status);
+  expect([...codes].sort()).toEqual([404, 429]);
+  const last = await read('no-request', key);
+  expect([last.status, Number(last.headers.get('retry-after')) > 0]).toEqual([429, true]);
+  for (let n = 0; n < 13; n++) expect((await read(`no-request-${n}`, house.gateway.adminKey)).status).toBe(404);
+  const other = await house.gateway.createKey();
+  expect((await read('no-request', other)).status).toBe(404);
+});

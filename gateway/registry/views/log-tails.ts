@@ -1,11 +1,21 @@
 import { within } from '../../../shared/collections/within.ts';
+import { type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
 import type { ObjectStorage, Sql } from '../../object-context.ts';
 
-/** The last output of engines that failed, for operators and the node's provider. */
+/** The last output of engines, for operators and the node's provider. */
 
 const KEPT_MS = 7 * 24 * 60 * 60_000;
-/** Together 256 MiB at most; the oldest go first. */
+/** Together 256 MiB at most. Those of normal ends go first, then the oldest of the provider with most of them. */
 const TAILS_MAX = 1_000;
+/** Ends that a job or a person wanted. A cluster has thousands a day; the tail of a failure is what is looked for. */
+const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
+  'drained',
+  'cancelled',
+  'time-limit',
+  'preempted',
+  'stopped',
+  'evicted',
+]);
 /** A session fails once. A session that keeps on writing is broken, and each write is a quarter of a mebibyte. */
 const AGAIN_MS = 10_000;
 
@@ -19,9 +29,12 @@ export interface LogTail {
 
 export class LogTails {
   readonly #sql: Sql;
+  readonly #max: number;
 
-  constructor({ sql }: ObjectStorage) {
+  /** Beside `History` in one storage: it knows how sessions ended. */
+  constructor({ sql }: ObjectStorage, max = TAILS_MAX) {
     this.#sql = sql;
+    this.#max = max;
     sql.exec(
       'CREATE TABLE IF NOT EXISTS logs (session TEXT PRIMARY KEY, provider TEXT NOT NULL, at INTEGER NOT NULL, text TEXT NOT NULL)',
     );
@@ -51,7 +64,29 @@ export class LogTails {
 
   sweep(now: number): void {
     this.#sql.exec('DELETE FROM logs WHERE at <= ?', now - KEPT_MS);
-    const query = 'DELETE FROM logs WHERE session IN (SELECT session FROM logs ORDER BY at DESC LIMIT -1 OFFSET ?)';
-    this.#sql.exec(query, TAILS_MAX);
+    const { count } = this.#sql.exec<{ count: number }>('SELECT count(*) AS count FROM logs').one();
+    if (count <= this.#max) return;
+    for (const session of this.#leastWanted(count - this.#max))
+      this.#sql.exec('DELETE FROM logs WHERE session = ?', session);
+  }
+
+  #leastWanted(count: number): string[] {
+    const query = `SELECT session, provider,
+        (SELECT reason FROM history WHERE session = logs.session AND event = 'left' ORDER BY id DESC LIMIT 1) AS reason
+      FROM logs ORDER BY at DESC`;
+    const seen = new Map<string, number>();
+    const ranked = this.#sql
+      .exec<{ session: string; provider: string; reason: string | null }>(query)
+      .toArray()
+      .map(({ session, provider, reason }) => {
+        const isNormal = reason !== null && NORMAL.has(departureCause(reason));
+        const kind = `${provider} ${isNormal}`;
+        const nth = (seen.get(kind) ?? 0) + 1;
+        seen.set(kind, nth);
+        return { session, isNormal, nth };
+      });
+    // Stable: of equals the older one stands behind, and goes.
+    ranked.sort((a, b) => Number(a.isNormal) - Number(b.isNormal) || a.nth - b.nth);
+    return ranked.slice(-count).map(({ session }) => session);
   }
 }

@@ -2,9 +2,13 @@
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { History } from '../../../gateway/registry/views/history.ts';
+import { LogTails } from '../../../gateway/registry/views/log-tails.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { Signer } from '../../../shared/lattice/crypto.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { logTailMessage } from '../../../shared/lattice/session.ts';
+import { runInDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');
@@ -86,4 +90,34 @@ test('a session that has left leaves no more words', async () => {
   await agent.publish(agent.words('LEFT'));
   // Isolates learn of it within a moment.
   await expect.poll(async () => (await leave(agent, bytes('x'))).status, { timeout: 5000 }).toBe(410);
+});
+
+test('normal ends push out no tails of failures, and a provider with many tails pushes out its own', async () => {
+  await runInDurableObject(env.REGISTRY.getByName('tails-of-its-own'), (_, { storage }) => {
+    const history = new History(storage);
+    const tails = new LogTails(storage, 4);
+    const day = 24 * 60 * 60_000;
+    let at = day;
+    const end = (session: string, provider: string, leaving: string) => {
+      tails.put({ session, provider, at: ++at, text: session });
+      const entry = { session, provider, cluster: 'c', suspected: false } as RegistryEntry;
+      history.changed({ ...entry, state: 'DOWN' }, { ...entry, state: 'LEFT', leaving }, undefined, at);
+    };
+    const kept = (...sessions: string[]) => sessions.filter((session) => tails.get(session, at) !== undefined);
+    end('broke', 'eth', 'engine-ended');
+    for (let n = 0; n < 10; n++) end(`drained${n}`, 'eth', 'drain');
+    expect(kept('broke', 'drained6', 'drained7', 'drained8', 'drained9')).toEqual([
+      'broke',
+      'drained7',
+      'drained8',
+      'drained9',
+    ]);
+    for (let n = 0; n < 10; n++) end(`noisy${n}`, 'noisy', 'engine-broken');
+    expect(kept('broke', 'drained9', 'noisy6', 'noisy7', 'noisy8', 'noisy9')).toEqual([
+      'broke',
+      'noisy7',
+      'noisy8',
+      'noisy9',
+    ]);
+  });
 });

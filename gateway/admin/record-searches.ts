@@ -1,0 +1,64 @@
+/**
+ * Searches through whole hours of records, for a request that nothing else tells of. Each hour is read from its first record to its last: without
+ * a bound one key could keep the readers of records busy by asking for ids that do not exist.
+ */
+import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
+
+/** Of all accounts, in this process or isolate. */
+const RUNNING_MAX = 4;
+/** Of one account in PER_MS, one after the other. */
+const STARTED_MAX = 12;
+const PER_MS = 60_000;
+/** Accounts that searched lately. Full: none of another account begins. */
+const ACCOUNTS_MAX = 10_000;
+const RETRY_MS = 2_000;
+
+interface Account {
+  running: boolean;
+  /** When its searches of the last PER_MS began, milliseconds. */
+  started: number[];
+}
+
+export class RecordSearches {
+  readonly #accounts = new Map<string, Account>();
+  #running = 0;
+
+  /** `now` in milliseconds. What it returns ends the search. @throws ApiError rate_limit_exceeded */
+  begin(who: string, now: number): () => void {
+    const account = this.#account(who, now);
+    const [oldest = now] = account.started;
+    if (account.started.length >= STARTED_MAX) throw tooMany(oldest + PER_MS - now);
+    if (account.running || this.#running >= RUNNING_MAX) throw tooMany(RETRY_MS);
+    account.running = true;
+    account.started.push(now);
+    this.#running++;
+    let over = false;
+    return () => {
+      if (over) return;
+      over = true;
+      account.running = false;
+      this.#running--;
+    };
+  }
+
+  #account(who: string, now: number): Account {
+    const known = this.#accounts.get(who);
+    if (known === undefined && this.#accounts.size >= ACCOUNTS_MAX) this.#sweep(now);
+    if (known === undefined && this.#accounts.size >= ACCOUNTS_MAX) throw tooMany(RETRY_MS);
+    const account = known ?? { running: false, started: [] };
+    account.started = account.started.filter((at) => now - at < PER_MS);
+    this.#accounts.set(who, account);
+    return account;
+  }
+
+  #sweep(now: number): void {
+    for (const [who, { running, started }] of this.#accounts)
+      if (!running && started.every((at) => now - at >= PER_MS)) this.#accounts.delete(who);
+  }
+}
+
+function tooMany(waitMs: number): ApiError {
+  const message =
+    'Searching the records for a request that is told of nowhere else is allowed twelve times a minute, one after the other. Wait, or ask soon after the request.';
+  return new ApiError('rate_limit_exceeded', message, { headers: retryAfter(Math.max(waitMs, RETRY_MS)) });
+}
