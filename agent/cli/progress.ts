@@ -7,6 +7,7 @@ const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 export function bar({ source, bytes, total, state, from_source, from_peers, trouble }: PullStatus): string {
   if (state === 'failed') return `${source}  failed: ${trouble}`;
   if (state === 'listing') return `${source}  asking which files it has`;
+  if (state === 'unpacking') return `${source}  ${bytesText(total)} are here, unpacking`;
   const part = total === 0 ? 1 : Math.min(1, bytes / total);
   const full = Math.floor(part * CELLS);
   const from = `${bytesText(from_source)} from the source, ${bytesText(from_peers)} from other nodes`;

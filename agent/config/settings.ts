@@ -361,12 +361,19 @@ export const SETTINGS = [
     help: 'weights that are on local disk before the engine begins: hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX; {{weights}} in the command is the directory of the first',
   },
   {
+    flag: 'environment',
+    env: 'OTELA_ENVIRONMENT',
+    kind: 'value',
+    value: 'SOURCE',
+    help: 'what the engine runs in, on local disk before it begins: a packed venv or conda environment (.tar, .tar.gz, .tar.zst), or an image (.sif, .sqsh); {{environment}} in the command is its directory or file',
+  },
+  {
     flag: 'weights-dir',
     env: 'OTELA_WEIGHTS_DIR',
     kind: 'value',
     value: 'DIR',
     help: 'where weights are kept, in the layout of a Hugging Face cache, and given to other nodes of the cluster',
-    otherwise: 'with --weights: $SLURM_TMPDIR, else $TMPDIR or /tmp unless in memory, else /dev/shm',
+    otherwise: 'with --weights or --environment: $SLURM_TMPDIR, else $TMPDIR or /tmp unless in memory, else /dev/shm',
   },
   {
     flag: 'weights-max',

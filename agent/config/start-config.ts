@@ -124,6 +124,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     weights: weightsConfig(
       {
         sources: many('weights'),
+        environment: one('environment'),
         directory: one('weights-dir'),
         limit: one('weights-max'),
         rate: one('weights-rate'),

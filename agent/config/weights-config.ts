@@ -8,6 +8,7 @@ import type { Env } from './sources.ts';
 
 interface Given {
   sources: readonly string[];
+  environment: string | undefined;
   directory: string | undefined;
   limit: string | undefined;
   rate: string | undefined;
@@ -28,16 +29,17 @@ const UNITS: Readonly<Record<string, number>> = { '': 1, K: 1e3, M: 1e6, G: 1e9,
 
 /** Undefined: this node keeps no weights. @throws UsageError */
 export function weightsConfig(given: Given, env: Env): NodeWeightsConfig | undefined {
-  const { sources, directory, limit, rate, uploads, clusters } = given;
-  if (sources.length === 0 && directory === undefined) {
+  const { sources, environment, directory, limit, rate, uploads, clusters } = given;
+  if (sources.length === 0 && environment === undefined && directory === undefined) {
     if ([limit, rate, uploads].every((one) => one === undefined) && clusters.length === 0) return undefined;
-    throw new UsageError('--weights-… is of no use without --weights or --weights-dir');
+    throw new UsageError('--weights-… is of no use without --weights, --environment or --weights-dir');
   }
   if (sources.length > SOURCES_MAX) throw new UsageError(`--weights: at most ${SOURCES_MAX}`);
   if (clusters.length > CLUSTERS_MAX) throw new UsageError(`--weights-clusters: at most ${CLUSTERS_MAX}`);
   const place = directory ?? join(localPlace(env), `otela-weights-${process.getuid?.() ?? 0}`);
   return {
-    sources: sources.map(sourceNamed),
+    sources: sources.map((text) => sourceNamed('--weights', text)),
+    environment: environment === undefined ? undefined : sourceNamed('--environment', environment),
     directory: place,
     limitBytes: limit === undefined ? shareOf(place) : bytesOf('--weights-max', limit),
     rate: rate === undefined ? undefined : bytesOf('--weights-rate', rate),
@@ -46,10 +48,10 @@ export function weightsConfig(given: Given, env: Env): NodeWeightsConfig | undef
   };
 }
 
-function sourceNamed(text: string): string {
+function sourceNamed(flag: string, text: string): string {
   const source = parseSource(text);
   if (source === undefined)
-    throw new UsageError(`--weights: "${text}" is none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX`);
+    throw new UsageError(`${flag}: "${text}" is none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX`);
   return sourceText(source);
 }
 

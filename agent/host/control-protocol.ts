@@ -38,7 +38,7 @@ export const pullSchema = z.object({
   /** Of the bytes that came since it began. */
   from_source: z.number(),
   from_peers: z.number(),
-  state: z.enum(['listing', 'pulling', 'done', 'failed']),
+  state: z.enum(['listing', 'pulling', 'unpacking', 'done', 'failed']),
   trouble: z.string().optional(),
   /** Where the snapshot is. */
   path: z.string().optional(),

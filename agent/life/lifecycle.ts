@@ -194,7 +194,8 @@ export class Lifecycle {
       await this.#openWeights();
       log(`state in ${state.path}${this.#job.name ? `, ${this.#job.name}` : ''}`);
       if (config.templates !== undefined) this.#awaitDeployments(config.templates);
-      else if ((config.weights?.sources.length ?? 0) === 0) this.#startEngine();
+      else if (config.weights?.environment === undefined && (config.weights?.sources.length ?? 0) === 0)
+        this.#startEngine();
       else void this.#startWithWeights();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
@@ -268,7 +269,12 @@ export class Lifecycle {
   /** The engine begins when all it loads is on local disk. */
   async #startWithWeights(): Promise<void> {
     const { config, env } = this.#options;
-    this.#prepared = await this.#parts.weights?.prepare(config.command, env);
+    try {
+      this.#prepared = await this.#parts.weights?.prepare(config.command, env);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      return this.#ending.settle({ kind: 'engine', exit: { kind: 'error', message } });
+    }
     if (!this.#ending.settled) this.#startEngine();
   }
 

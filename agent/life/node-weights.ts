@@ -8,6 +8,8 @@ import type { WeightsHandlers } from '../host/control-server.ts';
 import type { Proven } from '../mesh/channel/accept.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import type { NodeWeightsConfig } from '../weights/config.ts';
+import { packedFormat } from '../weights/environment/archive.ts';
+import type { Environment } from '../weights/environment/environments.ts';
 import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
 import { Weights } from '../weights/weights.ts';
 import { within } from './wait.ts';
@@ -18,7 +20,8 @@ const MESH_WITHIN_MS = 20_000;
 const LOOK_MS = 1_000;
 const RECORD_EVERY_MS = 10_000;
 const NAME_MAX = 96;
-const PLACEHOLDER = '{{weights}}';
+const WEIGHTS = '{{weights}}';
+const ENVIRONMENT = '{{environment}}';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -126,10 +129,14 @@ export class NodeWeights implements WeightsHandlers {
     await within(MESH_WITHIN_MS, this.#peers.joined);
   }
 
-  /** All that the engine needs is on local disk, as far as it could be had; what could not, it reads from where it is. */
+  /**
+   * All that the engine needs is on local disk, as far as it could be had; what could not, it reads from where it is.
+   * @throws Error: there is no environment to run it in
+   */
   async prepare(command: readonly string[] | undefined, env: Env): Promise<Prepared> {
     const { config, log } = this.#options;
     await this.#ready();
+    const environment = config.environment === undefined ? undefined : await this.#environment(config.environment);
     const paths: string[] = [];
     let hub = false;
     for (const text of config.sources) {
@@ -140,10 +147,39 @@ export class NodeWeights implements WeightsHandlers {
       paths.push(path ?? (source?.kind === 'dir' ? source.path : ''));
     }
     const [first = ''] = paths;
+    const place = environment?.path ?? '';
     return {
-      command: command?.map((word) => word.replaceAll(PLACEHOLDER, first)),
-      env: hub ? { ...env, HF_HUB_CACHE: config.directory, HF_HUB_OFFLINE: '1' } : env,
+      command: command?.map((word) => word.replaceAll(WEIGHTS, first).replaceAll(ENVIRONMENT, place)),
+      env: {
+        ...env,
+        ...environment?.variables,
+        ...(hub ? { HF_HUB_CACHE: config.directory, HF_HUB_OFFLINE: '1' } : {}),
+      },
     };
+  }
+
+  async #environment(text: string): Promise<Pick<Environment, 'path' | 'variables'>> {
+    const { log } = this.#options;
+    const begun = performance.now();
+    log(`environment: pulling ${text}`);
+    try {
+      const environment = await this.#weights.environment(text);
+      const { from_source, from_peers } = environment.status;
+      const unpacked = environment.unpackedBytes > 0 ? `, ${environment.unpackedBytes} bytes unpacked` : '';
+      log(
+        `environment: ${text} is here after ${secondsSince(begun)} s: ${from_source} bytes from the source, ${from_peers} from other nodes${unpacked}`,
+      );
+      return environment;
+    } catch (error) {
+      const source = parseSource(text);
+      const path = source?.kind === 'dir' ? source.path : undefined;
+      const trouble = error instanceof Error ? error.message : String(error);
+      // An image is opened where it is; an archive is of no use packed.
+      if (path === undefined || (await packedFormat(path).catch(() => undefined)) !== 'image')
+        throw new Error(`no environment to run in: ${text}: ${trouble}`, { cause: error });
+      log(`warning: environment: ${text}: ${trouble}; the engine runs from ${path}`);
+      return { path, variables: {} };
+    }
   }
 
   async #pulled(source: string): Promise<string | undefined> {
@@ -152,9 +188,8 @@ export class NodeWeights implements WeightsHandlers {
     log(`weights: pulling ${source}`);
     try {
       const { path, status } = await this.#weights.pull(source, true);
-      const seconds = ((performance.now() - begun) / 1000).toFixed(1);
       log(
-        `weights: ${source} is here after ${seconds} s: ${status.from_source} bytes from the source, ${status.from_peers} from other nodes`,
+        `weights: ${source} is here after ${secondsSince(begun)} s: ${status.from_source} bytes from the source, ${status.from_peers} from other nodes`,
       );
       return path;
     } catch (error) {
@@ -195,6 +230,10 @@ function nameOf(text: string): string {
   if (source?.kind === 'hub') return source.repository.slice(0, NAME_MAX);
   const path = source?.kind === 'dir' ? source.path : (source?.prefix ?? '');
   return (path.split('/').findLast((part) => part !== '') ?? 'weights').slice(-NAME_MAX);
+}
+
+function secondsSince(begun: number): string {
+  return ((performance.now() - begun) / 1000).toFixed(1);
 }
 
 function percentOf(here: number, bytes: number): number {

@@ -1,7 +1,6 @@
 /** Which node may have what. */
-
+import type { KeptManifest } from './manifests.ts';
 import type { PeerName } from './peers.ts';
-import type { KeptManifest } from './store.ts';
 
 export class Access {
   readonly #own: () => PeerName | undefined;

@@ -14,4 +14,6 @@ export interface WeightsConfig {
 export interface NodeWeightsConfig extends WeightsConfig {
   /** Here before the engine begins. */
   sources: readonly string[];
+  /** What the engine runs in: a packed environment or an image. */
+  environment: string | undefined;
 }

@@ -29,13 +29,13 @@ export interface ManifestPullOptions {
 /** @throws WeightsError */
 export async function pullManifest(options: ManifestPullOptions, signal: AbortSignal): Promise<Manifest> {
   const { id, source, store, now, log } = options;
-  const kept = await store.manifest(id);
+  const kept = await store.manifests.get(id);
   const isFixed = source.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision);
   if (kept !== undefined && (isFixed || now() - kept.readAt < FRESH_MS)) return kept.manifest;
   try {
     const { manifest, readAt } = await fetched(options, signal);
     if (manifest.source !== sourceText(source)) throw new WeightsError('wrong', 'a list of another source');
-    await store.saveManifest(id, manifest, readAt);
+    await store.manifests.save(id, manifest, readAt);
     return manifest;
   } catch (error) {
     if (kept === undefined || signal.aborted) throw error;

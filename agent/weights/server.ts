@@ -123,7 +123,7 @@ export class WeightsServer {
   async #manifest(peer: PeerName, id: string, response: ServerResponse): Promise<void> {
     const { access, store } = this.#options;
     if (!access.isOwn(peer)) return refuse(response, 403, 'lists of files are for nodes of the same provider');
-    const kept = digestSchema.safeParse(id).success ? await store.manifest(id) : undefined;
+    const kept = digestSchema.safeParse(id).success ? await store.manifests.get(id) : undefined;
     if (kept === undefined) return refuse(response, 404, 'no such manifest');
     json(response, { manifest: kept.manifest, readAt: kept.readAt });
   }

@@ -2,18 +2,18 @@
  * A directory of weights: a Hugging Face cache (`models--org--name/{blobs,refs,snapshots}`) whose blobs are hard links of those below
  * `.otela/`, where each is once, however many models have it. Bounded: the models that were not used for longest go first.
  */
-import { mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
+import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import * as z from 'zod';
-import { evictionFor, type Kept } from '../../shared/weights/eviction.ts';
-import { blobsOf, type Manifest, type ManifestFile, manifestSchema, sizeOf } from '../../shared/weights/manifest.ts';
+import { blobsOf, type Manifest, type ManifestFile } from '../../shared/weights/manifest.ts';
 import { cacheFolder, parseSource, type Source } from '../../shared/weights/source.ts';
 import { Blob, type BlobPlace } from './blob.ts';
+import { Environments } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 import { linkSnapshot, unlinkSnapshot } from './hub-cache.ts';
 import { holderLives, takeLock } from './lock-file.ts';
+import { type KeptManifest, Manifests } from './manifests.ts';
+import { Room } from './room.ts';
 
 export interface StoreOptions {
   directory: string;
@@ -24,29 +24,21 @@ export interface StoreOptions {
   log(line: string): void;
 }
 
-/** A manifest as it is kept: what was asked for under which name, and when. */
-const keptSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
-
-export interface KeptManifest {
-  id: string;
-  manifest: Manifest;
-  /** Milliseconds since 1970: when the source was asked for its list. */
-  readAt: number;
-  usedAt: number;
-  pinned: boolean;
-}
-
 export class Store {
   readonly options: StoreOptions;
   /** Blobs that are open now, by key: those on their way and those that are sent. */
   readonly #open = new Map<string, Promise<Blob>>();
   /** By blob: the uploads that wait until it is begun here. */
   readonly #awaited = new Map<string, Set<() => void>>();
-  /** Sources of manifests that have been linked, or are being pulled, by this process. */
-  readonly #pins = new Set<string>();
+  readonly manifests: Manifests;
+  readonly environments: Environments;
+  readonly room: Room;
 
   constructor(options: StoreOptions) {
     this.options = options;
+    this.manifests = new Manifests(this.inside);
+    this.environments = new Environments(this.#inside('environments'));
+    this.room = new Room(this);
   }
 
   get directory(): string {
@@ -55,12 +47,18 @@ export class Store {
 
   /** @throws Error: the directory cannot be made */
   async open(): Promise<void> {
-    for (const part of ['blobs', 'manifests', 'pins'])
-      await mkdir(this.#inside(part), { recursive: true, mode: 0o700 });
+    await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
+    await this.manifests.open();
+    await this.environments.open();
+  }
+
+  /** What is not an engine's to see. */
+  get inside(): string {
+    return join(this.options.directory, '.otela');
   }
 
   #inside(...parts: string[]): string {
-    return join(this.options.directory, '.otela', ...parts);
+    return join(this.inside, ...parts);
   }
 
   placeOf(key: string): BlobPlace {
@@ -138,94 +136,14 @@ export class Store {
     }
   }
 
-  /** @throws WeightsError */
-  async saveManifest(id: string, manifest: Manifest, readAt: number): Promise<void> {
-    const path = this.#inside('manifests', `${id}.json`);
-    try {
-      await writeFile(`${path}.${process.pid}`, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
-      await rename(`${path}.${process.pid}`, path);
-    } catch (error) {
-      throw asWeightsError(error);
-    }
-  }
-
-  async manifest(id: string): Promise<KeptManifest | undefined> {
-    const path = this.#inside('manifests', `${id}.json`);
-    try {
-      const read = keptSchema.parse(JSON.parse(await readFile(path, 'utf8')));
-      const { mtimeMs } = await stat(path);
-      return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
-    } catch {
-      return undefined;
-    }
-  }
-
-  /** Of whole and of begun models. */
-  async manifests(): Promise<KeptManifest[]> {
-    const names = await readdir(this.#inside('manifests')).catch(() => []);
-    const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -'.json'.length));
-    return (await Promise.all(ids.map((id) => this.manifest(id)))).filter((one) => one !== undefined);
-  }
-
-  /** An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. */
-  async pin(id: string): Promise<void> {
-    this.#pins.add(id);
-    await mkdir(this.#inside('pins', id), { recursive: true, mode: 0o700 });
-    await writeFile(this.#inside('pins', id, String(process.pid)), `${process.pid} ${hostname()}\n`, { mode: 0o600 });
-  }
-
-  async unpin(id: string): Promise<void> {
-    this.#pins.delete(id);
-    await rm(this.#inside('pins', id, String(process.pid)), { force: true });
-  }
-
-  async #isPinned(id: string): Promise<boolean> {
-    if (this.#pins.has(id)) return true;
-    const names = await readdir(this.#inside('pins', id)).catch(() => []);
-    for (const name of names) {
-      const path = this.#inside('pins', id, name);
-      if (await holderLives(path)) return true;
-      await rm(path, { force: true });
-    }
-    return false;
-  }
-
   /** The snapshot as engines find it. All blobs are here. Returns its path. @throws WeightsError */
   async link(id: string, manifest: Manifest): Promise<string> {
     const source = parseSource(manifest.source);
     if (source === undefined) throw new WeightsError('wrong', `"${manifest.source}" is not a source`);
     const folder = join(this.options.directory, cacheFolder(source));
     const revision = revisionOf(source);
-    const now = new Date();
-    await utimes(this.#inside('manifests', `${id}.json`), now, now).catch(() => {});
+    await this.manifests.used(id);
     return linkSnapshot({ folder, revision, manifest, blobPath: (key) => this.placeOf(key).path });
-  }
-
-  /** Room for what of `manifest` is not here, with models evicted where need be. @throws WeightsError full */
-  async makeRoom(id: string, manifest: Manifest): Promise<void> {
-    let needed = 0;
-    for (const blob of blobsOf(manifest))
-      if (!(await this.has(blob))) needed += blob.size - (await this.#begun(blob.key));
-    for (;;) {
-      const kept = (await this.manifests()).filter((one) => one.id !== id);
-      const free = await this.#free();
-      const used = await this.used();
-      const limit = Math.min(this.options.limitBytes, used + free);
-      if (used + needed <= limit) return;
-      const rows = kept.map(
-        (one): Kept => ({ id: one.id, bytes: sizeOf(one.manifest), usedAt: one.usedAt, pinned: one.pinned }),
-      );
-      // Models may share blobs: one at a time, and then it is counted again.
-      const [first] = evictionFor(rows, used, limit, needed) ?? [];
-      const gone = kept.find((one) => one.id === first);
-      if (gone === undefined)
-        throw new WeightsError(
-          'full',
-          `${manifest.source} needs ${needed} bytes more; ${this.options.directory} has room for ${Math.max(0, limit - used)} (limit ${this.options.limitBytes}, ${free} free on the disk)`,
-        );
-      this.options.log(`weights: evicting ${gone.manifest.source}, which was not used for longest`);
-      await this.remove(gone);
-    }
   }
 
   /** As much as is verified, or nearly. */
@@ -237,24 +155,19 @@ export class Store {
     return (await stat(this.placeOf(key).partPath).catch(() => undefined))?.size ?? 0;
   }
 
-  async #free(): Promise<number> {
-    const { bavail, bsize } = await statfs(this.options.directory);
-    return bavail * bsize;
-  }
-
-  /** Bytes of all blobs, whole or not. */
+  /** Bytes of all blobs, whole or not, and of unpacked environments. */
   async used(): Promise<number> {
     const names = await readdir(this.#inside('blobs')).catch(() => []);
     let bytes = 0;
     for (const name of names) bytes += (await stat(this.#inside('blobs', name)).catch(() => undefined))?.size ?? 0;
-    return bytes;
+    return bytes + (await this.environments.used());
   }
 
-  /** A model, and its blobs that no other has. */
+  /** A model, and its blobs and environments that no other has. */
   async remove({ id, manifest }: Pick<KeptManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
-    await rm(this.#inside('manifests', `${id}.json`), { force: true });
-    const rest = await this.manifests();
+    await this.manifests.remove(id);
+    const rest = await this.manifests.all();
     if (source !== undefined) {
       const beside = rest.flatMap((one) => {
         const other = parseSource(one.manifest.source);
@@ -271,17 +184,19 @@ export class Store {
   async #removeBlob(key: string): Promise<void> {
     const { path, partPath, digestsPath } = this.placeOf(key);
     await Promise.all([path, partPath, digestsPath].map((one) => rm(one, { force: true })));
+    await this.environments.remove(key);
   }
 
-  /** Blobs that no manifest names. Returns how many bytes they had. */
+  /** Blobs and environments that no manifest names. Returns how many bytes they had. */
   async collect(): Promise<number> {
-    const named = new Set((await this.manifests()).flatMap((one) => one.manifest.files.map(({ key }) => key)));
+    const named = new Set((await this.manifests.all()).flatMap((one) => one.manifest.files.map(({ key }) => key)));
     const before = await this.used();
     for (const name of await readdir(this.#inside('blobs')).catch(() => [])) {
       const [key = ''] = name.split('.');
       const locked = await holderLives(this.#inside('blobs', `${key}.lock`));
       if (!named.has(key) && !locked && !this.#open.has(key)) await rm(this.#inside('blobs', name), { force: true });
     }
+    for (const key of await this.environments.keys()) if (!named.has(key)) await this.environments.remove(key);
     return before - (await this.used());
   }
 }

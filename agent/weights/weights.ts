@@ -1,4 +1,5 @@
 /** Weights of one agent: what it keeps, gives to its neighbours, and pulls from them. Outlives the agent's sessions. */
+import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
 import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
@@ -10,14 +11,16 @@ import { BlobPull, PULL_LIMITS, type PullLimits } from './blob-pull.ts';
 import { WeightsClient } from './client.ts';
 import type { WeightsConfig } from './config.ts';
 import { Coordination } from './coordination.ts';
+import type { Environment } from './environment/environments.ts';
 import { WeightsError } from './error.ts';
 import { Hasher } from './hasher.ts';
 import { pullManifest } from './manifest-pull.ts';
+import type { KeptManifest } from './manifests.ts';
 import type { PeerName, Peers } from './peers.ts';
 import { CHUNK_BYTES, WeightsServer } from './server.ts';
 import { digestOf } from './sources/keys.ts';
 import { type BlobSource, openSource, readSource } from './sources/source.ts';
-import { type KeptManifest, Store } from './store.ts';
+import { Store } from './store.ts';
 import { Uploads } from './uploads.ts';
 
 export interface WeightsOptions {
@@ -55,8 +58,10 @@ export class Weights {
   readonly #coordination: Coordination;
   /** By source, oldest first; at most PULLS_MAX. */
   readonly #pulls = new Map<string, { status: PullStatus; promise: Promise<Pulled> }>();
-  /** Sources that an engine runs from: as many as it was started with. */
+  /** Sources for an engine: as many as it was started with. */
   readonly #keep = new Set<string>();
+  /** Of them, those that are here and that it runs from. */
+  readonly #inUse = new Set<string>();
   readonly #stop = new AbortController();
 
   constructor(options: WeightsOptions) {
@@ -111,18 +116,10 @@ export class Weights {
     const running = this.#pulls.get(source);
     if (running !== undefined && running.status.state !== 'failed' && running.status.state !== 'done')
       return running.promise;
-    const status: PullStatus = {
-      source,
-      bytes: 0,
-      total: 0,
-      from_source: 0,
-      from_peers: 0,
-      state: 'listing',
-      started_at: new Date().toISOString(),
-    };
+    const status = fresh(source);
     const promise = this.#pull(source, status).catch((error: unknown) => {
-      status.state = 'failed';
-      status.trouble = error instanceof Error ? error.message : String(error);
+      this.#keep.delete(source);
+      Object.assign(status, failure(error));
       throw error;
     });
     promise.catch(() => {}); // who asked hears of it; one that went away is no fault of the process
@@ -154,18 +151,62 @@ export class Weights {
       },
       signal,
     );
-    await this.store.pin(id);
     await this.#refresh();
     void this.#coordination.announce('holds', [this.#manifestKey(text)]);
     status.total = sizeOf(manifest);
     status.state = 'pulling';
-    await this.store.makeRoom(id, manifest);
-    for (const file of blobsOf(manifest)) await this.#pullBlob(manifest, file, reader, status, signal);
-    const path = await this.store.link(id, manifest);
-    if (!this.#keep.has(text)) await this.store.unpin(id);
-    status.path = path;
+    await this.store.room.forModel(id, manifest, signal);
+    try {
+      for (const file of blobsOf(manifest)) await this.#pullBlob(manifest, file, reader, status, signal);
+      status.path = await this.store.link(id, manifest);
+      if (this.#keep.has(text)) this.#inUse.add(text);
+    } finally {
+      if (!this.#inUse.has(text)) await this.store.manifests.unpin(id);
+    }
+    await this.#removeOlder(id, text);
     status.state = 'done';
-    return { path, manifest, status: { ...status } };
+    return { path: status.path, manifest, status: { ...status } };
+  }
+
+  /** Revisions of the source that no engine of this machine runs from. */
+  async #removeOlder(id: string, source: string): Promise<void> {
+    for (const kept of await this.store.manifests.all())
+      if (kept.manifest.source === source && kept.id !== id && !kept.pinned) await this.#removeKept(kept);
+  }
+
+  async #removeKept(kept: KeptManifest): Promise<void> {
+    const keys = blobsOf(kept.manifest).map((file) => this.#blobKey(kept.manifest, file));
+    await this.store.remove(kept);
+    const stays = new Set(await this.#heldKeys());
+    const dropped = [this.#manifestKey(kept.manifest.source), ...keys].filter((key) => !stays.has(key));
+    void this.#coordination.announce('drops', dropped);
+  }
+
+  /** An environment that engines run in, kept while this process lives. @throws WeightsError */
+  async environment(text: string): Promise<Environment & { status: PullStatus }> {
+    const { path, manifest } = await this.pull(text, true);
+    const source = sourceText(readSource(text));
+    const [file] = manifest.files;
+    if (file === undefined || manifest.files.length > 1)
+      throw new WeightsError('wrong', `${source} holds ${manifest.files.length} files, and an environment is one`);
+    const status = this.#pulls.get(source)?.status;
+    if (status !== undefined) status.state = 'unpacking';
+    try {
+      const { signal } = this.#stop;
+      const environment = await this.store.environments.ready({
+        key: file.key,
+        file: join(path, file.path),
+        env: this.#options.env,
+        room: (bytes, noted, note) =>
+          this.store.room.forEnvironment(digestOf(source), { source, bytes, noted, note }, signal),
+        signal,
+      });
+      if (status !== undefined) status.state = 'done';
+      return { ...environment, status: { ...(status ?? fresh(source)), path: environment.path } };
+    } catch (error) {
+      if (status !== undefined) Object.assign(status, failure(error));
+      throw error;
+    }
   }
 
   async #pullBlob(
@@ -218,7 +259,7 @@ export class Weights {
 
   async #heldKeys(): Promise<string[]> {
     const keys: string[] = [];
-    for (const { manifest } of await this.store.manifests()) {
+    for (const { manifest } of await this.store.manifests.all()) {
       keys.push(this.#manifestKey(manifest.source));
       for (const file of blobsOf(manifest)) if (await this.store.has(file)) keys.push(this.#blobKey(manifest, file));
     }
@@ -226,12 +267,12 @@ export class Weights {
   }
 
   async #refresh(): Promise<void> {
-    this.#access.setManifests(await this.store.manifests());
+    this.#access.setManifests(await this.store.manifests.all());
   }
 
   /** Models here. */
   async held(): Promise<Held[]> {
-    return Promise.all((await this.store.manifests()).map((kept) => this.#heldOf(kept)));
+    return Promise.all((await this.store.manifests.all()).map((kept) => this.#heldOf(kept)));
   }
 
   async #heldOf({ manifest, usedAt, pinned }: KeptManifest): Promise<Held> {
@@ -264,12 +305,11 @@ export class Weights {
   async remove(text: string | undefined): Promise<number> {
     const before = await this.store.used();
     if (text !== undefined) {
-      const kept = await this.store.manifest(digestOf(sourceText(readSource(text))));
-      if (kept === undefined) throw new WeightsError('wrong', `${text} is not here`);
-      if (kept.pinned) throw new WeightsError('refused', `${text} is in use`);
-      await this.store.remove(kept);
-      const keys = blobsOf(kept.manifest).map((file) => this.#blobKey(kept.manifest, file));
-      void this.#coordination.announce('drops', [this.#manifestKey(kept.manifest.source), ...keys]);
+      const source = sourceText(readSource(text));
+      const all = (await this.store.manifests.all()).filter(({ manifest }) => manifest.source === source);
+      if (all.length === 0) throw new WeightsError('wrong', `${text} is not here`);
+      if (all.every(({ pinned }) => pinned)) throw new WeightsError('refused', `${text} is in use`);
+      for (const kept of all) if (!kept.pinned) await this.#removeKept(kept);
     }
     await this.store.collect();
     await this.#refresh();
@@ -289,4 +329,20 @@ export class Weights {
     this.#server.close();
     await this.#hasher.close();
   }
+}
+
+function fresh(source: string): PullStatus {
+  return {
+    source,
+    bytes: 0,
+    total: 0,
+    from_source: 0,
+    from_peers: 0,
+    state: 'listing',
+    started_at: new Date().toISOString(),
+  };
+}
+
+function failure(error: unknown): Pick<PullStatus, 'state' | 'trouble'> {
+  return { state: 'failed', trouble: error instanceof Error ? error.message : String(error) };
 }

@@ -242,7 +242,13 @@ it.each(HOSTILE)('a manifest with %s is refused, and nothing of it is written', 
   const hostile = { ...kept.manifest, files: [{ ...kept.manifest.files[0], ...file }] };
   expect(manifestSchema.safeParse(hostile).success).toBe(false);
   // The sender is an agent that does not check what it tells.
-  first.weights.store.manifest = async () => ({ id, manifest: hostile, readAt: Date.now(), usedAt: 0, pinned: false });
+  first.weights.store.manifests.get = async () => ({
+    id,
+    manifest: hostile,
+    readAt: Date.now(),
+    usedAt: 0,
+    pinned: false,
+  });
   const { client } = second.weights.parts;
   const asked = client.manifest(first.name.session, id, new AbortController().signal);
   await expect(asked).rejects.toMatchObject({ code: 'wrong' });

@@ -1,0 +1,124 @@
+/** A packed environment: what its file is, and a tar archive written out below one directory. */
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
+import { createGunzip, createZstdDecompress } from 'node:zlib';
+import { asWeightsError, WeightsError } from '../error.ts';
+import { TarReader } from './tar-reader.ts';
+import { TreeWriter, type TreeWritten } from './tree-writer.ts';
+
+/** `image`: one file that a container runtime opens itself (SIF, SquashFS). */
+export type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
+
+const HEAD_BYTES = 512;
+const READ_BYTES = 1024 * 1024;
+/** The disk's share is asked for room in steps: one question for each would cost more than the bytes. */
+const ROOM_STEP_BYTES = 64 * 1024 * 1024;
+
+const MAGIC: readonly { format: PackedFormat; offset: number; bytes: Buffer }[] = [
+  { format: 'tar.gz', offset: 0, bytes: Buffer.from([0x1f, 0x8b]) },
+  { format: 'tar.zst', offset: 0, bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]) },
+  // Header of the Singularity Image Format: 32 bytes of `#!/usr/bin/env run-singularity`, then this.
+  { format: 'image', offset: 32, bytes: Buffer.from('SIF_MAGIC') },
+  { format: 'image', offset: 0, bytes: Buffer.from('hsqs') },
+  { format: 'tar', offset: 257, bytes: Buffer.from('ustar') },
+];
+/** Their decompression takes longer than the transfer, and Node has none. */
+const REFUSED: readonly { name: string; bytes: Buffer }[] = [
+  { name: 'xz', bytes: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a]) },
+  { name: 'bzip2', bytes: Buffer.from('BZh') },
+  { name: 'zip', bytes: Buffer.from('PK') },
+];
+
+/** By the file's first bytes: names lie. @throws WeightsError wrong */
+export async function packedFormat(path: string): Promise<PackedFormat> {
+  const head = Buffer.alloc(HEAD_BYTES);
+  let file: FileHandle | undefined;
+  try {
+    file = await open(path, 'r');
+    await file.read(head, 0, HEAD_BYTES, 0);
+  } catch (error) {
+    throw asWeightsError(error);
+  } finally {
+    await file?.close();
+  }
+  const found = MAGIC.find(({ offset, bytes }) => head.subarray(offset, offset + bytes.length).equals(bytes));
+  if (found !== undefined) return found.format;
+  const refused = REFUSED.find(({ bytes }) => head.subarray(0, bytes.length).equals(bytes));
+  if (refused !== undefined)
+    throw new WeightsError('wrong', `the environment is packed with ${refused.name}; pack it as .tar.zst or .tar.gz`);
+  throw new WeightsError('wrong', 'the environment is none of .tar, .tar.gz, .tar.zst, .sif, .sqsh');
+}
+
+interface UnpackOptions {
+  path: string;
+  format: Exclude<PackedFormat, 'image'>;
+  /** Exists and is empty. */
+  directory: string;
+  /** Called before so many bytes have been written. @throws WeightsError full */
+  room(bytes: number): Promise<void>;
+  signal: AbortSignal;
+}
+
+/** @throws WeightsError wrong: the archive is damaged, or an entry is refused; full; stopped */
+export async function unpack({ path, format, directory, room, signal }: UnpackOptions): Promise<TreeWritten> {
+  const tree = new TreeWriter(directory);
+  const reading = new TarReader((entry, body) => tree.add(entry, body));
+  let bytes = 0;
+  let reserved = 0;
+  try {
+    for await (const chunk of decompressed(path, format, signal)) {
+      bytes += chunk.length;
+      // Counted before anything is written, the padding of a decompression bomb as well as its entries.
+      if (bytes > reserved) {
+        reserved = bytes + ROOM_STEP_BYTES;
+        await room(reserved);
+      }
+      await reading.push(chunk);
+    }
+    await reading.end();
+    return await tree.finish();
+  } catch (error) {
+    if (signal.aborted) throw new WeightsError('stopped', 'the environment is not needed any more', { cause: error });
+    throw asArchiveError(error);
+  } finally {
+    await reading.close();
+    await tree.settled();
+  }
+}
+
+async function* decompressed(path: string, format: UnpackOptions['format'], signal: AbortSignal) {
+  const file = createReadStream(path, { highWaterMark: READ_BYTES, signal });
+  const unzip = decompressor(format);
+  if (unzip === undefined) return yield* chunksOf(file);
+  file.on('error', (error) => unzip.destroy(error));
+  try {
+    yield* chunksOf(file.pipe(unzip));
+  } finally {
+    file.destroy();
+  }
+}
+
+function decompressor(format: UnpackOptions['format']) {
+  switch (format) {
+    case 'tar':
+      return undefined;
+    case 'tar.gz':
+      return createGunzip();
+    case 'tar.zst':
+      return createZstdDecompress();
+  }
+}
+
+async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
+  for await (const chunk of stream) yield Buffer.from(chunk);
+}
+
+/** The parser and zlib name what is wrong with the bytes; the file system names the disk. */
+function asArchiveError(error: unknown): WeightsError {
+  if (error instanceof WeightsError) return error;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (!/^(TAR_|Z_|ERR_ZSTD|ZSTD_|ERR_.*ZLIB)/.test(code)) return asWeightsError(error);
+  const message = error instanceof Error ? error.message : code;
+  return new WeightsError('wrong', `the environment's archive is damaged: ${message}`, { cause: error });
+}

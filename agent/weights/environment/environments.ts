@@ -1,0 +1,143 @@
+/**
+ * Environments unpacked on this node's disk: `<key>/`, where the key is their archive's, and beside it `<key>.json`, which is written when all
+ * of it is there. `<key>.room` says how large one is that is being unpacked.
+ */
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { asWeightsError } from '../error.ts';
+import { takeLock } from '../lock-file.ts';
+import { packedFormat, unpack } from './archive.ts';
+import { activation, prefixOf, relocate } from './relocation.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const readySchema = z.object({ bytes: z.number(), entries: z.number() });
+const roomSchema = z.object({ bytes: z.number() });
+
+export interface Environment {
+  /** The folder that has `bin`; of an image its file. */
+  path: string;
+  /** What an engine that runs in it has beside its own. */
+  variables: Record<string, string>;
+  /** Of this call: 0 where it was there already. */
+  unpackedBytes: number;
+}
+
+export interface UnpackRequest {
+  key: string;
+  /** The packed file. */
+  file: string;
+  env: Env;
+  /** Makes room for so many bytes of it, and then calls `note`. @throws WeightsError full */
+  room(bytes: number, noted: number, note: () => Promise<void>): Promise<void>;
+  signal: AbortSignal;
+}
+
+export class Environments {
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  /** @throws Error: the directory cannot be made */
+  async open(): Promise<void> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+  }
+
+  #path(name: string): string {
+    return join(this.#directory, name);
+  }
+
+  /** The environment in a packed file, unpacked by one process of this machine. @throws WeightsError wrong, full, stopped */
+  async ready(request: UnpackRequest): Promise<Environment> {
+    const { key, file, env, signal } = request;
+    const format = await packedFormat(file);
+    if (format === 'image') return { path: file, variables: {}, unpackedBytes: 0 };
+    const isReady = async () => (await this.#read(`${key}.json`, readySchema)) !== undefined;
+    const free = await takeLock(this.#path(`${key}.lock`), isReady, signal);
+    let unpackedBytes = 0;
+    try {
+      if (free !== undefined) unpackedBytes = await this.#unpack(request, format);
+      const path = await prefixOf(this.#path(key));
+      return { path, variables: await activation(path, env), unpackedBytes };
+    } catch (error) {
+      throw asWeightsError(error);
+    } finally {
+      await free?.();
+    }
+  }
+
+  async #unpack(
+    { key, file, env, room, signal }: UnpackRequest,
+    format: 'tar' | 'tar.gz' | 'tar.zst',
+  ): Promise<number> {
+    const directory = this.#path(key);
+    // What an earlier process left when it was killed.
+    await rm(directory, { recursive: true, force: true });
+    await mkdir(directory, { mode: 0o700 });
+    let noted = (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0;
+    try {
+      const { bytes, entries } = await unpack({
+        path: file,
+        format,
+        directory,
+        signal,
+        room: (wanted) =>
+          room(wanted, noted, async () => {
+            await this.#write(`${key}.room`, { bytes: wanted });
+            noted = wanted;
+          }),
+      });
+      await relocate(await prefixOf(directory), env, signal);
+      await this.#write(`${key}.json`, { bytes, entries });
+      return bytes;
+    } catch (error) {
+      await rm(directory, { recursive: true, force: true });
+      throw error;
+    } finally {
+      await rm(this.#path(`${key}.room`), { force: true });
+    }
+  }
+
+  async #write(name: string, value: object): Promise<void> {
+    const unfinished = this.#path(`${name}.${process.pid}`);
+    await writeFile(unfinished, JSON.stringify(value), { mode: 0o600 });
+    await rename(unfinished, this.#path(name));
+  }
+
+  async #read<T>(name: string, schema: z.ZodType<T>): Promise<T | undefined> {
+    try {
+      return schema.parse(JSON.parse(await readFile(this.#path(name), 'utf8')));
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Of one, or as much of it as there is room for. */
+  async bytesOf(key: string): Promise<number> {
+    return (
+      (await this.#read(`${key}.json`, readySchema))?.bytes ?? (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0
+    );
+  }
+
+  async keys(): Promise<string[]> {
+    const names = await readdir(this.#directory).catch(() => []);
+    return [...new Set(names.map((name) => name.split('.')[0] ?? name))];
+  }
+
+  /** Bytes of all. */
+  async used(): Promise<number> {
+    let bytes = 0;
+    for (const key of await this.keys()) bytes += await this.bytesOf(key);
+    return bytes;
+  }
+
+  async remove(key: string): Promise<void> {
+    // The word that it is whole goes first.
+    await rm(this.#path(`${key}.json`), { force: true });
+    await rm(this.#path(key), { recursive: true, force: true });
+    await rm(this.#path(`${key}.room`), { force: true });
+  }
+}

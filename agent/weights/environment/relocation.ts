@@ -1,0 +1,87 @@
+/** An environment works where it was unpacked, not where it was packed: scripts name their interpreter by its path. */
+import { execFile } from 'node:child_process';
+import { constants } from 'node:fs';
+import { access, type FileHandle, lstat, open, readdir, stat } from 'node:fs/promises';
+import { basename, delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { childEnvironment } from '../../host/child-environment.ts';
+import { WeightsError } from '../error.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** conda-unpack rewrites some hundred files. */
+const CONDA_UNPACK_MS = 10 * 60_000;
+const OUTPUT_MAX_BYTES = 1024 * 1024;
+/** Scripts that pip writes have 300 bytes; what is larger is a program. */
+const SCRIPT_MAX_BYTES = 256 * 1024;
+
+/** The machine's own: a script that names it means it. */
+const SYSTEM = /^(\/usr)?\/bin\//;
+
+/** Where `bin` is: the archive's root, or its only folder. @throws WeightsError wrong */
+export async function prefixOf(directory: string): Promise<string> {
+  if (await isDirectory(join(directory, 'bin'))) return directory;
+  const [only, ...more] = await readdir(directory);
+  const below = join(directory, only ?? '.');
+  if (only !== undefined && more.length === 0 && (await isDirectory(join(below, 'bin')))) return below;
+  throw new WeightsError('wrong', 'the environment has no folder bin: pack it with `tar -C ENVIRONMENT -c .`');
+}
+
+/** @throws WeightsError wrong: its own conda-unpack fails */
+export async function relocate(prefix: string, env: Env, signal: AbortSignal): Promise<void> {
+  const condaUnpack = join(prefix, 'bin', 'conda-unpack');
+  if (await isExecutable(condaUnpack)) return runCondaUnpack(condaUnpack, prefix, env, signal);
+  const bin = join(prefix, 'bin');
+  for (const name of await readdir(bin)) await rewriteInterpreter(join(bin, name), bin);
+}
+
+/** What `activate` sets. Scripts of `etc/conda/activate.d` are not run. */
+export async function activation(prefix: string, env: Env): Promise<Record<string, string>> {
+  const path = [join(prefix, 'bin'), env.PATH].filter((one) => one !== undefined && one !== '').join(delimiter);
+  if (await exists(join(prefix, 'conda-meta'))) return { PATH: path, CONDA_PREFIX: prefix };
+  return { PATH: path, VIRTUAL_ENV: prefix };
+}
+
+async function runCondaUnpack(file: string, prefix: string, env: Env, signal: AbortSignal): Promise<void> {
+  const own = { ...childEnvironment(env), ...(await activation(prefix, env)) };
+  const options = { env: own, signal, timeout: CONDA_UNPACK_MS, maxBuffer: OUTPUT_MAX_BYTES };
+  await promisify(execFile)(file, [], options).catch((cause: unknown) => {
+    const said = cause instanceof Error ? cause.message.slice(0, 500) : String(cause);
+    throw new WeightsError('wrong', `the environment's conda-unpack fails: ${said}`, { cause });
+  });
+}
+
+/** `#!/where/it/was/bin/python3` names the Python here, where it has one. */
+async function rewriteInterpreter(path: string, bin: string): Promise<void> {
+  const found = await lstat(path);
+  if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;
+  let file: FileHandle | undefined;
+  try {
+    file = await open(path, constants.O_RDWR | constants.O_NOFOLLOW);
+    const text = await file.readFile();
+    const end = text.indexOf('\n');
+    const [, interpreter = ''] = /^#!(\/\S+\/python[\d.]*)$/.exec(text.subarray(0, Math.max(0, end)).toString()) ?? [];
+    const here = join(bin, basename(interpreter));
+    if (interpreter === '' || SYSTEM.test(interpreter) || interpreter === here || !(await exists(here))) return;
+    const changed = Buffer.concat([Buffer.from(`#!${here}`), text.subarray(end)]);
+    await file.truncate(0);
+    await file.write(changed, 0, changed.length, 0);
+  } finally {
+    await file?.close();
+  }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined))?.isDirectory() === true;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined)) !== undefined;
+}
+
+async function isExecutable(path: string): Promise<boolean> {
+  return access(path, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,86 @@
+/** node-tar's parser, whose entries are taken one after the other. */
+import { PassThrough, type Readable } from 'node:stream';
+import { Parser, type ReadEntry } from 'tar';
+import { WeightsError } from '../error.ts';
+
+/** Of a path that is longer than a header has room for. */
+const META_MAX_BYTES = 64 * 1024;
+
+export class TarReader {
+  readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
+  /** Entries in work, of which one is read; those of one chunk at the most. */
+  #turn: Promise<void> = Promise.resolve();
+  /** The same without the last, of which a part may be still to come. */
+  #before: Promise<void> = Promise.resolve();
+  #body: Readable | undefined;
+  #failure: unknown;
+  #ended = false;
+  #eof = false;
+  #wake: () => void = () => {};
+
+  /** `take` reads the body to its end. */
+  constructor(take: (entry: ReadEntry, body: Readable) => Promise<void>) {
+    this.#parser.on('error', (error: unknown) => this.#fail(error));
+    this.#parser.on('ignoredEntry', ({ type }: ReadEntry) =>
+      this.#fail(new WeightsError('wrong', `the archive has an entry of a kind that no environment needs: ${type}`)),
+    );
+    this.#parser.on('drain', () => this.#wake());
+    this.#parser.on('eof', () => {
+      this.#eof = true;
+    });
+    this.#parser.on('end', () => {
+      this.#ended = true;
+      this.#wake();
+    });
+    this.#parser.on('entry', (entry: ReadEntry) => {
+      const body = new PassThrough();
+      body.on('error', () => {}); // its reader hears of it
+      entry.pipe(body);
+      this.#before = this.#turn;
+      this.#turn = this.#turn.then(async () => {
+        if (this.#failure !== undefined) return;
+        this.#body = body;
+        await take(entry, body).catch((error: unknown) => this.#fail(error));
+      });
+    });
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+    this.#body?.destroy(new Error('the archive is read no further'));
+    this.#wake();
+  }
+
+  #throw(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  #waiting(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  /** @throws of the parser, or of `take` */
+  async push(chunk: Buffer): Promise<void> {
+    this.#throw();
+    // The parser would keep what comes behind the archive's end.
+    if (this.#eof) return;
+    if (!this.#parser.write(chunk)) await this.#waiting();
+    if (this.#failure === undefined) await this.#before;
+    this.#throw();
+  }
+
+  async end(): Promise<void> {
+    this.#parser.end();
+    if (!this.#ended && this.#failure === undefined) await this.#waiting();
+    if (this.#failure === undefined) await this.#turn;
+    this.#throw();
+  }
+
+  /** The entry that broke off is read no further. Never rejects. */
+  async close(): Promise<void> {
+    this.#fail(new Error('closed'));
+    await this.#turn;
+  }
+}

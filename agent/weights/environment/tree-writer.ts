@@ -1,0 +1,175 @@
+/**
+ * Entries of an archive below one directory. An archive is as trusted as its engine, but what it writes stays in its directory. Links come
+ * last, when all files are there: no file is ever written through one.
+ */
+import { chmod, link, mkdir, open, realpath, symlink } from 'node:fs/promises';
+import { join, posix, sep } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { ReadEntry } from 'tar';
+import { isSafePath } from '../../../shared/weights/manifest.ts';
+import { WeightsError } from '../error.ts';
+
+/** vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while it is unpacked, in 200 bytes. */
+export const ENTRIES_MAX = 500_000;
+/** Files up to this size are written beside each other, so many at a time: on a disk of flash each waits longer than it writes. */
+const SMALL_BYTES = 256 * 1024;
+const WRITES_MAX = 16;
+
+export interface TreeWritten {
+  /** Of all files. */
+  bytes: number;
+  entries: number;
+}
+
+interface Link {
+  path: string;
+  target: string;
+}
+
+export class TreeWriter {
+  readonly #root: string;
+  /** By path: at most ENTRIES_MAX. */
+  readonly #kinds = new Map<string, 'file' | 'directory' | 'link'>();
+  readonly #symlinks: Link[] = [];
+  readonly #hardLinks: Link[] = [];
+  /** At most WRITES_MAX. */
+  readonly #writes = new Set<Promise<void>>();
+  #failure: unknown;
+  #bytes = 0;
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** Reads the body to its end. @throws WeightsError wrong: an entry that could write elsewhere, or is no file, folder or link */
+  async add(entry: ReadEntry, body: Readable): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure;
+    const path = entryPath(entry.path);
+    if (path === '') return void body.resume();
+    if (!isSafePath(path)) throw refused(entry.path, 'leaves its directory, or cannot be a name');
+    const mode = ((entry.mode ?? 0o644) & 0o755) | 0o600;
+    switch (entry.type) {
+      case 'Directory':
+        body.resume();
+        return this.#addDirectory(path);
+      case 'SymbolicLink':
+        body.resume();
+        this.#claim(path, 'link');
+        await this.#parents(path);
+        this.#symlinks.push({ path, target: symlinkTarget(path, entry.linkpath ?? '') });
+        return;
+      case 'Link':
+        body.resume();
+        this.#claim(path, 'link');
+        await this.#parents(path);
+        this.#hardLinks.push({ path, target: this.#hardLinkTarget(path, entry.linkpath ?? '') });
+        return;
+      case 'File':
+      case 'OldFile':
+      case 'ContiguousFile':
+        this.#claim(path, 'file');
+        await this.#parents(path);
+        return this.#addFile(path, mode, entry.size, body);
+      default:
+        throw refused(entry.path, `is a ${entry.type}`);
+    }
+  }
+
+  #claim(path: string, kind: 'file' | 'link' | 'directory'): void {
+    if (this.#kinds.has(path)) throw refused(path, 'stands twice in the archive');
+    if (this.#kinds.size >= ENTRIES_MAX)
+      throw new WeightsError('wrong', `the archive has more than ${ENTRIES_MAX} entries`);
+    this.#kinds.set(path, kind);
+  }
+
+  async #addDirectory(path: string): Promise<void> {
+    if (this.#kinds.get(path) === 'directory') return;
+    await this.#parents(path);
+    this.#claim(path, 'directory');
+    await mkdir(join(this.#root, path), { mode: 0o700 });
+  }
+
+  async #parents(path: string): Promise<void> {
+    const parent = posix.dirname(path);
+    if (parent === '.') return;
+    const kind = this.#kinds.get(parent);
+    if (kind === undefined) return this.#addDirectory(parent);
+    if (kind !== 'directory') throw refused(path, `is below ${parent}, which is no directory`);
+  }
+
+  async #addFile(path: string, mode: number, size: number, body: Readable): Promise<void> {
+    this.#bytes += size;
+    const place = join(this.#root, path);
+    if (size > SMALL_BYTES) return writeFrom(place, mode, body);
+    const parts: Buffer[] = [];
+    for await (const chunk of body) parts.push(Buffer.from(chunk));
+    const writing: Promise<void> = writeFrom(place, mode, parts).catch((error: unknown) => {
+      this.#failure ??= error;
+    });
+    this.#writes.add(writing);
+    void writing.then(() => this.#writes.delete(writing));
+    if (this.#writes.size >= WRITES_MAX) await Promise.race(this.#writes);
+  }
+
+  #hardLinkTarget(path: string, text: string): string {
+    const target = entryPath(text);
+    if (this.#kinds.get(target) !== 'file')
+      throw refused(path, `is a link to ${text}, which is no file of the archive`);
+    return target;
+  }
+
+  /** What is being written has been. Never rejects. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#writes);
+  }
+
+  /** Links, when all files are there. @throws WeightsError wrong: a link that leads out */
+  async finish(): Promise<TreeWritten> {
+    await this.settled();
+    if (this.#failure !== undefined) throw this.#failure;
+    for (const { path, target } of this.#hardLinks) await link(join(this.#root, target), join(this.#root, path));
+    for (const { path, target } of this.#symlinks) await symlink(target, join(this.#root, path));
+    const root = await realpath(this.#root);
+    for (const { path } of this.#symlinks) {
+      // Through another link `..` may lead elsewhere than its letters say.
+      const real = await realpath(join(this.#root, path)).catch(() => undefined);
+      if (real !== undefined && real !== root && !real.startsWith(root + sep))
+        throw refused(path, 'is a link that leads out');
+    }
+    return { bytes: this.#bytes, entries: this.#kinds.size };
+  }
+}
+
+async function writeFrom(place: string, mode: number, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>) {
+  const file = await open(place, 'wx', mode);
+  try {
+    for await (const chunk of chunks) await file.writeFile(chunk);
+  } finally {
+    await file.close();
+  }
+  // The process's umask may have taken bits of it.
+  if ((mode & 0o111) !== 0) await chmod(place, mode);
+}
+
+/** `./a/b/` is `a/b`. */
+function entryPath(text: string): string {
+  const path = text.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
+  return path === '.' ? '' : path;
+}
+
+function symlinkTarget(path: string, target: string): string {
+  if (target === '' || target.length > 1024 || target.includes('\0')) throw refused(path, 'is a link to nothing');
+  const advice =
+    /(^|\/)bin\/python/.test(path) && target.startsWith('/')
+      ? ': make it with `python3 -m venv --copies`, or pack it with conda-pack'
+      : '';
+  if (target.startsWith('/')) throw refused(path, `is a link to ${target}, out of the environment${advice}`);
+  const to = posix.normalize(posix.join(posix.dirname(path), target));
+  if (to === '..' || to.startsWith('../')) throw refused(path, `is a link to ${target}, out of the environment`);
+  return target;
+}
+
+function refused(path: string, why: string): WeightsError {
+  const shown = JSON.stringify(path.slice(0, 200));
+  return new WeightsError('wrong', `the archive is refused: ${shown} ${why}`);
+}

@@ -1,0 +1,110 @@
+/** Manifests on this node's disk, and which of them are in use: `manifests/<id>.json`, `pins/<id>/<pid>`. */
+import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
+import { asWeightsError } from './error.ts';
+import { holderLives } from './lock-file.ts';
+import { digestOf } from './sources/keys.ts';
+
+/** A manifest as it is kept: what was asked for under which name, and when. */
+const keptSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
+
+export interface KeptManifest {
+  id: string;
+  manifest: Manifest;
+  /** Milliseconds since 1970: when the source was asked for its list. */
+  readAt: number;
+  usedAt: number;
+  pinned: boolean;
+}
+
+export class Manifests {
+  readonly #directory: string;
+  /** Ids that this process uses or pulls: as many as it was told of. */
+  readonly #pins = new Set<string>();
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  /** @throws Error: the directory cannot be made */
+  async open(): Promise<void> {
+    for (const part of ['manifests', 'pins'])
+      await mkdir(join(this.#directory, part), { recursive: true, mode: 0o700 });
+  }
+
+  #path(id: string): string {
+    return join(this.#directory, 'manifests', `${id}.json`);
+  }
+
+  /** The one of another revision that is there is kept under an id of its own: an engine may run from it. @throws WeightsError */
+  async save(id: string, manifest: Manifest, readAt: number): Promise<void> {
+    const path = this.#path(id);
+    const before = await this.get(id);
+    try {
+      await writeFile(`${path}.${process.pid}`, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
+      if (before !== undefined && before.manifest.revision !== manifest.revision) await this.#retire(before);
+      await rename(`${path}.${process.pid}`, path);
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+  }
+
+  async #retire({ id, manifest }: KeptManifest): Promise<void> {
+    const retired = digestOf(`${id} ${manifest.revision}`);
+    const pins = join(this.#directory, 'pins');
+    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // none: nothing uses it
+    await rename(this.#path(id), this.#path(retired));
+  }
+
+  async get(id: string): Promise<KeptManifest | undefined> {
+    try {
+      const read = keptSchema.parse(JSON.parse(await readFile(this.#path(id), 'utf8')));
+      const { mtimeMs } = await stat(this.#path(id));
+      return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Of whole and of begun models. */
+  async all(): Promise<KeptManifest[]> {
+    const names = await readdir(join(this.#directory, 'manifests')).catch(() => []);
+    const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -'.json'.length));
+    return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(this.#path(id), { force: true });
+  }
+
+  async used(id: string): Promise<void> {
+    const now = new Date();
+    await utimes(this.#path(id), now, now).catch(() => {});
+  }
+
+  /** An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. */
+  async pin(id: string): Promise<void> {
+    this.#pins.add(id);
+    const folder = join(this.#directory, 'pins', id);
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await writeFile(join(folder, String(process.pid)), `${process.pid} ${hostname()}\n`, { mode: 0o600 });
+  }
+
+  async unpin(id: string): Promise<void> {
+    this.#pins.delete(id);
+    await rm(join(this.#directory, 'pins', id, String(process.pid)), { force: true });
+  }
+
+  async #isPinned(id: string): Promise<boolean> {
+    if (this.#pins.has(id)) return true;
+    const folder = join(this.#directory, 'pins', id);
+    for (const name of await readdir(folder).catch(() => [])) {
+      if (await holderLives(join(folder, name))) return true;
+      await rm(join(folder, name), { force: true });
+    }
+    return false;
+  }
+}

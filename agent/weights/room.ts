@@ -1,0 +1,103 @@
+/** The disk's share of weights and environments: what it holds, what is on its way, and what goes where more is needed. */
+import { statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { evictionFor, type Kept } from '../../shared/weights/eviction.ts';
+import { blobsOf, type Manifest, sizeOf } from '../../shared/weights/manifest.ts';
+import { WeightsError } from './error.ts';
+import { takeLock } from './lock-file.ts';
+import type { KeptManifest } from './manifests.ts';
+import type { Store } from './store.ts';
+
+const NEVER = async () => false;
+
+export class Room {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** Pins the model and makes room for what of it is not here. Two that pull at once are counted both. @throws WeightsError full, stopped */
+  async forModel(id: string, manifest: Manifest, signal: AbortSignal): Promise<void> {
+    await this.#locked(signal, async () => {
+      const wasPinned = (await this.#store.manifests.get(id))?.pinned === true;
+      await this.#store.manifests.pin(id);
+      try {
+        await this.#make(id, manifest.source, await this.#missing(manifest));
+      } catch (error) {
+        if (!wasPinned) await this.#store.manifests.unpin(id);
+        throw error;
+      }
+    });
+  }
+
+  /** Room for an environment that is unpacked, up to `bytes` of it; `note` counts them from then on. @throws WeightsError full, stopped */
+  async forEnvironment(
+    id: string,
+    { source, bytes, noted, note }: { source: string; bytes: number; noted: number; note(): Promise<void> },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#locked(signal, async () => {
+      await this.#make(id, source, bytes - noted);
+      await note();
+    });
+  }
+
+  /** One at a time, of all processes: two would both find the same free bytes. */
+  async #locked(signal: AbortSignal, act: () => Promise<void>): Promise<void> {
+    const free = await takeLock(join(this.#store.inside, 'room.lock'), NEVER, signal);
+    try {
+      await act();
+    } finally {
+      await free?.();
+    }
+  }
+
+  async #make(id: string, source: string, needed: number): Promise<void> {
+    const { limitBytes, directory, log } = this.#store.options;
+    for (;;) {
+      const others = (await this.#store.manifests.all()).filter((one) => one.id !== id);
+      const { bavail, bsize } = await statfs(directory);
+      const free = bavail * bsize;
+      const used = await this.#store.used();
+      const limit = Math.min(limitBytes, used + free);
+      const due = await this.#due(others);
+      if (used + due + needed <= limit) return;
+      // Models may share blobs: one at a time, and then it is counted again.
+      const rows = await Promise.all(others.map((one) => this.#row(one)));
+      const [first] = evictionFor(rows, used + due, limit, needed) ?? [];
+      const gone = others.find((one) => one.id === first);
+      if (gone === undefined) {
+        const left = Math.max(0, limit - used - due);
+        const coming = due === 0 ? '' : `, ${due} on their way`;
+        throw new WeightsError(
+          'full',
+          `${source} needs ${needed} bytes more; ${directory} has room for ${left} (limit ${limitBytes}, ${free} free on the disk${coming})`,
+        );
+      }
+      log(`weights: evicting ${gone.manifest.source}, which was not used for longest`);
+      await this.#store.remove(gone);
+    }
+  }
+
+  async #row({ id, manifest, usedAt, pinned }: KeptManifest): Promise<Kept> {
+    let bytes = sizeOf(manifest);
+    for (const { key } of blobsOf(manifest)) bytes += await this.#store.environments.bytesOf(key);
+    return { id, bytes, usedAt, pinned };
+  }
+
+  /** Bytes that pulls which run now will still write. */
+  async #due(others: readonly KeptManifest[]): Promise<number> {
+    const coming = new Map<string, number>();
+    for (const { manifest, pinned } of others)
+      if (pinned)
+        for (const blob of blobsOf(manifest)) coming.set(blob.key, blob.size - (await this.#store.bytesHere(blob)));
+    return [...coming.values()].reduce((sum, bytes) => sum + bytes, 0);
+  }
+
+  async #missing(manifest: Manifest): Promise<number> {
+    let bytes = 0;
+    for (const blob of blobsOf(manifest)) bytes += blob.size - (await this.#store.bytesHere(blob));
+    return bytes;
+  }
+}

@@ -1,0 +1,38 @@
+/** Tar archives, entry by entry: those that a packer makes, and those that none would. */
+import { gzipSync, zstdCompressSync } from 'node:zlib';
+import { Header } from 'tar';
+
+const BLOCK = 512;
+
+export interface Entry {
+  path: string;
+  type?: 'File' | 'Directory' | 'SymbolicLink' | 'Link' | 'CharacterDevice' | 'FIFO';
+  content?: string | Buffer;
+  linkpath?: string;
+  mode?: number;
+}
+
+export function tarOf(...entries: Entry[]): Buffer {
+  return Buffer.concat([...entries.flatMap(blocksOf), Buffer.alloc(2 * BLOCK)]);
+}
+
+function blocksOf({ path, type = 'File', content = '', linkpath, mode = 0o644 }: Entry): Buffer[] {
+  const body = Buffer.from(content);
+  const header = new Header({ path, type, size: body.length, mode, ...(linkpath === undefined ? {} : { linkpath }) });
+  header.encode();
+  if (header.block === undefined) throw new Error('no header');
+  const padding = Buffer.alloc((BLOCK - (body.length % BLOCK)) % BLOCK);
+  return [header.block, body, padding];
+}
+
+/** What an environment must have. */
+export const BIN: Entry[] = [
+  { path: 'bin/', type: 'Directory', mode: 0o755 },
+  { path: 'bin/python3', content: 'no program', mode: 0o755 },
+];
+
+export const PACKED = {
+  '.tar': (tar: Buffer) => tar,
+  '.tar.gz': (tar: Buffer) => gzipSync(tar),
+  '.tar.zst': (tar: Buffer) => zstdCompressSync(tar),
+} as const;
