@@ -17,6 +17,7 @@ import { Hasher } from './hasher.ts';
 import { pullManifest } from './manifest-pull.ts';
 import type { KeptManifest } from './manifests.ts';
 import type { PeerName, Peers } from './peers.ts';
+import { PullList } from './pull-list.ts';
 import { CHUNK_BYTES, WeightsServer } from './server.ts';
 import { digestOf } from './sources/keys.ts';
 import { type BlobSource, openSource, readSource } from './sources/source.ts';
@@ -44,9 +45,6 @@ export interface Pulled {
   status: PullStatus;
 }
 
-/** Pulls that are remembered, for `status`. */
-const PULLS_MAX = 16;
-
 export class Weights {
   readonly store: Store;
   readonly uploads: Uploads;
@@ -56,8 +54,7 @@ export class Weights {
   readonly #client: WeightsClient;
   readonly #server: WeightsServer;
   readonly #coordination: Coordination;
-  /** By source, oldest first; at most PULLS_MAX. */
-  readonly #pulls = new Map<string, { status: PullStatus; promise: Promise<Pulled> }>();
+  readonly #pulls = new PullList<Pulled>();
   /** Sources for an engine: as many as it was started with. */
   readonly #keep = new Set<string>();
   /** Of them, those that are here and that it runs from. */
@@ -106,28 +103,19 @@ export class Weights {
 
   /** Pulls in order of their beginning, those that have ended among them. */
   status(): PullStatus[] {
-    return [...this.#pulls.values()].map(({ status }) => ({ ...status }));
+    return this.#pulls.statuses();
   }
 
   /** The models of a source, whole on this node's disk. `keep`: not to be evicted while this process lives. @throws WeightsError */
   pull(text: string, keep = false): Promise<Pulled> {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
-    const running = this.#pulls.get(source);
-    if (running !== undefined && running.status.state !== 'failed' && running.status.state !== 'done')
-      return running.promise;
-    const status = fresh(source);
-    const promise = this.#pull(source, status).catch((error: unknown) => {
-      this.#keep.delete(source);
-      Object.assign(status, failure(error));
-      throw error;
-    });
-    promise.catch(() => {}); // who asked hears of it; one that went away is no fault of the process
-    this.#pulls.delete(source);
-    this.#pulls.set(source, { status, promise });
-    for (const [name, { status: one }] of this.#pulls)
-      if (this.#pulls.size > PULLS_MAX && (one.state === 'done' || one.state === 'failed')) this.#pulls.delete(name);
-    return promise;
+    return this.#pulls.run(source, (status) =>
+      this.#pull(source, status).catch((error: unknown) => {
+        this.#keep.delete(source);
+        throw error;
+      }),
+    );
   }
 
   async #pull(text: string, status: PullStatus): Promise<Pulled> {
@@ -189,10 +177,8 @@ export class Weights {
     const [file] = manifest.files;
     if (file === undefined || manifest.files.length > 1)
       throw new WeightsError('wrong', `${source} holds ${manifest.files.length} files, and an environment is one`);
-    const status = this.#pulls.get(source)?.status;
-    if (status !== undefined) status.state = 'unpacking';
-    try {
-      const { signal } = this.#stop;
+    const { signal } = this.#stop;
+    return this.#pulls.after(source, 'unpacking', async (status) => {
       const environment = await this.store.environments.ready({
         key: file.key,
         file: join(path, file.path),
@@ -201,12 +187,8 @@ export class Weights {
           this.store.room.forEnvironment(digestOf(source), { source, bytes, noted, note }, signal),
         signal,
       });
-      if (status !== undefined) status.state = 'done';
-      return { ...environment, status: { ...(status ?? fresh(source)), path: environment.path } };
-    } catch (error) {
-      if (status !== undefined) Object.assign(status, failure(error));
-      throw error;
-    }
+      return { ...environment, status: { ...status, state: 'done', path: environment.path } };
+    });
   }
 
   async #pullBlob(
@@ -329,20 +311,4 @@ export class Weights {
     this.#server.close();
     await this.#hasher.close();
   }
-}
-
-function fresh(source: string): PullStatus {
-  return {
-    source,
-    bytes: 0,
-    total: 0,
-    from_source: 0,
-    from_peers: 0,
-    state: 'listing',
-    started_at: new Date().toISOString(),
-  };
-}
-
-function failure(error: unknown): Pick<PullStatus, 'state' | 'trouble'> {
-  return { state: 'failed', trouble: error instanceof Error ? error.message : String(error) };
 }

@@ -1,6 +1,7 @@
 /** What a well-formed file asks for and cannot get, each with the nearest that it could. */
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/classes.ts';
 import { nearest } from '../../shared/text/nearest.ts';
+import { parseSource } from '../../shared/weights/source.ts';
 import { placesOf, runsOn } from './places.ts';
 import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './schema.ts';
 import { formatMs, timeLimitMs } from './values.ts';
@@ -62,6 +63,16 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
       found.push({
         path: [...path, 'command'],
         text: `the command of recipe ${name} must say {{port}}: jobs of others may have any fixed port on the same node`,
+      });
+    if (needsImage && engine.image !== undefined && parseSource(engine.image) !== undefined)
+      found.push({
+        path,
+        text: `an engine of recipe ${name} may run on Kubernetes, which pulls images from a registry alone`,
+      });
+    if (engine.container !== 'none' && engine.packed_environment !== undefined)
+      found.push({
+        path,
+        text: `an engine of recipe ${name} runs in ${engine.container}, and packed_environment is for engines without a container`,
       });
     if (engine.container !== 'none' && engine.image === undefined)
       found.push({ path, text: `an engine of recipe ${name} runs in ${engine.container} and names no image` });

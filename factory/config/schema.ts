@@ -87,6 +87,12 @@ const cluster = z.strictObject({
 });
 export type ClusterConfig = z.infer<typeof cluster> & { id: string };
 
+const SOURCES = 'none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX';
+
+function isNoBrokenSource(text: string): boolean {
+  return !/^(hub|dir|s3):/.test(text) || parseSource(text) !== undefined;
+}
+
 const engine = z.strictObject({
   /** Kinds of GPU that this engine runs on; the first engine of a recipe that fits a pool is taken. */
   gpu: z.array(gpu).min(1).max(32),
@@ -94,20 +100,20 @@ const engine = z.strictObject({
   /** The command is written for these; `command` replaces it. */
   engine: z.enum(ENGINES).optional(),
   arguments: z.array(oneLine).max(128).default([]),
-  /** Word by word; {{port}}, {{weights}}, {{model}} and {{gpus}} are filled in. */
+  /** Word by word; {{port}}, {{weights}}, {{environment}}, {{model}} and {{gpus}} are filled in. */
   command: z.array(oneLine).min(1).max(128).optional(),
   container: z.enum(CONTAINERS).default('none'),
-  image: oneLine.optional(),
+  /** Of the container; a source is pulled to local disk by the agent. */
+  image: oneLine.refine(isNoBrokenSource, SOURCES).optional(),
+  /** A packed venv or conda environment, which the agent pulls to local disk and unpacks there; without a container. */
+  packed_environment: oneLine.refine((text) => parseSource(text) !== undefined, SOURCES).optional(),
   environment: environment.default({}),
 });
 export type EngineConfig = z.infer<typeof engine>;
 
 const recipe = z.strictObject({
   /** A repository's name or a path, for the engine; or a source that the agent pulls to local disk: `hub:…`, `dir:/…`, `s3://…`. */
-  weights: oneLine.refine(
-    (text) => !/^(hub|dir|s3):/.test(text) || parseSource(text) !== undefined,
-    'none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX',
-  ),
+  weights: oneLine.refine(isNoBrokenSource, SOURCES),
   /** From the job's begin to the first answer, until a start has been measured. */
   load: duration.prefault('5m'),
   /** An engine that has not served by then has failed. */

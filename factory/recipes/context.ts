@@ -9,11 +9,13 @@ const CONTEXT_DIGITS = 12;
 
 /** What the job runs and with what. */
 export interface Context {
-  /** Word by word; {{port}} is filled in by the job, {{weights}} by the agent where it pulls them. */
+  /** Word by word; {{port}} is filled in by the job, {{weights}} and {{environment}} by the agent where it pulls them. */
   command: string[];
   environment: Record<string, string>;
   container: EngineConfig['container'];
   image?: string;
+  /** A source that the agent pulls and the engine runs in: a packed environment, or the container's image. */
+  packed?: string;
   /** What the engine is told, or a source that the agent pulls to local disk. */
   weights: string;
   gpus: number;
@@ -25,6 +27,8 @@ export function contextOf(
   model: string,
   { recipe, engine, cluster }: Pick<Place, 'recipe' | 'engine' | 'cluster'>,
 ): Context {
+  const isPulled = engine.container !== 'none' && parseSource(engine.image ?? '') !== undefined;
+  const packed = isPulled ? engine.image : engine.packed_environment;
   return {
     command: (engine.command ?? commandOf(engine.engine ?? 'vllm', engine)).map((word) =>
       word
@@ -34,7 +38,8 @@ export function contextOf(
     ),
     environment: { ...cluster.environment, ...recipe.environment, ...engine.environment },
     container: engine.container,
-    ...(engine.image === undefined ? {} : { image: engine.image }),
+    ...(engine.image === undefined ? {} : { image: isPulled ? '{{environment}}' : engine.image }),
+    ...(packed === undefined ? {} : { packed }),
     weights: recipe.weights,
     gpus: engine.gpus,
     ...(engine.engine === undefined || engine.command !== undefined ? {} : { engine: engine.engine }),

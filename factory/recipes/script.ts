@@ -37,6 +37,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     `"${JOB_LABEL}=${cluster.id}/${jobId}"`,
     ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
     ...(parseSource(context.weights) === undefined ? [] : ['--weights', quoted(context.weights)]),
+    ...(context.packed === undefined ? [] : ['--environment', quoted(context.packed)]),
     // A command such as `bash -c …` does not show the agent where its engine listens.
     '--engine-port',
     '"$OTELA_PORT"',

@@ -111,8 +111,9 @@ const HOSTILE: [string, Entry[], RegExp][] = [
   ['a file below a symlink', [link('evil', 'bin'), { path: 'evil/x', content: 'x' }], /no directory/],
   [
     'a symlink that leads out through another',
-    [link('bin/here', '.'), link('bin/evil', 'here/../../..')],
-    /leads? out|out of the environment/,
+    // By its letters it is the environment itself; `here` is `bin`.
+    [link('bin/here', '.'), link('bin/evil', 'here/../..')],
+    /leads out/,
   ],
   [
     'a hard link out of it',
@@ -138,14 +139,6 @@ it.each(HOSTILE)('an archive with %s is refused, and nothing of it stays', async
   });
   expect(await unpackedIn(node)).toEqual([]);
   expect(node.weights.status().at(-1)).toMatchObject({ state: 'failed', trouble: expect.stringMatching(why) });
-});
-
-it('a symlink is followed to its end before it is believed', async () => {
-  const node = await new Cluster().add();
-  // By its letters `deep/../../..` from a/b/c is the environment itself; `deep` is `a`.
-  const entries = [link('a/b/c/deep', '../..'), link('a/b/c/evil', 'deep/../../x/..')];
-  const source = `dir:${await packed(tarOf(...BIN, ...entries))}`;
-  await expect(node.weights.environment(source)).rejects.toMatchObject({ message: expect.stringMatching(/out/) });
 });
 
 it('the Python of a venv that is a symlink is refused with what to do', async () => {

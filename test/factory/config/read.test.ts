@@ -73,9 +73,14 @@ it.each([
   ],
   ['engine = "sglang"', 'command = ["serve", "--port", "8000"]', 'must say {{port}}'],
   ['engine = "sglang"', 'container = "apptainer"\nengine = "sglang"', 'names no image'],
+  [
+    'engine = "sglang"',
+    'container = "apptainer"\nimage = "/a.sif"\npacked_environment = "dir:/a.tar"\nengine = "sglang"',
+    'for engines without a container',
+  ],
+  ['launcher = "slurm"', 'launcher = "kubernetes"', 'kubernetes needs server'],
   ['gpus = 16', 'gpus = 2', 'gpus counts those of all nodes'],
   ['max = 2', 'max = 2\nwarm = [{ from = "08:00", to = "18:00", jobs = 3 }]', '3 warm jobs are above max 2'],
-  ['launcher = "slurm"', 'launcher = "kubernetes"', 'kubernetes needs server'],
 ])('says what cannot be had: %s → %s', (from, to, message) => {
   expect(faults(from, to).join('\n')).toContain(message);
 });

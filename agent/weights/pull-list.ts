@@ -1,0 +1,62 @@
+/** Pulls of this process, those that have ended among them, for `status`. */
+import type { PullStatus } from '../host/control-protocol.ts';
+
+/** Pulls that are remembered. One that runs is not forgotten: there are as many as callers wait for. */
+const PULLS_MAX = 16;
+
+interface Row<T> {
+  status: PullStatus;
+  promise: Promise<T>;
+}
+
+export class PullList<T> {
+  /** By source, oldest first. */
+  readonly #rows = new Map<string, Row<T>>();
+
+  /** In order of their beginning. */
+  statuses(): PullStatus[] {
+    return [...this.#rows.values()].map(({ status }) => ({ ...status }));
+  }
+
+  /** The pull of that source which runs already, or a new one. */
+  run(source: string, pull: (status: PullStatus) => Promise<T>): Promise<T> {
+    const running = this.#rows.get(source);
+    if (running !== undefined && !hasEnded(running.status)) return running.promise;
+    const status = fresh(source);
+    const promise = pull(status).catch((error: unknown) => fail(status, error));
+    promise.catch(() => {}); // who asked hears of it; one that went away is no fault of the process
+    this.#rows.delete(source);
+    this.#rows.set(source, { status, promise });
+    for (const [name, row] of this.#rows)
+      if (this.#rows.size > PULLS_MAX && hasEnded(row.status)) this.#rows.delete(name);
+    return promise;
+  }
+
+  /** More is done with what was pulled. */
+  async after<R>(source: string, state: PullStatus['state'], act: (status: PullStatus) => Promise<R>): Promise<R> {
+    const status = this.#rows.get(source)?.status ?? fresh(source);
+    status.state = state;
+    try {
+      const result = await act(status);
+      status.state = 'done';
+      return result;
+    } catch (error) {
+      return fail(status, error);
+    }
+  }
+}
+
+function fresh(source: string): PullStatus {
+  const started_at = new Date().toISOString();
+  return { source, bytes: 0, total: 0, from_source: 0, from_peers: 0, state: 'listing', started_at };
+}
+
+function hasEnded({ state }: PullStatus): boolean {
+  return state === 'done' || state === 'failed';
+}
+
+function fail(status: PullStatus, error: unknown): never {
+  status.state = 'failed';
+  status.trouble = error instanceof Error ? error.message : String(error);
+  throw error;
+}
