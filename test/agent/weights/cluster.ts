@@ -22,7 +22,7 @@ export const QUICK: PullLimits = {
   waitMs: 20,
 };
 
-interface NodeOptions {
+export interface NodeOptions {
   cluster?: string;
   provider?: string;
   weights?: Partial<WeightsOptions>;
