@@ -18,7 +18,15 @@ function script(lines: string): string {
   if (place === undefined) throw new Error('no place for it');
   const context = contextOf(model.id, place);
   const { factory, gateway } = config;
-  return scriptBody({ factory, gateway, cluster: place.cluster, context, contextId: 'c', jobId: '$SLURM_JOB_ID' });
+  return scriptBody({
+    factory,
+    gateway,
+    cluster: place.cluster,
+    context,
+    contextId: 'c',
+    gpu: place.pool.gpu,
+    jobId: '$SLURM_JOB_ID',
+  });
 }
 
 it('a packed environment is pulled by the job’s agent', () => {
