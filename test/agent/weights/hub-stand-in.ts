@@ -1,0 +1,88 @@
+/**
+ * A stand-in for huggingface.co: one repository, as its API lists it (https://huggingface.co/docs/hub/api), and `resolve`, which sends small
+ * files itself and redirects to another origin, a storage that takes signed addresses and no token, for large ones.
+ */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { atEnd } from '../../support/processes.ts';
+import { sha256 } from './cluster.ts';
+
+export const COMMIT = 'd'.repeat(40);
+/** What git calls a small file. */
+export const gitDigest = (bytes: Buffer) =>
+  createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex');
+
+interface Hub {
+  url: string;
+  /** Requests to hub and storage, as `GET /path range token`. */
+  seen: string[];
+}
+
+interface HubOptions {
+  repository: string;
+  /** By path; those that end in `.safetensors` are large. */
+  files: Readonly<Record<string, Buffer>>;
+  gated?: boolean;
+  /** Asked of every request to the hub. */
+  token?: string;
+  /** The storage breaks each answer off after so many bytes of the file. */
+  breakAt?: number;
+}
+
+export async function startHub({ repository, files, gated = false, token, breakAt }: HubOptions): Promise<Hub> {
+  const seen: string[] = [];
+  const note = (request: IncomingMessage) => {
+    const { range = '-', authorization = '-' } = request.headers;
+    seen.push(`${request.method} ${request.url} ${range} ${authorization}`);
+  };
+  const storage = await listening((request, response) => {
+    note(request);
+    const path = new URL(request.url ?? '/', 'http://storage').searchParams.get('file') ?? '';
+    if (request.headers.authorization !== undefined) return void response.writeHead(400).end('one mechanism alone');
+    ranged(request, response, files[path] ?? Buffer.alloc(0), breakAt);
+  });
+  const hub = await listening((request, response) => {
+    note(request);
+    if (token !== undefined && request.headers.authorization !== `Bearer ${token}`)
+      return void response.writeHead(401, { 'x-error-code': 'GatedRepo' }).end('{"error":"restricted"}');
+    const [path = ''] = (request.url ?? '').split('?');
+    if (path === `/api/models/${repository}/revision/main`) return list(response);
+    const name = path.replace(`/${repository}/resolve/${COMMIT}/`, '');
+    const bytes = files[name];
+    if (bytes === undefined) return void response.writeHead(404, { 'x-error-code': 'EntryNotFound' }).end();
+    if (!name.endsWith('.safetensors')) return ranged(request, response, bytes, undefined);
+    const headers = { 'x-linked-etag': `"${sha256(bytes)}"`, 'x-linked-size': bytes.length, 'x-repo-commit': COMMIT };
+    response.writeHead(302, { ...headers, location: `${storage}/signed?file=${name}` }).end();
+  });
+  const list = (response: ServerResponse) => {
+    const siblings = Object.entries(files).map(([rfilename, bytes]) => {
+      const lfs = rfilename.endsWith('.safetensors')
+        ? { lfs: { sha256: sha256(bytes), size: bytes.length, pointerSize: 135 } }
+        : {};
+      return { rfilename, size: bytes.length, blobId: gitDigest(bytes), ...lfs };
+    });
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ id: repository, sha: COMMIT, private: false, gated: gated && 'auto', siblings }));
+  };
+  return { url: hub, seen };
+}
+
+function ranged(request: IncomingMessage, response: ServerResponse, bytes: Buffer, breakAt: number | undefined): void {
+  const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
+  response.writeHead(from > 0 ? 206 : 200, { 'content-length': bytes.length - from });
+  if (breakAt === undefined || from > 0) return void response.end(bytes.subarray(from));
+  response.write(bytes.subarray(0, breakAt), () => response.destroy());
+}
+
+async function listening(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+  const server: Server = createServer(answer);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}

@@ -1,0 +1,83 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir, readFile, readlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { openSource } from '../../../agent/weights/sources/source.ts';
+import { endAll } from '../../support/processes.ts';
+import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
+import { Cluster, PIECE, sha256 } from './cluster.ts';
+import { COMMIT, gitDigest, startHub } from './hub-stand-in.ts';
+
+afterEach(endAll);
+
+const WEIGHTS = randomBytes(PIECE * 3 + 5);
+const CONFIG = Buffer.from('{"model_type":"x"}');
+const REPOSITORY = 'lab/model';
+const FILES = { 'config.json': CONFIG, 'parts/model.safetensors': WEIGHTS };
+
+const nodes = (count: number, env: Record<string, string>) =>
+  new Cluster().of(count, { weights: { env, openSource: (source) => openSource(source, env) } });
+
+it('of two nodes one reads the hub: a redirect’s storage sees no token, and the layout is that of its own library', async () => {
+  const token = 'hf_secret';
+  const hub = await startHub({ repository: REPOSITORY, files: FILES, token, gated: true });
+  const both = await nodes(2, { HF_ENDPOINT: hub.url, HF_TOKEN: token });
+  const pulled = await Promise.all(both.map((node) => node.weights.pull(`hub:${REPOSITORY}`)));
+  for (const { path, manifest, status } of pulled) {
+    expect(path.endsWith(`models--lab--model/snapshots/${COMMIT}`)).toBe(true);
+    expect((await readFile(join(path, 'parts/model.safetensors'))).equals(WEIGHTS)).toBe(true);
+    expect((await readFile(join(path, 'config.json'))).equals(CONFIG)).toBe(true);
+    expect(await readlink(join(path, 'config.json'))).toBe(`../../blobs/${gitDigest(CONFIG)}`);
+    expect(await readlink(join(path, 'parts/model.safetensors'))).toBe(`../../../blobs/${sha256(WEIGHTS)}`);
+    // Gated: other providers' nodes do not get it.
+    expect(manifest.public).toBe(false);
+    expect(status.state).toBe('done');
+  }
+  expect(hub.seen).toHaveLength(4);
+  expect(hub.seen.filter((line) => line.includes('/signed'))).toEqual(['GET /signed?file=parts/model.safetensors - -']);
+});
+
+it('a read of the hub that breaks off goes on at the next piece', async () => {
+  const hub = await startHub({ repository: REPOSITORY, files: FILES, breakAt: PIECE * 2 + 100 });
+  const [node] = await nodes(1, { HF_ENDPOINT: hub.url });
+  const { path } = (await node?.weights.pull(`hub:${REPOSITORY}`)) ?? {};
+  expect((await readFile(join(path ?? '', 'parts/model.safetensors'))).equals(WEIGHTS)).toBe(true);
+  expect(hub.seen.some((line) => line.includes(`/signed?file=parts/model.safetensors bytes=${PIECE * 2}-`))).toBe(true);
+});
+
+it('a hub that refuses says so', async () => {
+  const hub = await startHub({ repository: REPOSITORY, files: FILES, token: 'another' });
+  const [node] = await nodes(1, { HF_ENDPOINT: hub.url, HF_TOKEN: 'hf_wrong' });
+  await expect(node?.weights.pull(`hub:${REPOSITORY}`)).rejects.toMatchObject({
+    code: 'refused',
+    message: expect.stringContaining('401'),
+  });
+});
+
+it('of two nodes one reads a bucket, with names that have to be escaped', async ({ skip }) => {
+  if (S3_SERVER === undefined) return skip(NO_S3_SERVER);
+  const server = await S3Server.start();
+  const place = join(server.bucket, 'models/a model+1');
+  await mkdir(place, { recursive: true });
+  await writeFile(join(place, 'model.safetensors'), WEIGHTS);
+  await writeFile(join(place, 'config & more.json'), CONFIG);
+  const both = await nodes(2, server.env());
+  const source = `s3://${BUCKET}/models/a model+1`;
+  const pulled = await Promise.all(both.map((node) => node.weights.pull(source)));
+  for (const { path } of pulled) {
+    expect((await readFile(join(path, 'model.safetensors'))).equals(WEIGHTS)).toBe(true);
+    expect((await readFile(join(path, 'config & more.json'))).equals(CONFIG)).toBe(true);
+  }
+  const total = WEIGHTS.length + CONFIG.length;
+  expect(pulled.reduce((sum, { status }) => sum + status.from_source, 0)).toBe(total);
+  await server.stop();
+});
+
+it('a bucket without its key, or that has nothing there, says so', async ({ skip }) => {
+  if (S3_SERVER === undefined) return skip(NO_S3_SERVER);
+  const server = await S3Server.start();
+  const [wrong] = await nodes(1, server.env(server.url, 'wrong'));
+  await expect(wrong?.weights.pull(`s3://${BUCKET}/models`)).rejects.toMatchObject({ code: 'refused' });
+  const [node] = await nodes(1, server.env());
+  await expect(node?.weights.pull(`s3://${BUCKET}/none`)).rejects.toThrow(/holds no object/);
+});
