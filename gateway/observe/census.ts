@@ -1,6 +1,7 @@
 import type { Book } from '../../shared/metrics/book.ts';
 import type { Census } from '../registry/views/census.ts';
 import {
+  AGENT_VERSIONS,
   BREAKERS,
   CERTIFICATE_END,
   DELEGATES,
@@ -16,13 +17,17 @@ import {
   TUNNELS,
 } from './families.ts';
 
-export function addCensus(book: Book, { states, suspected, tunnels, breakers, load, models, counters }: Census): void {
+export function addCensus(
+  book: Book,
+  { states, suspected, tunnels, breakers, load, models, versions, counters }: Census,
+): void {
   for (const [state, n] of Object.entries(states)) book.set(NODES, [state], n);
   book.set(SUSPECTED, [], suspected);
   book.set(TUNNELS, [], tunnels);
   for (const { model, ...standings } of models)
     for (const [state, n] of Object.entries(standings)) book.set(MODEL_NODES, [model, state], n);
   for (const [state, n] of Object.entries(breakers)) book.set(BREAKERS, [state], n);
+  for (const [version, n] of Object.entries(versions)) book.set(AGENT_VERSIONS, [version], n);
   book.set(ENGINE_REQUESTS, ['running'], load.running);
   book.set(ENGINE_REQUESTS, ['waiting'], load.waiting);
   book.set(STREAMS, [], load.open);

@@ -227,10 +227,23 @@ export const DEPARTURES = counter(
 );
 export const FROZEN = gauge('otela_frozen_clusters', 'Clusters whose nodes are not evicted for now.');
 export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
+export const AGENT_VERSIONS = gauge(
+  'otela_registry_agent_versions',
+  'Sessions that are not LEFT, by the version of their agent.',
+  'agent_version',
+);
 export const REGISTRY_EVENTS = counter(
   'otela_registry_events_total',
   'What the registry object was asked or told since it woke, by kind.',
   'kind',
+);
+
+// --- known to the gateway itself -------------------------------------------------------------------------------------------
+
+export const CLOCK = gauge('otela_clock_timestamp_seconds', "The gateway's clock when it was asked.");
+export const TLS_END = gauge(
+  'otela_tls_certificate_end_timestamp_seconds',
+  'When the TLS certificate ends that this gateway shows; absent where something else ends TLS.',
 );
 
 /** In the order of the page. */
@@ -274,6 +287,9 @@ export const FAMILIES: readonly Family[] = [
   DEPARTURES,
   FROZEN,
   CERTIFICATE_END,
+  TLS_END,
+  CLOCK,
+  AGENT_VERSIONS,
   REGISTRY_EVENTS,
   REPORTS,
   BATCH_LINES,

@@ -11,6 +11,7 @@ import { REGISTRY_NAME } from '../registry-name.ts';
 import { addCensus } from './census.ts';
 import { FAMILIES } from './families.ts';
 import { noteStorage, reporter } from './note.ts';
+import { addOwn } from './own.ts';
 import { OBSERVE_NAME } from './report.ts';
 
 export const metricsRoutes = new Hono<{ Bindings: Env }>();
@@ -29,6 +30,7 @@ metricsRoutes.get('/metrics', async (c) => {
   if (counted !== undefined) book.merge(counted);
   else noteStorage(book); // it may be the storage that keeps the object away
   if (census !== undefined) addCensus(book, census);
+  addOwn(book);
   return c.body(exposition(FAMILIES, book), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
 });
 

@@ -1,4 +1,5 @@
 /** The socket that clients and agents see. `node:http`, strict, is the only parser; see plain/ for what needs none. */
+import { X509Certificate } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -11,6 +12,7 @@ import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
+import { showsCertificateUntil } from '../../observe/own.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
 import { type Connection, Connections } from './connections.ts';
 import type { Following } from './following/following.ts';
@@ -77,6 +79,7 @@ export class HttpServer {
   constructor(options: HttpServerOptions) {
     this.#options = options;
     this.#encrypted = options.tls !== undefined;
+    if (options.tls !== undefined) tellEnd(options.tls);
     const { env, background, tls } = options;
     const context = { ...background, passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
     this.#listener = getRequestListener(
@@ -140,7 +143,9 @@ export class HttpServer {
 
   /** For connections from now on; those that stand keep their certificate. @throws Error where it is no pair */
   reload(tls: TlsMaterial): void {
-    if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
+    if (!(this.#server instanceof TlsServer)) return;
+    this.#server.setSecureContext(tls);
+    tellEnd(tls);
   }
 
   #onConnection(socket: Socket, parse: (socket: Socket) => void): void {
@@ -299,4 +304,8 @@ const inTurn: WhenFree = (response, next) => {
 /** Of a protocol that is not taken up; llhttp's own test. */
 function isOffer({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined && /upgrade/i.test(headers.connection ?? '');
+}
+
+function tellEnd({ cert }: TlsMaterial): void {
+  showsCertificateUntil(Date.parse(new X509Certificate(cert).validTo) / 1000);
 }

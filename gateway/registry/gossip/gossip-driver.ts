@@ -5,6 +5,7 @@ import {
   type GossipMemory,
   type GossipState,
   livenessOf,
+  type Notice,
   remember,
   step,
   type TunableOptions,
@@ -15,6 +16,7 @@ import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import type { Clock } from '../../object-context.ts';
 import { steadyNow } from '../../steady-clock.ts';
+import { telemetry } from '../../telemetry-sink.ts';
 
 /** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
 const NEAR_MS = 8_000;
@@ -111,10 +113,19 @@ export class GossipDriver {
       case 'evict':
         return this.#evict(action.session);
       case 'notice':
+        this.#tell(action.notice);
         return remembered(); // /readyz tells which clusters are frozen
       case 'ended':
         return; // an agent's
     }
+  }
+
+  /** One line of the log when a cluster falls silent as a whole, and when its nodes may be evicted again. */
+  #tell(notice: Notice): void {
+    if (notice.what !== 'frozen' && notice.what !== 'thawed') return;
+    const line = { event: `cluster_${notice.what}`, at: new Date().toISOString(), cluster: notice.cluster };
+    telemetry.sink?.event(line);
+    console.log(JSON.stringify(line));
   }
 
   #arm(at: number): void {

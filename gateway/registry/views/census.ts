@@ -1,10 +1,13 @@
 import { LIFECYCLE, type RegistryEntry } from '../../../shared/lattice/node.ts';
+import { isVersion } from '../../../shared/release/release.ts';
 import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
 import type { RegistryCounters } from '../counters.ts';
 import type { SessionTable } from '../session-table.ts';
 
 /** Models that are told one by one. Of a larger registry only the first so many are told. */
 const MODELS_MAX = 500;
+/** Of the agents; a fleet has one or two. The rest, and what is no version, is `other`. */
+const VERSIONS_MAX = 20;
 
 type Standing = 'ready' | 'suspected' | 'loading';
 
@@ -17,12 +20,15 @@ export interface Census {
   /** Sums over engines that reported within seconds; `open`: requests of this gateway there. */
   load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<Standing, number>)[];
+  /** Sessions that are not LEFT, by their agent's version. */
+  versions: Record<string, number>;
   counters: RegistryCounters;
 }
 
 export function takeCensus(sessions: Pick<SessionTable, 'entries' | 'store'>, now: number): Omit<Census, 'counters'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
   const models = new Map<string, Record<Standing, number>>();
+  const versions = new Map<string, number>();
   const breakers = { closed: 0, open: 0, 'half-open': 0 };
   const load = { running: 0, waiting: 0, open: 0 };
   let suspected = 0;
@@ -30,6 +36,8 @@ export function takeCensus(sessions: Pick<SessionTable, 'entries' | 'store'>, no
   for (const entry of sessions.entries()) {
     states[entry.state] = (states[entry.state] ?? 0) + 1;
     if (entry.state === 'LEFT') continue;
+    const version = versionLabel(entry.agent_version, versions);
+    versions.set(version, (versions.get(version) ?? 0) + 1);
     if (entry.suspected) suspected++;
     if (entry.connected) tunnels++;
     const live = sessions.store.liveOf(entry.session);
@@ -56,7 +64,14 @@ export function takeCensus(sessions: Pick<SessionTable, 'entries' | 'store'>, no
     breakers,
     load,
     models: Array.from(models, ([model, standings]) => ({ model, ...standings })),
+    versions: Object.fromEntries(versions),
   };
+}
+
+/** Agents say their version themselves: what they say is no label as it is. */
+function versionLabel(version: string, known: ReadonlyMap<string, number>): string {
+  if (known.has(version)) return version;
+  return isVersion(version) && known.size < VERSIONS_MAX ? version : 'other';
 }
 
 function standing({ state, suspected, connected }: RegistryEntry, model: string): Standing {

@@ -29,6 +29,8 @@ const READING_MAX = 8;
 const NONCE_KEPT_MS = 2 * CLOCK_SKEW_S * 1_000;
 /** Two hours of eight followers that ask once a second. */
 const NONCES_MAX = 60_000;
+/** Seconds that a follower's clock may be off before the log says so: times of its records are off by as much. */
+const CLOCK_TOLD_S = 30;
 /** Of the object of an hour's records. */
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
 
@@ -44,6 +46,12 @@ interface LeaderOptions {
   /** A former first hears that another one was promoted. @returns the epoch that holds here now */
   hear(statement: string): number;
   log(line: string): void;
+}
+
+/** A gateway of this institution, by the name of its key, and how many seconds its clock is ahead. */
+interface Asker {
+  from: string;
+  aheadS: number;
 }
 
 class Refused extends Error {
@@ -62,6 +70,8 @@ export class Leader {
   readonly #once = new OnceEach(() => performance.now());
   /** Positions are taken one message after the other, by follower. */
   readonly #taking = new Map<string, Promise<unknown>>();
+  /** Followers, whose number is bounded, with a wrong clock. */
+  readonly #wrongClocks = new Set<string>();
 
   constructor(options: LeaderOptions) {
     this.#options = options;
@@ -73,14 +83,14 @@ export class Leader {
       const path = message.url ?? '/';
       if (message.method !== 'POST') throw new Refused(405, 'These routes take POST alone.');
       const body = await this.#body(message);
-      const { certificate, nonce } = verify(
+      const { certificate, nonce, aheadS } = verify(
         identity,
         String(message.headers[SIGNED_HEADER] ?? ''),
         { about: `POST ${path}`, body },
         nowS(),
       );
       if (path === '/gateway/follow') this.#requireNew(nonce);
-      const answer = Buffer.from(JSON.stringify(await this.#answer(path, certificate.keyName, body)));
+      const answer = Buffer.from(JSON.stringify(await this.#answer(path, { from: certificate.keyName, aheadS }, body)));
       const { header } = sign(identity, { about: nonce, body: answer }, nowS());
       response.writeHead(200, {
         'content-type': 'application/json',
@@ -127,7 +137,7 @@ export class Leader {
     }
   }
 
-  async #answer(path: string, from: string, body: Buffer): Promise<object> {
+  async #answer(path: string, { from, aheadS }: Asker, body: Buffer): Promise<object> {
     const { limits, role } = this.#options;
     if (path === '/gateway/epoch') {
       const epoch = this.#options.hear(parse(epochSchema, body).statement);
@@ -137,7 +147,7 @@ export class Leader {
     if (mine === 'follower') throw new Refused(409, `This gateway follows ${follow}: ask there.`);
     switch (path) {
       case '/gateway/follow':
-        return this.#follow(from, body);
+        return this.#follow({ from, aheadS }, body);
       case '/gateway/limits': {
         const { subject, method, args, once } = parse(limitCallSchema, body);
         const stub = limits.getByName(subject);
@@ -154,7 +164,7 @@ export class Leader {
     }
   }
 
-  #follow(from: string, body: Buffer): Followed {
+  #follow({ from, aheadS }: Asker, body: Buffer): Followed {
     const { feed, members, role } = this.#options;
     const { url, version, cursor, waiting } = parse(followSchema, body);
     if (!members.heard(from, url, version, waiting))
@@ -162,6 +172,7 @@ export class Leader {
         409,
         'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',
       );
+    this.#tellClock(from, url, aheadS);
     const anew = cursor === null || cursor.feed !== feed.id || cursor.seq > feed.last;
     const page = feed.since(anew ? 0 : cursor.seq);
     const { epoch, statement } = role();
@@ -174,6 +185,16 @@ export class Leader {
       budgets: this.#options.budgets.last,
       followers: members.list().map(({ key, url: at }) => ({ key, url: at })),
     };
+  }
+
+  /** One line when a follower's clock is found wrong, and one when it is right again. */
+  #tellClock(from: string, url: string, aheadS: number): void {
+    const isWrong = Math.abs(aheadS) > CLOCK_TOLD_S;
+    if (isWrong === this.#wrongClocks.has(from)) return;
+    if (isWrong) this.#wrongClocks.add(from);
+    else this.#wrongClocks.delete(from);
+    const how = isWrong ? `${Math.abs(aheadS)} s ${aheadS > 0 ? 'ahead of' : 'behind'}` : 'again that of';
+    this.#options.log(`the clock of gateway ${url} is ${how} this one's`);
   }
 
   async #take(from: string, body: Buffer): Promise<number> {

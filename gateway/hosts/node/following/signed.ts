@@ -42,7 +42,7 @@ export function sign(
 }
 
 /**
- * Whose word it is.
+ * Whose word it is, and by how many seconds its clock is ahead of this one's.
  * @throws SignatureError
  */
 export function verify(
@@ -50,7 +50,7 @@ export function verify(
   header: string | undefined | null,
   signed: Signed,
   nowS: number,
-): { certificate: Certificate; nonce: string } {
+): { certificate: Certificate; nonce: string; aheadS: number } {
   if (header === undefined || header === null || header.length > HEADER_MAX_CHARS)
     throw new SignatureError(`${SIGNED_HEADER} is missing or too long`);
   const [certificateText = '', seconds = '', nonce = '', signatureText = ''] = header.split('.');
@@ -77,7 +77,7 @@ export function verify(
     signature,
   );
   if (!good) throw new SignatureError('the signature does not fit');
-  return { certificate, nonce };
+  return { certificate, nonce, aheadS: Number(seconds) - nowS };
 }
 
 function message(about: string, body: Uint8Array, seconds: number, nonce: string): Uint8Array {
