@@ -1,0 +1,89 @@
+/** The Helm chart: rendered, each object is valid by Kubernetes' own schema, and values that the chart cannot take are refused. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
+import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
+import { Ingress } from 'kubernetes-models/networking.k8s.io/v1/Ingress';
+import { Service } from 'kubernetes-models/v1/Service';
+import { afterAll, expect, it } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import * as z from 'zod';
+import { which } from '../support/abilities.ts';
+import { endAll, temporaryDirectory } from '../support/processes.ts';
+import { ROOT } from '../support/where.ts';
+
+afterAll(endAll);
+
+const CHART = join(ROOT, 'deploy/helm/opentela');
+const KINDS = { Deployment, StatefulSet, Service, Ingress } as const;
+const objectSchema = z.looseObject({ kind: z.enum(['Deployment', 'StatefulSet', 'Service', 'Ingress']) });
+const valuesSchema = z.looseObject({ agents: z.looseObject({}), ingress: z.looseObject({}) });
+const DEFAULTS = valuesSchema.parse(parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')));
+/** All that may be there. */
+const FULL = {
+  ...DEFAULTS,
+  env: { REQUEST_LOG: 'all' },
+  metricsTokenSecret: 'metrics',
+  storage: { size: '1Gi', className: 'fast' },
+  ingress: { host: 'otela.example.org', className: 'nginx', tlsSecret: 'tls' },
+  agents: { ...DEFAULTS.agents, replicas: 2, gpus: 4 },
+};
+
+type Render = (file: string) => string;
+const RENDERERS: Record<string, { program: string; render: Render }> = {
+  "Go's templates": {
+    program: 'go',
+    render: (file) =>
+      execFileSync('go', ['run', join(ROOT, 'test/support/helm-template/main.go'), CHART, 'lab', file], {
+        encoding: 'utf8',
+        env: { ...process.env, GO111MODULE: 'off' },
+      }),
+  },
+  helm: {
+    program: 'helm',
+    render: (file) => execFileSync('helm', ['template', 'lab', CHART, '-f', file], { encoding: 'utf8' }),
+  },
+};
+
+async function objects(render: Render, values: object) {
+  const file = join(await temporaryDirectory(), 'values.json');
+  await writeFile(file, JSON.stringify(values));
+  return parseAllDocuments(render(file))
+    .map((document): unknown => document.toJS())
+    .filter((value) => value !== null)
+    .map((value) => {
+      const object = objectSchema.parse(value);
+      new KINDS[object.kind](object as never).validate();
+      return object;
+    });
+}
+
+it.for(Object.entries(RENDERERS))(
+  'rendered by %s, all objects are valid',
+  async ([, { program, render }], { skip }) => {
+    if (which(program) === undefined) return skip(`not installed: ${program}`);
+    expect((await objects(render, DEFAULTS)).map(({ kind }) => kind)).toEqual(['Service', 'StatefulSet']);
+    const full = await objects(render, FULL);
+    expect(full.map(({ kind }) => kind).sort()).toEqual(['Deployment', 'Ingress', 'Service', 'StatefulSet']);
+    const text = JSON.stringify(full);
+    for (const part of [
+      '"readinessProbe":{"httpGet":{"path":"/readyz"',
+      '"livenessProbe":{"httpGet":{"path":"/healthz"',
+      '"runAsNonRoot":true',
+      '"allowPrivilegeEscalation":false',
+      '"storageClassName":"fast"',
+      '"nvidia.com/gpu":"4"',
+      '{"name":"REQUEST_LOG","value":"all"}',
+    ])
+      expect(text).toContain(part);
+  },
+);
+
+it('values that the chart cannot take are refused by its schema, its own are not', () => {
+  const schema = z.fromJSONSchema(JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')));
+  for (const values of [DEFAULTS, FULL]) expect(schema.safeParse(values).error).toBeUndefined();
+  expect(schema.safeParse({ ...DEFAULTS, replicas: 2 }).success).toBe(false);
+  expect(schema.safeParse({ ...DEFAULTS, storage: { size: 'much' } }).success).toBe(false);
+});
