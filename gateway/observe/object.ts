@@ -16,6 +16,8 @@ const BELIEVED_MS = 30 * 60_000;
 const OUTBOXES_MAX = 10_000;
 /** Counts are written so long after they changed, and whenever they are read. */
 const SAVE_MS = 10_000;
+/** A kilobyte each. */
+const UNTOLD_MAX = 1_000;
 const PREFIX = 'counts/';
 
 interface Source {
@@ -31,6 +33,8 @@ interface Source {
 export class ObserveObject extends GatewayObject {
   readonly #book = new Book();
   readonly #stories: Stories;
+  /** Stories that wait for a disk that is full: the newest. */
+  #untold: readonly Story[] = [];
   /** In the order of their last word. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
@@ -52,8 +56,9 @@ export class ObserveObject extends GatewayObject {
     const silent = this.#sources.keys().next().value;
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
     this.#book.merge(counts);
-    // A disk that is full costs stories, and no counts.
-    writeIfPossible(() => this.#stories.add(stories, Date.now()));
+    // A disk that is full costs no counts, and no stories but those above the bound.
+    const untold = [...this.#untold, ...stories].slice(-UNTOLD_MAX);
+    this.#untold = writeIfPossible(() => this.#stories.add(untold, Date.now())) ? [] : untold;
     this.#book.count(REPORTS, []);
     for (const name of [...Object.keys(counts), REPORTS.name]) this.#unsaved.add(name);
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());

@@ -5,7 +5,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -13,28 +13,24 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
 import { overviewJson } from '../../deploy/grafana/overview.ts';
-import { openIssuer } from '../../gateway/hosts/node/issuer/issuer-files.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
 import { which } from '../support/abilities.ts';
 import { startAgent } from '../support/agent.ts';
+import { certificateThatEnds } from '../support/certificate-that-ends.ts';
 import { type FileSystem, mountFileSystem } from '../support/file-system.ts';
 import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
-import { Prometheus, SHIPPED } from '../support/prometheus.ts';
+import { Prometheus, shortenedRules } from '../support/prometheus.ts';
 import { ROOT } from '../support/where.ts';
 
 const TOKEN = 'only-for-prometheus';
-const DAY_S = 86_400;
 const NODES = 4;
 const LIAR = 'liar/model';
 const FIRES_MS = 40_000;
-const RULES = readFileSync(join(SHIPPED, 'otela.rules.yml'), 'utf8');
-/** Every wait two seconds, every window ten, but for the day that a model is remembered. */
-const SHORTENED = RULES.replace(/for: \d+[mh]/g, 'for: 2s')
-  .replace(/\[1d\]/g, '[10m]')
-  .replace(/(\[|offset )(5|10|15)m/g, '$110s');
 /** No fault of a minute loses more than the 50,000 records that memory holds. */
 const ONLY_TIMED = ['OtelaUsageRecordsLost'];
+/** What befalls gateways that follow each other, and whole fleets: test/netns/game-day.test.ts. */
+const OF_GAME_DAY = ['OtelaTlsCertificateEnding', 'OtelaClockWrong', 'OtelaAgentVersionsMixed', 'OtelaKeysRefused'];
 
 const missing = ['prometheus', 'promtool'].find((program) => which(program) === undefined);
 
@@ -43,15 +39,6 @@ let prometheus: Prometheus;
 let disk: FileSystem | string;
 /** Each alert that a test has seen fire. */
 const seen = new Set<string>();
-
-/** A data directory whose gateway's certificate has three days left and whose root key is elsewhere. */
-async function dataWithOldCertificate(data: string): Promise<void> {
-  const nowS = Math.floor(Date.now() / 1000);
-  const probe = await openIssuer(join(await temporaryDirectory(), 'issuer'), nowS);
-  const lifeS = probe.certificate.notAfter - nowS;
-  await openIssuer(join(data, 'issuer'), nowS - lifeS + 3 * DAY_S);
-  await rm(join(data, 'issuer/root.key'));
-}
 
 /** An engine that says it wrote a hundred million tokens. */
 async function startLiar(): Promise<string> {
@@ -80,7 +67,7 @@ beforeAll(async () => {
   if (missing !== undefined) return;
   disk = mountFileSystem({ sizeMiB: 96 });
   const data = typeof disk === 'string' ? await temporaryDirectory('otela-gateway') : join(disk.path, 'data');
-  await dataWithOldCertificate(data);
+  await certificateThatEnds(data);
   const tokenFile = join(await temporaryDirectory(), 'metrics-token');
   await writeFile(tokenFile, TOKEN, { mode: 0o600 });
   house = await openHouse({
@@ -94,7 +81,12 @@ beforeAll(async () => {
   await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: await startLiar() });
   await house.gateway.serving(1, 15_000, LIAR);
   const gateway = { url: `${house.gateway.url}/metrics`, token: TOKEN };
-  prometheus = await Prometheus.start({ gateway, agents: { hosts, token: TOKEN }, rules: SHORTENED, intervalS: 1 });
+  prometheus = await Prometheus.start({
+    gateway,
+    agents: { hosts, token: TOKEN },
+    rules: shortenedRules(),
+    intervalS: 1,
+  });
 }, 120_000);
 beforeEach(({ skip }) => {
   if (missing !== undefined) skip(`not installed: ${missing}`);
@@ -261,7 +253,7 @@ it('a gateway that is down, as Prometheus and as its agents see it', async () =>
 it('every alert was raised by its fault above, and is timed by promtool', async ({ skip }) => {
   if (typeof disk === 'string') return skip(disk);
   const names = (await prometheus.alertRules()).map(({ name }) => name);
-  expect([...seen, ...ONLY_TIMED].toSorted()).toEqual(names.toSorted());
+  expect([...seen, ...ONLY_TIMED, ...OF_GAME_DAY].toSorted()).toEqual(names.toSorted());
   const timing = readFileSync(join(ROOT, 'test/e2e/files/alert-timing.yml'), 'utf8');
   for (const name of names) expect(timing).toContain(`alertname="${name}"`);
 });

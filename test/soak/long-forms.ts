@@ -48,6 +48,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/gateways.ts'],
   },
   {
+    name: 'game-day',
+    what: 'an hour at a lab of two gateways and twelve agents, whatever breaks: people see no error, its operator finds each event (root)',
+    minutes: 62,
+    argv: ['test/soak/game-day.ts'],
+  },
+  {
     name: 'page',
     what: 'the dashboard’s first load, and half an hour of 200 tokens a second in its chat: memory grows by what is shown alone',
     minutes: 33,

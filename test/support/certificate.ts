@@ -8,10 +8,25 @@ import { atEnd } from './processes.ts';
 export const OPENSSL = spawnSync('openssl', ['version']).status === 0;
 export const NO_OPENSSL = 'no openssl here to make certificates';
 
-/** A certificate that signs itself, for two days, in `directory`: paths of two PEM files. `names`: as openssl has them, e.g. `IP:127.0.0.1`. */
-export function selfSigned(directory: string, commonName: string, names: string[] = []): { cert: string; key: string } {
+/** A certificate that signs itself, in `directory`: paths of two PEM files. `names`: as openssl has them, e.g. `IP:127.0.0.1`. */
+export function selfSigned(
+  directory: string,
+  commonName: string,
+  names: string[] = [],
+  days = 2,
+): { cert: string; key: string } {
   const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
-  const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'];
+  const made = [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:P-256',
+    '-nodes',
+    '-days',
+    String(days),
+  ];
   const more = names.length === 0 ? [] : ['-addext', `subjectAltName=${names.join(',')}`];
   execFileSync('openssl', [...made, '-subj', `/CN=${commonName}`, ...more, '-keyout', key, '-out', cert], {
     stdio: 'ignore',

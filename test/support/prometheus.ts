@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { eventually, freePort, Managed, temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
 
-export const SHIPPED = join(ROOT, 'deploy/prometheus');
+const SHIPPED = join(ROOT, 'deploy/prometheus');
 
 const labels = z.record(z.string(), z.string());
 const vector = z.object({
@@ -28,9 +28,17 @@ export interface Sample {
   value: number;
 }
 
+/** The alerts as shipped, but every wait is two seconds and every window ten, save the day that a model is remembered. */
+export function shortenedRules(): string {
+  return readFileSync(join(SHIPPED, 'otela.rules.yml'), 'utf8')
+    .replace(/for: \d+[mh]/g, 'for: 2s')
+    .replace(/\[1d\]/g, '[10m]')
+    .replace(/(\[|offset )(5|10|15)m/g, '$110s');
+}
+
 interface PrometheusOptions {
-  /** URL, whose path is /metrics, and bearer token. */
-  gateway: { url: string; token: string };
+  /** URL, whose path is /metrics, and bearer token. `also`: hosts of other gateways. `ca`: a PEM file, where they are trusted by none else. */
+  gateway: { url: string; token: string; also?: string[]; ca?: string };
   agents: { hosts: string[]; token: string };
   /** The text of the alerts. Default: as shipped. */
   rules?: string;
@@ -50,8 +58,12 @@ export class Prometheus {
   static async start(options: PrometheusOptions): Promise<Prometheus> {
     const directory = await temporaryDirectory('otela-prometheus');
     const shipped = readFileSync(join(SHIPPED, 'prometheus.yml'), 'utf8');
-    const { protocol, host } = new URL(options.gateway.url);
-    let config = shipped.replace('scheme: https', `scheme: ${protocol.slice(0, -1)}`).replace('gateway.example', host);
+    const { url, also = [], ca } = options.gateway;
+    const { protocol, host } = new URL(url);
+    const tls = ca === undefined ? '' : `\n    tls_config: { ca_file: ${ca} }`;
+    let config = shipped
+      .replace('scheme: https', `scheme: ${protocol.slice(0, -1)}${tls}`)
+      .replace('gateway.example', [host, ...also].map((one) => `"${one}"`).join(', '));
     if (options.intervalS !== undefined)
       config = config.replaceAll('_interval: 15s', `_interval: ${options.intervalS}s`);
     const file = (name: string, text: string) => writeFile(join(directory, name), text, { mode: 0o600 });
@@ -100,6 +112,13 @@ export class Prometheus {
   fires(name: string, withinMs: number): Promise<Alert> {
     return eventually(`alert ${name}`, withinMs, async () =>
       (await this.firing()).find(({ labels }) => labels.alertname === name),
+    );
+  }
+
+  /** Waits until no alert of this name fires. */
+  async quiet(name: string, withinMs: number): Promise<void> {
+    await eventually(`no alert ${name}`, withinMs, async () =>
+      (await this.firing()).some(({ labels }) => labels.alertname === name) ? undefined : true,
     );
   }
 

@@ -4,6 +4,8 @@ import { atEnd } from './processes.ts';
 
 /** Errors kept: the first ones tell the story. */
 const KEPT = 20;
+/** Answers kept: the newest. */
+const ANSWERS_KEPT = 2_000;
 const ANSWER_MS = 20_000;
 /** An SDK's own: it tries again this often, and waits a little longer each time. */
 const TRIES = 6;
@@ -17,6 +19,18 @@ interface TwoAddressesOptions {
   standIn?: object;
 }
 
+export interface Answered {
+  /** `x-request-id` of the attempt that was answered. */
+  id: string;
+  /** The gateway that answered. */
+  url: string;
+  /** Nodes that it asked. */
+  attempts: number;
+  /** Milliseconds since 1970 when it was sent first, and when its answer was there. */
+  sentAt: number;
+  at: number;
+}
+
 export interface TwoAddresses {
   sent: number;
   served: number;
@@ -24,8 +38,7 @@ export interface TwoAddresses {
   retried: number;
   /** What a user would have seen. */
   errors: string[];
-  /** Ids of requests that were answered. */
-  ids: string[];
+  answered: readonly Answered[];
   /** Ends when every request that was sent has been answered. */
   stop(): Promise<void>;
 }
@@ -37,19 +50,21 @@ export function twoAddresses({
   standIn = { tokens: 2 },
 }: TwoAddressesOptions): TwoAddresses {
   const underWay = new Set<Promise<void>>();
+  const answered: Answered[] = [];
   const client: TwoAddresses = {
     sent: 0,
     served: 0,
     retried: 0,
     errors: [],
-    ids: [],
+    answered,
     stop: async () => {
       clearInterval(timer);
       await Promise.all(underWay);
     },
   };
   const body = JSON.stringify(chatBody(standIn));
-  const attempt = async (url: string, id: string): Promise<string | undefined> => {
+  /** The nodes that were asked, or what a user would have seen. */
+  const attempt = async (url: string, id: string): Promise<number | string> => {
     try {
       const response = await fetch(`${url}/v1/chat/completions`, {
         method: 'POST',
@@ -58,7 +73,8 @@ export function twoAddresses({
         signal: AbortSignal.timeout(ANSWER_MS),
       });
       const text = await response.text();
-      return response.status === 200 ? undefined : `${url} ${response.status} ${text}`;
+      if (response.status !== 200) return `${url} ${response.status} ${text}`;
+      return Number(response.headers.get('x-otela-attempts') ?? 1);
     } catch (error) {
       const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';
       return `${url} ${error}${cause}`;
@@ -66,16 +82,18 @@ export function twoAddresses({
   };
   const ask = async (n: number): Promise<void> => {
     const failures: string[] = [];
+    const sentAt = Date.now();
     for (let tried = 0; tried < TRIES; tried++) {
       const url = addresses[(n + tried) % addresses.length]?.url ?? '';
       const id = `req-${n}-${tried}`;
-      const failure = await attempt(url, id);
-      if (failure === undefined) {
+      const got = await attempt(url, id);
+      if (typeof got === 'number') {
         client.served++;
-        client.ids.push(id);
+        answered.push({ id, url, attempts: got, sentAt, at: Date.now() });
+        if (answered.length > ANSWERS_KEPT) answered.shift();
         return;
       }
-      failures.push(failure);
+      failures.push(got);
       client.retried++;
       if (tried > 0) await new Promise((resolve) => setTimeout(resolve, BACKOFF_MS * 2 ** tried));
     }

@@ -40,6 +40,8 @@ export const behaviourSchema = z.object({
   template: z.enum(['plain', 'trims', 'thinks']).optional(),
   /** The model that the answer says it is from. */
   claims: z.string().max(64).optional(),
+  /** The tokens that a whole chat answer says it has. */
+  claimsTokens: z.number().int().min(0).optional(),
   /** Line ends of the event stream: both are legal (WHATWG HTML §9.2.5). */
   eol: z.enum(['lf', 'crlf']).optional(),
   /** Answers with a body of this many bytes of `patternBytes`. */

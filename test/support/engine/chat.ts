@@ -92,7 +92,7 @@ export function chat(ask: Ask): Answer {
       choices: [
         { index: 0, message, logprobs: null, finish_reason: call ? 'tool_calls' : ask.finish, stop_reason: null },
       ],
-      usage: usageOf(ask.body.messages, ask.tokens),
+      usage: usageOf(ask.body.messages, ask.behaviour?.claimsTokens ?? ask.tokens),
       system_fingerprint: FINGERPRINT,
     },
     ask.tokens,

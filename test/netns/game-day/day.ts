@@ -1,0 +1,190 @@
+/**
+ * A day at a small lab: two gateways behind TLS on hosts of their own, two clusters behind NAT with six agents each, Prometheus with the
+ * alerts of deploy/ (their waits shortened), and people who ask both gateways all day.
+ */
+import { execFile } from 'node:child_process';
+import { copyFile, cp, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { buildPrograms } from '../../chaos/programs.ts';
+import { startAgent } from '../../support/agent.ts';
+import { installAgent, installGateway } from '../../support/as-version.ts';
+import { selfSigned, trust } from '../../support/certificate.ts';
+import { certificateThatEnds } from '../../support/certificate-that-ends.ts';
+import { type Engine, startEngine } from '../../support/engine.ts';
+import { type FileSystem, mountFileSystem } from '../../support/file-system.ts';
+import { Gateway } from '../../support/gateway.ts';
+import { MODEL } from '../../support/house.ts';
+import { atEnd, eventually, freePort, Managed, temporaryDirectory } from '../../support/processes.ts';
+import { Prometheus, shortenedRules } from '../../support/prometheus.ts';
+import { type Answered, type TwoAddresses, twoAddresses } from '../../support/two-addresses.ts';
+import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_ADDRESS, Network, on } from '../network.ts';
+
+/** This machine, which is on the gateways' network: the follower's host, and Prometheus'. */
+const FOLLOWER_ADDRESS = '198.51.100.254';
+const METRICS_TOKEN = 'only-for-prometheus';
+export const HOSTILE = 'mallory';
+export const AGENTS = 12;
+const HOSTS = ['c1h1', 'c1h2', 'c2h1', 'c2h2'] as const;
+const ENGINE_PORT = 8000;
+/** What the gateway's disk holds: a few minutes of records and logs, and room to start. */
+const DISK_MIB = 192;
+const PER_SECOND = 8;
+const START_MS = 120_000;
+
+export interface Day {
+  network: Network;
+  first: Gateway;
+  follower: Gateway;
+  /** Of the follower: changed in place, it counts from its next start. */
+  followerEnv: Record<string, string>;
+  /** How the operator's programs trust the gateways. */
+  env: Record<string, string>;
+  /** `otela-gateway`. */
+  program: string;
+  client: TwoAddresses;
+  /** Answers to programs beside it: the newest. */
+  others: Answered[];
+  prometheus: Prometheus;
+  /** Of the first gateway, or why there is none. */
+  disk: FileSystem | string;
+  /** Root key of the institution. */
+  rootKey: string;
+  /** The engine of the provider that turns hostile. */
+  hostile: Engine;
+  /** `otela-gateway …`, at the first, as its operator types it. */
+  operate(...args: string[]): Promise<string>;
+  /** The same at a gateway that is named. */
+  ask(gateway: Gateway, ...args: string[]): Promise<string>;
+  /** Tells the engine of a host how to behave, past all gateways and agents. */
+  control(host: (typeof HOSTS)[number], behaviour: object): Promise<void>;
+  /** Puts another version where gateways and agents are started from. */
+  install(version: string): Promise<void>;
+  /** Puts another TLS certificate in the gateways' place. */
+  renewTls(): Promise<void>;
+}
+
+const run = promisify(execFile);
+
+export async function openDay(): Promise<Day> {
+  const directory = await temporaryDirectory('otela-game-day');
+  const at = (...path: string[]) => join(directory, ...path);
+  const gatewayFile = at('gateway/dist/otela-gateway.js');
+  const agentFile = at('agent/otela-agent.js');
+  const install = async (version: string) => {
+    await Promise.all([installGateway(gatewayFile, version), installAgent(agentFile, version)]);
+  };
+  const [network, programs] = await Promise.all([Network.up(), buildPrograms(), install('0.7.0')]);
+
+  const tls = await certificates(directory);
+  const env: Record<string, string> = {
+    OTELA_METRICS_TOKEN: METRICS_TOKEN,
+    REQUEST_LOG: 'all',
+    NODE_EXTRA_CA_CERTS: tls.authorities,
+    NODE_OPTIONS: `--import=${pathToFileURL(join(ROOT, 'test/support/clock-offset.ts')).href}`,
+  };
+  const followerEnv = { ...env };
+  const disk = mountFileSystem({ sizeMiB: DISK_MIB });
+  const data = typeof disk === 'string' ? at('gw1') : join(disk.path, 'gw1');
+  const rootKey = await certificateThatEnds(data);
+  const common = { host: '0.0.0.0', main: gatewayFile, env };
+  const ends = ['--tls-cert', tls.cert, '--tls-key', tls.key];
+
+  const port = await freePort();
+  const url = (address: string) => `https://${address}:${port}`;
+  const first = await Gateway.start({
+    ...common,
+    ...{ data, port, prefix: on('gateway'), publicHost: GATEWAY_ADDRESS },
+    args: ['--url', url(GATEWAY_ADDRESS), ...ends],
+  });
+  const ask = async (gateway: Gateway, ...args: string[]) => {
+    const flags = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
+    const { stdout } = await run(NODE, [gatewayFile, ...args, ...flags], { env: { ...process.env, ...env } });
+    return stdout;
+  };
+  // At a copy: with the root key beside it the first gateway's own certificate would be renewed, too.
+  await cp(join(data, 'issuer'), at('copy/issuer'), { recursive: true });
+  await copyFile(rootKey, at('copy/issuer/root.key'));
+  const { stdout: identity } = await run(NODE, [gatewayFile, 'issuer', 'delegate', '--data', at('copy')]);
+  await writeFile(at('gw2.json'), identity, { mode: 0o600 });
+  const follower = await Gateway.start({
+    ...common,
+    ...{ port, publicHost: FOLLOWER_ADDRESS },
+    env: followerEnv,
+    args: ['--url', url(FOLLOWER_ADDRESS), '--follow', first.url, '--identity', at('gw2.json'), ...ends],
+  });
+  // Compressed clocks: engines that hang are left after four seconds.
+  await first.admin('PATCH', 'settings', { routing: { timeouts: { standard: { first_byte_ms: 4_000 } } } });
+
+  for (const host of HOSTS)
+    new Managed(
+      [...on(host), NODE, programs.engine, '--port', String(ENGINE_PORT), '--model', MODEL, '--tokens', '2'],
+      { label: `engine of ${host}` },
+    );
+  const hostile = await startEngine({ models: [MODEL], host: FOLLOWER_ADDRESS });
+  atEnd(() => hostile.close());
+  const token = async (provider: string, cluster: string) => first.createJoinToken(provider, cluster);
+  const tokens = { c1: await token('lab', 'c1'), c2: await token('lab', 'c2'), m: await token(HOSTILE, 'c2') };
+  for (let n = 0; n < AGENTS; n++) {
+    const host = HOSTS[n % HOSTS.length] ?? 'c1h1';
+    const last = n === AGENTS - 1;
+    await startAgent({
+      gateways: [first.url, follower.url],
+      token: last ? tokens.m : host.startsWith('c1') ? tokens.c1 : tokens.c2,
+      engineUrl: last ? hostile.url : `http://127.0.0.1:${ENGINE_PORT}`,
+      main: agentFile,
+      prefix: on(host),
+      env: { NODE_EXTRA_CA_CERTS: tls.authorities },
+    });
+  }
+  for (const gateway of [first, follower]) await gateway.serving(AGENTS, START_MS);
+
+  const prometheus = await Prometheus.start({
+    gateway: {
+      url: `${first.url}/metrics`,
+      token: METRICS_TOKEN,
+      also: [`${FOLLOWER_ADDRESS}:${port}`],
+      ca: tls.authorities,
+    },
+    agents: { hosts: [], token: METRICS_TOKEN },
+    rules: shortenedRules(),
+    intervalS: 1,
+  });
+  const key = await first.createKey('people');
+  await eventually('the follower knows the key', START_MS, async () => {
+    const { ok } = await fetch(`${follower.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+    return ok || undefined;
+  });
+  const client = twoAddresses({ addresses: [first, follower], key, perSecond: PER_SECOND });
+  return {
+    ...{ network, first, follower, followerEnv, env, program: gatewayFile, client, prometheus, disk, rootKey, hostile },
+    ...{ install, ask, others: [] },
+    operate: (...args) => ask(first, ...args),
+    control: async (host, behaviour) => {
+      const url = `http://127.0.0.1:${ENGINE_PORT}/__control`;
+      const [ip = '', ...args] = [...on(host), 'curl', '-sf', '-d', JSON.stringify({ behaviour }), url];
+      await run(ip, args);
+    },
+    renewTls: tls.renew,
+  };
+}
+
+/** The certificate of both gateways, which has two days left, and its successor. Whoever trusts `authorities` trusts both. */
+async function certificates(directory: string) {
+  const names = [`IP:${GATEWAY_ADDRESS}`, `IP:${FOLLOWER_ADDRESS}`];
+  const [old, next] = [
+    selfSigned(await temporaryDirectory(), 'old', names),
+    selfSigned(await temporaryDirectory(), 'next', names, 90),
+  ];
+  const place = { cert: join(directory, 'cert.pem'), key: join(directory, 'key.pem') };
+  const put = async ({ cert, key }: { cert: string; key: string }) => {
+    await Promise.all([copyFile(cert, place.cert), copyFile(key, place.key)]);
+  };
+  await put(old);
+  const authorities = join(directory, 'authorities.pem');
+  await writeFile(authorities, (await Promise.all([old, next].map(({ cert }) => readFile(cert)))).join('\n'));
+  for (const { cert } of [old, next]) trust(await readFile(cert, 'utf8'));
+  return { ...place, authorities, renew: () => put(next) };
+}

@@ -1,0 +1,219 @@
+/** What befalls the lab on a game day, one event after the other; and where its operator finds each. */
+import { execFile } from 'node:child_process';
+import { copyFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { z } from 'zod';
+import { chatBody } from '../../support/house.ts';
+import { eventually } from '../../support/processes.ts';
+import { NODE } from '../../support/where.ts';
+import { AGENTS, type Day, HOSTILE } from './day.ts';
+
+export interface GameEvent {
+  what: string;
+  /** Why it cannot be brought about here. */
+  skipped?(day: Day): string | undefined;
+  /** The fault, or what the operator does. Resolves when it is there. */
+  happens(day: Day): Promise<void>;
+  /** A line of that gateway's log. */
+  log: readonly ['first' | 'follower', RegExp];
+  /** PromQL that has a sample then, and had none before. */
+  metric: string;
+  alert: string;
+  /** Of what the alert tells it is over, as it is renewed. */
+  alertEnds?: true;
+  /** In what `otela-gateway why` tells of a request of that time. */
+  story: RegExp;
+  /** Mends it. Resolves when all is as before. */
+  mend(day: Day): Promise<void>;
+}
+
+const run = promisify(execFile);
+const BACK_MS = 90_000;
+/** Between two requests with a lost key. */
+const PAUSE_MS = 100;
+const ANSWERS_KEPT = 500;
+const keySchema = z.object({ id: z.string(), key: z.string() });
+
+async function allServe({ first, follower }: Day, nodes = AGENTS): Promise<void> {
+  for (const gateway of [first, follower]) await gateway.serving(nodes, BACK_MS);
+}
+
+const issuer = ({ program, first }: Day, ...args: string[]) =>
+  run(NODE, [program, 'issuer', ...args, '--data', first.data]);
+
+/** A key that the operator takes back while a program still uses it; what that program is answered. */
+let revoked: { statuses: Set<number>; stop(): void } | undefined;
+export const refusals = (): number[] => [...(revoked?.statuses ?? [])];
+
+export const EVENTS: readonly GameEvent[] = [
+  {
+    what: 'a gateway is killed',
+    happens: ({ first }) => first.kill9(),
+    log: ['follower', /the first gateway, \S+, does not answer/],
+    metric: 'up{job="otela-gateway"} == 0',
+    alert: 'OtelaGatewayDown',
+    story: /over after \d+ ms: status 200/,
+    mend: async (day) => {
+      await day.first.restart();
+      await allServe(day);
+    },
+  },
+  {
+    what: 'a disk is full',
+    skipped: ({ disk }) => (typeof disk === 'string' ? disk : undefined),
+    happens: async ({ disk }) => {
+      if (typeof disk !== 'string') disk.fill(0);
+    },
+    log: ['first', /storage cannot be written since/],
+    metric: 'otela_storage_failing == 1',
+    alert: 'OtelaStorageFailing',
+    story: /record .*: status 200/,
+    mend: async (day) => {
+      if (typeof day.disk !== 'string') day.disk.empty();
+      await day.first.process.line(/storage can be written again/, BACK_MS);
+      await allServe(day);
+    },
+  },
+  {
+    what: 'an upgrade of gateways and agents',
+    happens: async (day) => {
+      await day.install('0.8.0');
+      for (const gateway of [day.follower, day.first]) {
+        await gateway.stop();
+        await gateway.restart();
+        await allServe(day);
+      }
+      void day.operate('rollout', 'start', '--to', '0.8.0', '--cohort', '50%', '--within', '2m').catch(() => undefined);
+    },
+    log: ['first', /"event":"node_left".*"cause":"drained"/],
+    metric: 'otela_registry_agent_versions{agent_version="0.8.0"} > 0',
+    alert: 'OtelaAgentVersionsMixed',
+    story: /node \S+: left \(drained\)/,
+    mend: async (day) => {
+      await eventually('all agents are new', BACK_MS, async () =>
+        (await day.operate('rollout', 'status', '--to', '0.8.0')) === `0.8.0  ${AGENTS} nodes\n` ? true : undefined,
+      );
+      await allServe(day);
+    },
+  },
+  {
+    what: 'a key is revoked',
+    happens: async (day) => {
+      const { id, key } = keySchema.parse(JSON.parse(await day.operate('keys', 'create', '--name', 'lost', '--json')));
+      revoked = program(day, key);
+      await eventually('the key is used', BACK_MS, () => (revoked?.statuses.has(200) ? true : undefined));
+      await day.operate('keys', 'revoke', id);
+    },
+    log: ['first', /"event":"request".*"status":401,"error":"invalid_api_key"/],
+    metric: 'otela_requests_total{error="invalid_api_key"} > 0',
+    alert: 'OtelaKeysRefused',
+    story: /with no valid key.*status 401, invalid_api_key/s,
+    mend: async () => revoked?.stop(),
+  },
+  {
+    what: 'an engine hangs',
+    happens: ({ control }) => control('c1h1', { fault: 'hang' }),
+    log: ['first', /"event":"request".*"attempts":2,"status":200/],
+    metric: 'otela_breakers{state!="closed"} > 0',
+    alert: 'OtelaBreakerOpen',
+    story:
+      /attempt +node (\S+): no answer of its engine: (?:hung|first_byte_timeout)\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
+    mend: async (day) => {
+      await day.control('c1h1', {});
+      await allServe(day);
+    },
+  },
+  {
+    what: 'a cluster is cut off',
+    happens: async ({ network }) => network.link('cut', 'c2nat'),
+    log: ['first', /"event":"cluster_frozen".*"cluster":"c2"/],
+    metric: 'otela_frozen_clusters > 0',
+    alert: 'OtelaClusterFrozen',
+    story: /node \S+: suspected/,
+    mend: async (day) => {
+      day.network.link('heal', 'c2nat');
+      await allServe(day);
+    },
+  },
+  {
+    what: 'a clock is wrong',
+    happens: async (day) => {
+      day.followerEnv.CLOCK_OFFSET_MS = '600000';
+      await day.follower.stop();
+      await day.follower.restart();
+    },
+    log: ['first', /the clock of gateway \S+ is (599|60[01]) s ahead of this one's/],
+    metric: 'abs(otela_clock_timestamp_seconds - timestamp(otela_clock_timestamp_seconds)) > 500',
+    alert: 'OtelaClockWrong',
+    story: /over after \d+ ms: status 200/,
+    mend: async (day) => {
+      delete day.followerEnv.CLOCK_OFFSET_MS;
+      await day.follower.stop();
+      await day.follower.restart();
+      await day.first.process.line(/the clock of gateway \S+ is again that of this one's/, BACK_MS);
+      await allServe(day);
+    },
+  },
+  {
+    what: 'certificates are replaced',
+    happens: async (day) => {
+      for (const name of ['OtelaTlsCertificateEnding', 'OtelaCertificateEnding'])
+        await day.prometheus.fires(name, BACK_MS);
+      await day.renewTls();
+      for (const gateway of [day.first, day.follower]) {
+        gateway.process.signal('SIGHUP');
+        await gateway.process.line(/TLS files read again/, BACK_MS);
+      }
+      const root = join(day.first.data, 'issuer/root.key');
+      await copyFile(day.rootKey, root);
+      await issuer(day, 'rotate');
+      await rm(root);
+      await day.first.stop();
+      await day.first.restart();
+    },
+    log: ['follower', /TLS files read again/],
+    metric: 'otela_tls_certificate_end_timestamp_seconds - time() > 80 * 86400',
+    alert: 'OtelaTlsCertificateEnding',
+    alertEnds: true,
+    story: /over after \d+ ms: status 200/,
+    mend: allServe,
+  },
+  {
+    what: 'a provider turns hostile',
+    happens: async ({ hostile }) => hostile.control({ claimsTokens: 100_000_000 }),
+    log: ['first', /usage reports of node \S+ \(provider mallory\) not taken as reported: \d+ over_bound/],
+    metric: `otela_usage_anomalies_total{provider="${HOSTILE}"} > 0`,
+    alert: 'OtelaUsageNotAsReported',
+    story: /over after \d+ ms: status 200/,
+    mend: async (day) => {
+      await day.operate('providers', 'revoke', HOSTILE);
+      await allServe(day, AGENTS - 1);
+    },
+  },
+];
+
+/** A program that goes on asking with its key, whatever it is answered. */
+function program({ first, others }: Day, key: string): NonNullable<typeof revoked> {
+  const statuses = new Set<number>();
+  let going = true;
+  void (async () => {
+    for (let n = 0; going; n++) {
+      const [id, sentAt] = [`lost-${n}`, Date.now()];
+      const response = await fetch(`${first.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-request-id': id },
+        body: JSON.stringify(chatBody({ tokens: 1 })),
+      });
+      await response.arrayBuffer();
+      statuses.add(response.status);
+      others.push({ id, url: first.url, attempts: 1, sentAt, at: Date.now() });
+      if (others.length > ANSWERS_KEPT) others.shift();
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  })();
+  const stop = () => {
+    going = false;
+  };
+  return { statuses, stop };
+}
