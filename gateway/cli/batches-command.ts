@@ -49,6 +49,9 @@ const batchSchema = z.looseObject({
   }),
 });
 
+const HEAD = ['id', 'status', 'done', 'failed', 'pace', 'end', 'endpoint', 'model', 'created', 'used', 'waits for'];
+const NONE = '–';
+
 /** Of a batch that is over, nothing about its pace. */
 const row: Row = (value) => {
   const {
@@ -63,26 +66,20 @@ const row: Row = (value) => {
   } = batchSchema.parse(value);
   const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
   const done = `${counts.completed}/${counts.total}`;
-  const failed = counts.failed === 0 ? [] : [`${counts.failed} failed`];
-  const pace =
-    status !== 'in_progress'
-      ? []
-      : [
-          ...(more.paused ? ['paused'] : [`${more.lines_per_s} lines/s`]),
-          ...(more.estimated_end === null ? [] : [`ends ${dateOf(more.estimated_end)}`]),
-        ];
-  const waits = more.waiting_for === null || more.waiting_for === undefined ? [] : [more.waiting_for];
+  const runs = status === 'in_progress';
+  const { paused, lines_per_s, estimated_end, waiting_for } = more;
   return [
     id,
     status,
     done,
-    ...failed,
-    ...pace,
+    `${counts.failed} failed`,
+    !runs ? NONE : paused ? 'paused' : `${lines_per_s} lines/s`,
+    !runs || estimated_end === null ? NONE : `ends ${dateOf(estimated_end)}`,
     endpoint.replace('/v1/', ''),
-    model ?? '–',
+    model ?? NONE,
     dateOf(created_at),
     `${tokens} tokens`,
-    ...waits,
+    waiting_for ?? NONE,
   ];
 };
 
@@ -93,7 +90,7 @@ async function batchesCommand(args: readonly string[]): Promise<number> {
   refusePassedOver(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
   const act = async (_: string, path: string) => print(door, row, await ask(door, 'POST', `${path}/${verb}`));
   const usage = 'batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID';
-  return listOr(door, row, words, usage, {
+  return listOr(door, { head: HEAD, row }, words, usage, {
     cancel: act,
     pause: act,
     resume: act,

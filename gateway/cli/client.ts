@@ -5,6 +5,7 @@ import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/ind
 import { printable } from '../../shared/terminal/printable.ts';
 import { CommandError, EXIT_UNREACHABLE } from '../command.ts';
 import { isReaderGone } from './reader.ts';
+import { Table } from './table.ts';
 
 /** The gateway said no: told without a stack. */
 export class ClientError extends CommandError {}
@@ -53,11 +54,22 @@ const pageSchema = z.object({
   has_more: z.boolean(),
 });
 
+/** How things of a kind are listed: a name for each column, and the cells of one of them. */
+export interface Listed {
+  head: readonly string[];
+  row: Row;
+}
+
 /** Page by page, one line each. */
-export async function list(door: Door, { row }: { row: Row }): Promise<number> {
+export async function list(door: Door, { head, row }: Listed): Promise<number> {
+  const table = new Table(head);
   for (let after = '', more = true; more && !isReaderGone(); ) {
     const { data, has_more } = pageSchema.parse(await ask(door, 'GET', after));
-    for (const one of data) print(door, row, one);
+    for (const one of data) {
+      if (door.json) console.log(JSON.stringify(one));
+      else table.add(row(one));
+    }
+    if (!door.json) table.flush();
     const last = data.at(-1);
     after = `?after=${encodeURIComponent(last?.id ?? last?.name ?? '')}`;
     more = has_more && data.length > 0;
@@ -71,18 +83,18 @@ export async function list(door: Door, { row }: { row: Row }): Promise<number> {
  */
 export function listOr(
   door: Door,
-  row: Row,
+  listed: Listed,
   [verb = '', what]: readonly string[],
   usage: string,
   others: Readonly<Record<string, (what: string, path: string) => Promise<number>>>,
 ): Promise<number> {
-  if (verb === 'list' && what === undefined) return list(door, { row });
+  if (verb === 'list' && what === undefined) return list(door, listed);
   const other = Object.hasOwn(others, verb) ? others[verb] : undefined;
   if (what === undefined || (other === undefined && verb !== 'get'))
     throw new UsageError(`usage: otela-gateway ${usage}`);
   const path = `/${encodeURIComponent(what)}`;
   if (other !== undefined) return other(what, path);
-  return ask(door, 'GET', path).then((answer) => print({ ...door, json: true }, row, answer));
+  return ask(door, 'GET', path).then((answer) => print({ ...door, json: true }, listed.row, answer));
 }
 
 /** What a header can hold: anything else would be told in an error's words, the key with it. */

@@ -51,6 +51,7 @@ const fileSchema = z.looseObject({
   purpose: z.string(),
 });
 
+const HEAD = ['id', 'purpose', 'bytes', 'created', 'kept', 'name'];
 const row: Row = (value) => {
   const { id, bytes, created_at, expires_at, filename, purpose } = fileSchema.parse(value);
   const until = expires_at === undefined ? 'stays' : `until ${dateOf(expires_at)}`;
@@ -66,7 +67,7 @@ async function filesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
   const door = doorTo('/v1/files', values);
   refusePassedOver(words[0], { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
-  return listOr(door, row, words, 'files list|get ID|put FILE|delete ID|content ID', {
+  return listOr(door, { head: HEAD, row }, words, 'files list|get ID|put FILE|delete ID|content ID', {
     put: async (file) => print(door, row, await putFile(door, file, values.purpose)),
     delete: async (_, path) => print(door, deleted, await ask(door, 'DELETE', path)),
     content: (_, path) => content(door, path, values.out),

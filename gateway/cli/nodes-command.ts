@@ -1,10 +1,11 @@
 /** `otela-gateway nodes …`: what runs at each node now. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { printable, printableJson } from '../../shared/terminal/printable.ts';
+import { printableJson } from '../../shared/terminal/printable.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { isReaderGone } from './reader.ts';
+import { Table } from './table.ts';
 
 const nodeSchema = z.looseObject({
   ...LISTED_NODE,
@@ -93,38 +94,39 @@ function wrong(): UsageError {
   return new UsageError('usage: otela-gateway nodes list | show SESSION | history | drain SESSION | end SESSION');
 }
 
+const HEAD = ['session', 'state', 'provider', 'cluster', 'requests', 'engine', 'breaker', 'models'];
+
 async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
+  const table = new Table(HEAD);
   for await (const node of listedNodes(door, query, nodeSchema)) {
     if (isReaderGone()) return;
-    say(door, node);
+    if (door.json) console.log(JSON.stringify(node));
+    else table.add(rowOf(node));
   }
+  if (!door.json) table.flush();
 }
 
 /** The newest first, as the API has them and the other lists. */
 async function tellHistory(door: Door, session: string | undefined): Promise<void> {
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
   const { data } = historySchema.parse(await ask(door, 'GET', `/history?${query}`));
+  const table = new Table(['at', 'event', 'session', 'node', 'provider', 'cluster', 'reason']);
   for (const one of data) {
     const { at, event, session: of, node, provider, cluster, reason, cause } = one;
     const why = cause == null || cause === reason ? (reason ?? '') : `${cause}: ${reason ?? 'not said'}`;
     if (door.json) console.log(JSON.stringify(one));
-    else tell([at, event.padEnd(9), of, node ?? '-', provider, cluster, why]);
+    else table.add([at, event, of, node ?? '-', provider, cluster, why]);
   }
+  if (!door.json) table.flush();
 }
 
-function say({ json }: Door, node: z.infer<typeof nodeSchema>): void {
-  if (json) return console.log(JSON.stringify(node));
+function rowOf(node: z.infer<typeof nodeSchema>): string[] {
   const { session, state, suspected, provider, cluster, in_flight, load, breaker, models, cause } = node;
   const engine = load === null ? '-' : `${load.running} running, ${load.waiting} waiting`;
   const served = models.map(({ id }) => id).join(',') || '-';
   const aside = suspected ? 'suspected' : cause;
   const standing = aside == null ? state : `${state} (${aside})`;
-  tell([session, standing, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served]);
-}
-
-/** A line for people. Names, models and reasons are what a provider's agent said. */
-function tell(cells: readonly string[]): void {
-  console.log(printable(cells.join('  ')).trimEnd());
+  return [session, standing, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served];
 }

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+import { Table } from './table.ts';
 
 const peerSchema = z.object({
   name: z.string(),
@@ -28,7 +29,13 @@ async function peersCommand(args: readonly string[]): Promise<number> {
   const door = doorTo('/admin/peers', values);
   const [verb, name, root, url] = words;
   if (verb === 'list' && name === undefined) {
-    for (const peer of listSchema.parse(await ask(door, 'GET', '')).data) say(door, peer);
+    const { data } = listSchema.parse(await ask(door, 'GET', ''));
+    const table = new Table(['name', 'root key', 'url', 'created']);
+    for (const peer of data) {
+      if (door.json) say(door, peer);
+      else table.add(rowOf(peer));
+    }
+    if (!door.json) table.flush();
     return EXIT_DONE;
   }
   if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined) {
@@ -44,6 +51,9 @@ async function peersCommand(args: readonly string[]): Promise<number> {
 }
 
 function say({ json }: Door, peer: z.infer<typeof peerSchema>): void {
-  const { name, root, url, created_at } = peer;
-  console.log(json ? JSON.stringify(peer) : [name, root, url ?? '-', created_at].join('  '));
+  console.log(json ? JSON.stringify(peer) : rowOf(peer).join('  '));
+}
+
+function rowOf({ name, root, url, created_at }: z.infer<typeof peerSchema>): string[] {
+  return [name, root, url ?? '-', created_at];
 }

@@ -31,7 +31,8 @@ async function resourceCommand(
   if (verb !== undefined) refusePassedOver(name, verb, resource, [...flagsGiven.keys()]);
   const named = id !== undefined;
   const one = `/${encodeURIComponent(id ?? '')}`;
-  if (verb === 'list' && id === undefined) return list(door, { row });
+  if (verb === 'list' && id === undefined)
+    return list(door, { head: ['id', ...resource.shown.map(columnOf), 'state', 'created', 'name'], row });
   if (verb === 'show' && named) return print({ ...door, json: true }, row, await ask(door, 'GET', one));
   if (verb === 'delete' && named) return erase(door, one);
   if (verb === 'revoke' && named) return print(door, row, await ask(door, 'DELETE', one));
@@ -152,6 +153,9 @@ const ended = z.object({
   deleted_at: z.string().nullish(),
   expires_at: z.string().nullish(),
 });
+
+/** A member's name as a column's. */
+const columnOf = (member: string) => member.replaceAll('_', ' ');
 
 function rowOf(more: readonly string[]): Row {
   return (value) => {

@@ -1,7 +1,9 @@
 /** `otela-gateway settings`: what holds for the whole gateway. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { nearest } from '../../shared/text/nearest.ts';
 import { ask, CONNECTION, doorTo } from './client.ts';
+import { Table } from './table.ts';
 
 export const SETTINGS: Command = {
   summary: 'what holds for the whole gateway',
@@ -21,16 +23,36 @@ async function settingsCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, CONNECTION, { words: 3 });
   const door = doorTo('/admin/settings', values);
   const [verb, name, value] = words;
-  if (verb === undefined) return show(await ask(door, 'GET', ''), values.json);
+  const before = settingsOf(await ask(door, 'GET', ''));
+  if (verb === undefined) return show(before, values.json);
   if (verb !== 'set' || name === undefined || value === undefined)
     throw new UsageError('usage: otela-gateway settings | settings set NAME VALUE');
-  return show(await ask(door, 'PATCH', '', { [name]: parsed(value) }), values.json);
+  if (!Object.hasOwn(before, name)) throw new UsageError(noSetting(name, Object.keys(before)));
+  const after = settingsOf(await ask(door, 'PATCH', '', { [name]: parsed(value) }));
+  if (values.json) return show(after, true);
+  const [was, is] = [JSON.stringify(before[name]), JSON.stringify(after[name])];
+  console.log(was === is ? `${name}  ${is}, as before` : `${name}  ${was} → ${is}`);
+  return EXIT_DONE;
 }
 
-function show(answer: unknown, json: boolean): number {
+function noSetting(name: string, known: readonly string[]): string {
+  const near = nearest(name, known);
+  return `there is no setting "${name}"; ${near === undefined ? `there are ${known.join(', ')}` : `did you mean ${near}?`}`;
+}
+
+function settingsOf(answer: unknown): Record<string, unknown> {
   const { object: _, ...settings } = settingsSchema.parse(answer);
-  if (json) console.log(JSON.stringify(settings));
-  else for (const [name, value] of Object.entries(settings)) console.log(`${name}  ${JSON.stringify(value)}`);
+  return settings;
+}
+
+function show(settings: Record<string, unknown>, json: boolean): number {
+  if (json) {
+    console.log(JSON.stringify(settings));
+    return EXIT_DONE;
+  }
+  const table = new Table(['setting', 'value']);
+  for (const [name, value] of Object.entries(settings)) table.add([name, JSON.stringify(value)]);
+  table.flush();
   return EXIT_DONE;
 }
 

@@ -13,6 +13,7 @@ import {
 import { printable } from '../../shared/terminal/printable.ts';
 import { ask, CONNECTION, doorTo, download } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
+import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
 import { readTraceLine } from './trace/read-line.ts';
 import { TraceStats } from './trace-stats.ts';
@@ -273,9 +274,14 @@ async function auditCommand(args: readonly string[]): Promise<number> {
   };
   const page = z.object({ data: z.array(z.looseObject({ id: z.number() })), has_more: z.boolean() });
   const door = doorTo('/admin/audit', values);
+  const table = new Table(['at', 'who', 'action', 'what']);
   for (let after = '', more = true; more && !isReaderGone(); ) {
     const { data, has_more } = page.parse(await ask(door, 'GET', after));
-    for (const one of data) console.log(values.json ? JSON.stringify(one) : printable(row(one).join('  ')));
+    for (const one of data) {
+      if (values.json) console.log(JSON.stringify(one));
+      else table.add(row(one));
+    }
+    if (!values.json) table.flush();
     after = `?after=${data.at(-1)?.id}`;
     more = has_more && data.length > 0;
   }

@@ -60,11 +60,20 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
 }
 
 /** The message for a person, with where to read on if the line is at fault. */
-export function complaint<C>(program: Program<C>, [word]: readonly string[], error: unknown): string {
+export function complaint<C>(program: Program<C>, [word, ...args]: readonly string[], error: unknown): string {
   const message = `${program.name}: ${error instanceof Error ? error.message : String(error)}`;
   if (!(error instanceof UsageError)) return message;
   const about = word !== undefined && namesOf(program).includes(word) ? `${word} ` : '';
-  return `${message}\nTry: ${program.name} ${about}--help`;
+  const meant = word === undefined ? undefined : verbMeant(program, word, args);
+  const hint = meant === undefined ? '' : `\nDid you mean ${word} ${meant}?`;
+  return `${message}${hint}\nTry: ${program.name} ${about}--help`;
+}
+
+/** The verb of the command that is near what was written in its place. */
+function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
+  const commands = allCommands(program);
+  const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];
+  return verb === '' || verb.startsWith('-') || verbs.includes(verb) ? undefined : nearest(verb, verbs);
 }
 
 /** Commands of every program, which readCommand answers itself. */

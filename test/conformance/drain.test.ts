@@ -68,6 +68,6 @@ it('the command line drains the one that is left, and tells what became of both'
   const { stdout } = await nodes('history', '--session', session);
   // What has nothing to finish may be gone before anybody heard that it goes.
   const told = stdout.split('\n').flatMap((line) => line.split(/\s+/).slice(1, 2));
-  expect(told.filter((event) => event !== 'down')).toEqual(['left', 'serving', 'join']);
+  expect(told.filter((event) => event !== 'down')).toEqual(['event', 'left', 'serving', 'join']);
   await expect(nodes('drain', session)).rejects.toMatchObject({ stderr: expect.stringContaining('has left already') });
 });

@@ -106,13 +106,19 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
 });
 
 it('settings of the whole gateway are shown and set, and go back to their defaults', async () => {
-  expect((await otela('settings')).out).toMatch(/^default_trust {2}"admitted"$/m);
-  expect((await otela('settings', 'set', 'default_trust', 'marked')).out).toMatch(/^default_trust {2}"marked"$/m);
+  expect((await otela('settings')).out).toMatch(/^setting +value\ndefault_trust +"admitted"$/m);
+  expect((await otela('settings', 'set', 'default_trust', 'marked')).out).toBe(
+    'default_trust  "admitted" → "marked"\n',
+  );
   expect((await otela('settings', 'set', 'public_url', 'https://llm.example.org')).out).toContain('llm.example.org');
   expect(JSON.parse((await otela('settings', 'set', 'public_url', 'null', '--json')).out)).toMatchObject({
     public_url: null,
   });
-  expect((await otela('settings', 'set', 'default_trust', 'null')).out).toMatch(/^default_trust {2}"admitted"$/m);
+  expect((await otela('settings', 'set', 'default_trust', 'null')).out).toBe('default_trust  "marked" → "admitted"\n');
+  expect((await otela('settings', 'set', 'default_trust', 'null')).out).toBe('default_trust  "admitted", as before\n');
+  const misspelt = await otela('settings', 'set', 'defalt_trust', 'marked');
+  expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringContaining('did you mean default_trust?')]);
+  expect((await otela('settings', 'sett', 'default_trust', 'marked')).err).toContain('Did you mean settings set?');
   const wrong = await otela('settings', 'set', 'default_trust', 'everybody');
   expect([wrong.code, wrong.err]).toEqual([1, expect.stringContaining('default_trust')]);
 });
@@ -132,7 +138,9 @@ it('users, providers and tokens', async () => {
     '7d',
   );
   expect(token.out.trim()).toMatch(/^otela-join-/);
-  expect((await otela('tokens', 'list')).out).toMatch(/psi {2}merlin {2}0 {2}4/);
+  expect((await otela('tokens', 'list')).out).toMatch(
+    /^id +provider +cluster +nodes +max nodes [\s\S]*psi +merlin +0 +4/,
+  );
   const user = JSON.parse(
     (await otela('users', 'create', '--name', 'Pat', '--role', 'provider', '--provider', 'psi', '--json')).out,
   );
@@ -185,7 +193,9 @@ it('a batch is made of a file and watched, and its answers are written to a file
     return shown.status === 'completed' ? shown : undefined;
   });
   expect(batch).toMatchObject({ metadata: { study: 'claims' }, request_counts: { total: 3, completed: 3 } });
-  expect((await otela('batches', 'list')).out).toMatch(new RegExp(`${id} {2}completed {2}3/3 {2}chat/completions`));
+  expect((await otela('batches', 'list')).out).toMatch(
+    new RegExp(`${id} +completed +3/3 +0 failed +– +– +chat/completions`),
+  );
   const used = JSON.parse((await otela('usage', '--by', 'batch', '--json')).out);
   expect(used).toMatchObject({ id, status: 'completed', model: MODEL, requests: 3, failed: 0, completion_tokens: 6 });
   expect((await otela('usage', '--by', 'batch')).out).toMatch(new RegExp(`^id .*\\n${id} +20\\d\\d-`));
@@ -196,7 +206,7 @@ it('a batch is made of a file and watched, and its answers are written to a file
   expect(answers.map((one) => JSON.parse(one).custom_id)).toEqual(['a', 'b', 'c']);
   expect((await otela('files', 'content', batch.output_file_id)).out).toBe(await readFile(out, 'utf8'));
   expect((await otela('batches', 'cancel', id)).err).toContain("Cannot cancel a batch with status 'completed'");
-  expect((await otela('files', 'list')).out).toMatch(/batch_output {2}\d+ {2}.* until 20/);
+  expect((await otela('files', 'list')).out).toMatch(/^id +purpose +bytes [\s\S]*batch_output +\d+ +.* until 20/);
   expect((await otela('files', 'get', batch.input_file_id)).out).toContain('"filename":"claims.jsonl"');
   expect((await otela('files', 'delete', batch.output_file_id)).out).toContain('deleted');
   const put = await otela('files', 'put', input, '--purpose', 'user_data');

@@ -186,8 +186,8 @@ it('what a provider’s agent says of itself does not drive the terminal', async
   const address = server.address();
   const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
   for (const [lines, ...args] of [
-    [1, 'list'],
-    [1, 'history'],
+    [2, 'list'],
+    [2, 'history'],
     [10, 'show', 's'],
     [1, 'drain', 'other'],
   ] as const) {
