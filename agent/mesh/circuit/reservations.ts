@@ -27,6 +27,13 @@ interface ReservationsOptions {
   random(): number;
 }
 
+interface Held {
+  socket?: Duplex;
+  reserved: boolean;
+  /** Ended here, for a better one: its relay has not failed. */
+  dropped: boolean;
+}
+
 interface Failed {
   backoff: Backoff;
   until: number;
@@ -36,7 +43,7 @@ interface Failed {
 export class Reservations {
   readonly #options: ReservationsOptions;
   /** By relay; RESERVED_MAX, for a moment those that replace them too. */
-  readonly #held = new Map<string, { socket?: Duplex; reserved: boolean }>();
+  readonly #held = new Map<string, Held>();
   /** At most FAILED_MAX, the oldest first. */
   readonly #failed = new Map<string, Failed>();
   /** Calls whose handshake is not over. */
@@ -71,12 +78,11 @@ export class Reservations {
     for (const relay of wanted) if (!this.#held.has(relay.session)) void this.#reserve(relay);
     const kept = wanted.filter(({ session }) => this.#held.get(session)?.reserved === true);
     if (kept.length < Math.min(RESERVED_MAX, wanted.length)) return;
-    for (const [session, { socket }] of this.#held)
-      if (!wanted.some((relay) => relay.session === session)) socket?.destroy();
+    for (const [session, held] of this.#held) if (!wanted.some((relay) => relay.session === session)) drop(held);
   }
 
   async #reserve(relay: RelayAgent): Promise<void> {
-    const held: { socket?: Duplex; reserved: boolean } = { reserved: false };
+    const held: Held = { reserved: false, dropped: false };
     this.#held.set(relay.session, held);
     try {
       const { socket } = await this.#options.dial(relay);
@@ -97,7 +103,7 @@ export class Reservations {
       if (this.#accepting > ACCEPTING_MAX) await accepted;
     } catch {
       this.#held.delete(relay.session);
-      this.#fail(relay.session);
+      if (!held.dropped) this.#fail(relay.session);
     }
     this.look();
   }
@@ -144,4 +150,9 @@ export class Reservations {
     clearInterval(this.#timer);
     for (const { socket } of this.#held.values()) socket?.destroy();
   }
+}
+
+function drop(held: Held): void {
+  held.dropped = true;
+  held.socket?.destroy();
 }

@@ -1,0 +1,58 @@
+/** Reservations at relays, over sockets in memory: which are kept, which are given up, and which relays are left alone. */
+import { type Duplex, duplexPair } from 'node:stream';
+import { afterEach, expect, it } from 'vitest';
+import type { Proven } from '../../../agent/mesh/channel/accept.ts';
+import type { RelayAgent } from '../../../agent/mesh/circuit/relays.ts';
+import { Reservations } from '../../../agent/mesh/circuit/reservations.ts';
+import { hearWord, sayWord } from '../../../agent/mesh/circuit/words.ts';
+
+const relay = (session: string): RelayAgent => ({ session, addresses: [`${session}:1`] });
+
+async function serve(socket: Duplex): Promise<void> {
+  socket.on('error', () => {});
+  for (;;) {
+    const { word } = await hearWord(socket);
+    sayWord(socket, { word: word === 'reserve' ? 'reserved' : 'pong' });
+  }
+}
+
+let opened: Reservations | undefined;
+afterEach(() => opened?.close());
+
+function reservations(relays: () => RelayAgent[], dead: ReadonlySet<string> = new Set()) {
+  const dialled: string[] = [];
+  const dial = async ({ session }: RelayAgent): Promise<Proven> => {
+    dialled.push(session);
+    if (dead.has(session)) throw new Error('nothing listens');
+    const [socket, far] = duplexPair();
+    serve(far).catch(() => far.destroy());
+    return { socket } as unknown as Proven;
+  };
+  opened = new Reservations({ relays, dial, accept: async () => true, random: () => 0.5 });
+  opened.open();
+  return { kept: () => opened?.relays.toSorted() ?? [], dialled, look: () => opened?.look() };
+}
+
+it('a relay that is given up for better ones is taken again at once where those are gone: it has not failed', async () => {
+  let known = ['a', 'b'].map(relay);
+  const { kept, look, dialled } = reservations(() => known);
+  await expect.poll(kept).toEqual(['a', 'b']);
+  known = ['c', 'd', 'a', 'b'].map(relay);
+  look();
+  await expect.poll(kept).toEqual(['a', 'b', 'c', 'd']);
+  look();
+  await expect.poll(kept).toEqual(['c', 'd']);
+  known = ['a', 'b'].map(relay);
+  look();
+  await expect.poll(kept).toEqual(['a', 'b']);
+  expect(dialled).toEqual(['a', 'b', 'c', 'd', 'a', 'b']);
+});
+
+it('one that does not answer is left alone, and the next one takes its place', async () => {
+  const dead = new Set(['a']);
+  const { kept, dialled, look } = reservations(() => ['a', 'b', 'c'].map(relay), dead);
+  await expect.poll(kept).toEqual(['b', 'c']);
+  dead.clear();
+  look();
+  expect(dialled).toEqual(['a', 'b', 'c']);
+});
