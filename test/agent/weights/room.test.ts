@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { cp, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { cp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/source.ts';
+import { mountFileSystem } from '../../support/file-system.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { Cluster, hubFolder, type Node, type NodeOptions, PIECE, plainFolder, sha256 } from './cluster.ts';
 
@@ -113,4 +114,38 @@ it('a revision that an engine runs from stays until its process has gone', async
   const next = await new Cluster().add({ directory: node.directory });
   await next.weights.pull(source);
   expect(await next.weights.held()).toHaveLength(1);
+});
+
+it('a disk that fills up while a blob comes fails the pull, and what had come is kept for the next', async ({
+  skip,
+}) => {
+  const disk = mountFileSystem({ sizeMiB: 4 });
+  if (typeof disk === 'string') return skip(disk);
+  const bytes = randomBytes(3 * 1024 * 1024);
+  const source = `dir:${await hubFolder({ 'model.safetensors': bytes })}`;
+  const node = await new Cluster().add({
+    directory: join(disk.path, 'weights'),
+    weights: {
+      openSource: (one, env) => {
+        const real = openSource(one, env);
+        return {
+          list: (signal) => real.list(signal),
+          async *read(...args) {
+            for await (const chunk of real.read(...args)) {
+              for (let at = 0; at < chunk.length; at += PIECE) {
+                if (at === 8 * PIECE) disk.fill(0);
+                yield chunk.subarray(at, at + PIECE);
+              }
+            }
+          },
+        };
+      },
+    },
+  });
+  await expect(node.weights.pull(source)).rejects.toMatchObject({ code: 'full' });
+  disk.empty();
+  const next = await new Cluster().add({ directory: node.directory });
+  const { path } = await next.weights.pull(source);
+  expect((await readFile(join(path, 'model.safetensors'))).equals(bytes)).toBe(true);
+  expect(next.read).toBeLessThan(bytes.length);
 });
