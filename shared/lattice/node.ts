@@ -98,6 +98,8 @@ export interface RegistryEntry extends NodeRecord {
   suspected: boolean;
   /** What clients seal requests to this node with; absent: it opens none. */
   seal?: NodeSealing;
+  /** Weights that it keeps, and how much of each is there: for operators and its provider. */
+  weights?: { name: string; percent: number }[];
   /** RFC 3339 UTC. */
   joined_at: string;
   /** When its engine answered first; absent where that was not seen from here. */

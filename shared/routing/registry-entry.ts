@@ -56,6 +56,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     ...(payload?.seal === undefined || payload.encryption_key === undefined
       ? {}
       : { seal: { ...payload.seal, key: payload.encryption_key } }),
+    ...(payload?.weights === undefined ? {} : { weights: payload.weights }),
     ...(payload?.leaving === undefined ? {} : { leaving: payload.leaving }),
     joined_at: timestamp(ticket.birth * 1000),
     ...servingSince(state, updated_at, before),

@@ -65,9 +65,9 @@ export function isTimed(filter: RegistryFilter): boolean {
   return filter.requirements.some(({ key }) => key === 'time_left');
 }
 
-/** What is shown of a session: no host name, no address. */
+/** What is shown of a session: no host name, no address, no weights, whose names may be a provider's own matter. */
 export function publicEntry(entry: RegistryEntry): RegistryEntry {
-  const { job, ...rest } = entry;
+  const { job, weights: _weights, ...rest } = entry;
   if (job === undefined) return rest;
   const { node: _, ...shown } = job;
   return { ...rest, job: shown };

@@ -1,15 +1,17 @@
 /** The nodes' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { chatBody } from '../support/house.ts';
-import { atEnd, descendants, freePort } from '../support/processes.ts';
+import { atEnd, descendants, freePort, temporaryDirectory } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
+const WEIGHED = 'stand-in/model-4';
 const DRAINED = 'stand-in/model-3';
 const visitors = openDoor();
 
@@ -43,6 +45,31 @@ it('nodes: the clusters, one node on its page, a filter, and what happened', asy
   await page.getByRole('img', { name: /^Over time/ }).waitFor();
   expect(complaints).toEqual([]);
 });
+
+it('weights on a node’s disk are shown to its provider, and in no public list', async () => {
+  const { gateway, token } = visitors.house;
+  const engine = await startEngine({ models: [WEIGHED] });
+  atEnd(() => engine.close());
+  const place = await temporaryDirectory('otela-weights');
+  await mkdir(join(place, 'apertus'));
+  await writeFile(join(place, 'apertus', 'model.safetensors'), 'weights');
+  await startAgent({
+    gateways: [gateway.url],
+    token,
+    engineUrl: engine.url,
+    args: ['--weights', `dir:${place}/apertus`, '--weights-dir', join(place, 'disk')],
+  });
+  const [node] = await gateway.serving(1, 60_000, WEIGHED);
+  const { page, complaints } = await visitors.enter();
+  await page.goto(`${gateway.url}/#/nodes/${node?.session}`);
+  await page.getByText('Weights on disk').waitFor({ timeout: 60_000 });
+  await page.getByText('apertus').waitFor();
+  await page.getByText('all here').waitFor({ timeout: 60_000 });
+  const listed = JSON.stringify(await gateway.admin('GET', '../v1/registry/nodes'));
+  expect(listed).toContain(WEIGHED);
+  expect(listed).not.toContain('apertus');
+  expect(complaints).toEqual([]);
+}, 180_000);
 
 it('a node that falls silent is shown so, with what was noticed, and a provider handles its own nodes alone', async () => {
   const { gateway, token } = visitors.house;

@@ -16,7 +16,7 @@ interface NodeNowFactsProps {
 /** What runs at a node at this moment, and what went wrong there last. */
 export function NodeNowFacts({ now, error, isHere }: NodeNowFactsProps) {
   if (now === undefined) return error ? <Failure error={error} /> : <Loading />;
-  const { in_flight, load, tunnel, breaker, last_errors } = now;
+  const { in_flight, load, tunnel, breaker, last_errors, weights } = now;
   const { facts } = texts;
   return (
     <div className="flex flex-col gap-4">
@@ -36,6 +36,22 @@ export function NodeNowFacts({ now, error, isHere }: NodeNowFactsProps) {
               <Tag kind="bad">{breaker.hangs ? texts.hangs : texts.paused}</Tag>
             )}
           </dd>
+          {weights !== undefined && weights.length > 0 && (
+            <>
+              <dt>{facts.weights}</dt>
+              <dd>
+                <ul className="flex flex-col gap-1">
+                  {weights.map(({ name, percent }) => (
+                    <li key={name} className="flex flex-wrap items-center gap-2">
+                      <span>{name}</span>
+                      {percent < 100 && <progress max={100} value={percent} aria-label={name} className="w-24" />}
+                      <span className="text-muted">{texts.percentHere(percent)}</span>
+                    </li>
+                  ))}
+                </ul>
+              </dd>
+            </>
+          )}
         </Facts>
       )}
       <div className="flex flex-col gap-1">

@@ -59,6 +59,7 @@ export const nodes = {
     title: (id: string) => `Node ${id}`,
     back: 'Back to all nodes',
     gone: 'This gateway does not know this node. It may have left more than a day ago.',
+    percentHere: (percent: number) => (percent >= 100 ? 'all here' : `${percent} % here`),
     facts: {
       id: 'Id',
       where: 'Where',
@@ -72,6 +73,7 @@ export const nodes = {
       heard: 'Heard',
       running: 'Running',
       engine: 'Engine',
+      weights: 'Weights on disk',
       requests: 'Requests',
     },
     connected: 'connected',

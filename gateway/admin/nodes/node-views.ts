@@ -24,6 +24,8 @@ export const nodeSchema = z.looseObject({
   leaving: z.string().optional(),
   provider: z.string(),
   cluster: z.string(),
+  /** Weights on its disk, or on their way there; absent: it keeps none. */
+  weights: z.array(z.object({ name: z.string(), percent: z.number() })).optional(),
   /** Requests of this gateway that run there; null where nothing was heard within 5 s, as of nodes that do nothing. */
   in_flight: count.nullable(),
   /** What its engine last said; null where that is older than 5 s. */
