@@ -176,7 +176,10 @@ export class FactoryObject extends GatewayObject {
   }
 
   async #view(): Promise<View> {
-    return await snapshots.get(this.env, this.ctx, this.#now, () => true);
+    const view = await snapshots.get(this.env, this.ctx, this.#now, () => true);
+    // Else a node's last load, said while a request ran, is believed until the next request comes: it never becomes idle.
+    view.nodes.live.expire(this.#now);
+    return view;
   }
 
   get #now(): number {

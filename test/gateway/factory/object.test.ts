@@ -2,15 +2,19 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
 import { FactoryObject } from '../../../gateway/factory/object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/object-context.ts';
-import { snapshots } from '../../../gateway/registry/snapshot.ts';
+import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
 import type { FactoryReport } from '../../../shared/factory/exchange.ts';
+import type { NodeLoad } from '../../../shared/routing/load.ts';
+import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { entry } from '../../shared/routing/support.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
 /** Its timers ring when the test says so. */
 class TestClock implements Clock {
   readonly rings = new Set<() => void>();
-  now = () => 1_000;
+  at = 1_000;
+  now = () => this.at;
   after = (_: number, ring: () => void) => this.#set(ring);
   every = (_: number, ring: () => void) => this.#set(ring);
 
@@ -33,12 +37,34 @@ const report: FactoryReport = {
   drain: [],
 };
 
-test('an exchange that cannot be answered ends with its fault, and nothing of it goes on looking', async () => {
-  const clock = new TestClock();
+function open(clock: TestClock): FactoryObject {
   const kv = { get: () => undefined, put: () => {}, delete: () => false, list: () => [] };
   const context = { clock, storage: { kv }, waitUntil: () => {} } as unknown as ObjectContext;
+  return new FactoryObject(context, {} as Env);
+}
+
+test('a node whose last load was said while its last request ran becomes idle though no other request comes', async () => {
+  const clock = new TestClock();
+  const nodes = new NodeIndex();
+  const node = entry('a'.repeat(26), { provider: 'lab' });
+  nodes.put(node);
+  nodes.live.heard(node.session, { running: 1, waiting: 0, at: clock.at } as NodeLoad);
+  vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const object = open(clock);
+  const seen = async () => {
+    const reply = await object.exchange(identity, { ...report, wait_ms: 0 });
+    const [one] = reply.kind === 'answer' ? reply.answer.nodes : [];
+    return [one?.in_flight, one?.idle_ms];
+  };
+  expect(await seen()).toEqual([1, 0]);
+  clock.at += 20_000;
+  expect(await seen()).toEqual([0, 20_000]);
+});
+
+test('an exchange that cannot be answered ends with its fault, and nothing of it goes on looking', async () => {
+  const clock = new TestClock();
   const view = vi.spyOn(snapshots, 'get').mockReturnValue(snapshots.view);
-  const object = new FactoryObject(context, {} as Env);
+  const object = open(clock);
   const first = await object.exchange(identity, report);
   if (first.kind !== 'answer') throw new Error('no answer');
   const held = object.exchange(identity, { ...report, after: first.answer.revision });
