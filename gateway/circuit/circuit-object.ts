@@ -36,6 +36,11 @@ const IDLE_MS = 120_000;
 /** Then both ends knock again, and a session that is over by then is not let in. */
 const LIFE_MS = 60 * 60_000;
 
+/**
+ * Callers that have not proven their session. Tickets are public: one that shows those of others, again and again, takes no more memory than
+ * these. The oldest goes, since a caller proves itself with its next message.
+ */
+const UNPROVEN_MAX = 512;
 const CIRCUITS_MAX = 256;
 const CIRCUITS_PER_SESSION_MAX = 16;
 /** Each call rings at its callee. */
@@ -48,6 +53,8 @@ const CALLERS_MAX = 4_096;
 
 /** Of this process: circuits are on hosts that have all objects in one. */
 const open = new Map<CircuitObject, readonly string[]>();
+/** The oldest first, at most UNPROVEN_MAX. */
+const unproven = new Set<CircuitObject>();
 /** Of callers, and of callees. At most CALLERS_MAX each, the oldest first. */
 const calls = new Map<string, Bucket>();
 const rings = new Map<string, Bucket>();
@@ -100,12 +107,15 @@ export class CircuitObject extends GatewayObject {
     if (isCaller) {
       this.#callee = callee;
       this.#caller = end;
+      unproven.add(this);
       this.#timers.push(
         this.ctx.clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come')),
         this.ctx.clock.after(LIFE_MS, () => this.#end('an hour is over')),
       );
     } else this.#called = end;
     socket.send(encodeFrame({ type: 'challenge', nonce: end.nonce }));
+    const [oldest] = unproven;
+    if (oldest !== undefined && unproven.size > UNPROVEN_MAX) oldest.#end('too many knock here');
     return response;
   }
 
@@ -132,6 +142,7 @@ export class CircuitObject extends GatewayObject {
     if (hello === undefined || !provesSession(end.ticket, end, hello))
       throw new WireError('bad_state', 'not this session’s signature');
     end.proven = true;
+    unproven.delete(this);
     if (end === this.#caller) return this.#call(end.ticket.session);
     this.#joined = true;
     for (const one of [this.#caller, this.#called]) one?.socket.send(CONNECTED_TEXT);
@@ -214,6 +225,7 @@ export class CircuitObject extends GatewayObject {
     this.#idle();
     for (const cancel of this.#timers) cancel();
     open.delete(this);
+    unproven.delete(this);
     for (const end of [this.#caller, this.#called]) end?.socket.close(1000, why.slice(0, 100));
   }
 }

@@ -7,6 +7,7 @@ import type { Env } from '../../gateway/env.ts';
 import type { ObjectContext, ObjectSocket } from '../../gateway/object-context.ts';
 import { TICKET_HEADER } from '../../gateway/registry/tickets.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Signer } from '../../shared/lattice/crypto.ts';
 import { helloMessage } from '../../shared/lattice/session.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import { FRAME_LIMITS } from '../../shared/wire/frame-limits.ts';
@@ -19,7 +20,9 @@ const issuer = new TestIssuer();
 function circuit(env: Env, sessionKey: Uint8Array) {
   const timers = new Set<() => void>();
   const sent: (string | Uint8Array)[] = [];
-  const socket: ObjectSocket = { readyState: 1, send: (message) => void sent.push(message), close: () => {} };
+  const closed: string[] = [];
+  const close = (_code?: number, reason = '') => void closed.push(reason);
+  const socket: ObjectSocket = { readyState: 1, send: (message) => void sent.push(message), close };
   const ctx = {
     name: '0'.repeat(32),
     sockets: { accept: () => ({ socket, response: new Response(null) }) },
@@ -35,7 +38,16 @@ function circuit(env: Env, sessionKey: Uint8Array) {
   const ticket = issuer.ticket(sessionKey);
   const headers = { [TICKET_HEADER]: toBase64url(ticket.bytes), [CALLEE_HEADER]: CALLEE };
   made.fetch(new Request('http://a/', { headers }));
-  return { made, socket, sent, timers, session: ticket.session };
+  return { made, socket, sent, closed, timers, session: ticket.session };
+}
+
+function prove({ made, socket, sent, session }: ReturnType<typeof circuit>, key: Signer): void {
+  readFrames(sent[0] as Uint8Array, (frame) => {
+    if (frame.type !== 'challenge') throw new Error(frame.type);
+    const signature = key.sign(helloMessage(session, 0, frame.nonce, ''));
+    const hello = { type: 'hello', publicKey: key.publicKey, signature, generation: 0, window: 0 } as const;
+    made.webSocketMessage(socket, new Uint8Array(encodeFrame(hello)).buffer);
+  });
 }
 
 it('no timer outlives it: each would hold it for an hour', () => {
@@ -43,6 +55,22 @@ it('no timer outlives it: each would hold it for an hour', () => {
   expect(timers.size).toBeGreaterThan(0);
   made.webSocketClose(socket);
   expect(timers.size).toBe(0);
+});
+
+it('those that prove nothing are so many at most, the oldest goes, and one that proves itself at once is called for', () => {
+  let rung = 0;
+  const call = async () => {
+    rung++;
+    return true;
+  };
+  const env = { REGISTRY: { getByName: () => ({ call }) } } as unknown as Env;
+  const key = nodeSigner();
+  const strangers = Array.from({ length: 600 }, () => circuit(env, key.publicKey));
+  expect(strangers.filter(({ closed }) => closed.length > 0).length).toBe(88);
+  expect(strangers.slice(0, 88).every(({ closed, timers }) => closed.length === 1 && timers.size === 0)).toBe(true);
+  prove(circuit(env, key.publicKey), key);
+  expect(rung).toBe(1);
+  for (const { made, socket } of strangers) made.webSocketClose(socket);
 });
 
 it('many callers together do not ring oftener than a callee takes without leaving its gateway', () => {
@@ -55,14 +83,9 @@ it('many callers together do not ring oftener than a callee takes without leavin
   for (let caller = 0; caller < 12; caller++) {
     const key = nodeSigner();
     for (let at = 0; at < 32; at++) {
-      const { made, socket, sent, session } = circuit(env, key.publicKey);
-      readFrames(sent[0] as Uint8Array, (frame) => {
-        if (frame.type !== 'challenge') throw new Error(frame.type);
-        const signature = key.sign(helloMessage(session, 0, frame.nonce, ''));
-        const hello = { type: 'hello', publicKey: key.publicKey, signature, generation: 0, window: 0 } as const;
-        made.webSocketMessage(socket, new Uint8Array(encodeFrame(hello)).buffer);
-      });
-      made.webSocketClose(socket);
+      const one = circuit(env, key.publicKey);
+      prove(one, key);
+      one.made.webSocketClose(one.socket);
     }
   }
   expect(rung).toBeGreaterThan(16);

@@ -98,10 +98,13 @@ function messageOfAll(type: Frame['type']): Uint8Array {
   return messageOf(...frames);
 }
 
+/** Messages of agents, or the WebSocket's own pings, which it answers by itself. */
+type Flood = Frame['type'] | 'WebSocket pings';
+
 /** Floods for FLOOD_MS without reading, with a new socket when one is cut off. Gives the bytes that went out, and the sockets. */
-async function flood(type: Frame['type']): Promise<{ sent: number; sockets: number }> {
+async function flood(type: Flood): Promise<{ sent: number; sockets: number }> {
   const identity = await admitted(house.gateway.url, house.token);
-  const message = messageOfAll(type);
+  const message = type === 'WebSocket pings' ? bytes(125) : messageOfAll(type);
   const until = performance.now() + FLOOD_MS;
   let [sent, sockets] = [0, 0];
   while (performance.now() < until) {
@@ -111,10 +114,11 @@ async function flood(type: Frame['type']): Promise<{ sent: number; sockets: numb
     await agent.when('welcome');
     agent.socket.pause();
     while (performance.now() < until && agent.socket.readyState === agent.socket.OPEN && sent < FLOOD_BYTES) {
-      agent.sendRaw(message);
-      sent += message.length;
+      if (type === 'WebSocket pings') for (let n = 0; n < 1_000; n++) agent.socket.ping(message);
+      else agent.sendRaw(message);
+      sent += message.length * (type === 'WebSocket pings' ? 1_000 : 1);
       // Its own memory is not under test: what the gateway does not take waits for it.
-      while (agent.socket.bufferedAmount > 4 * message.length && performance.now() < until)
+      while (agent.socket.bufferedAmount > 4 * Math.max(message.length, 128 * 1024) && performance.now() < until)
         await new Promise((resolve) => setTimeout(resolve, 1));
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -147,7 +151,7 @@ function medianOf(times: readonly number[]): number {
   return times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? Number.NaN;
 }
 
-it.each(Object.keys(FRAME_LIMITS) as Frame['type'][])('%s', async (type) => {
+it.each<Flood>([...(Object.keys(FRAME_LIMITS) as Frame['type'][]), 'WebSocket pings'])('%s', async (type) => {
   const before = house.gateway.memoryMib();
   const flooding = flood(type);
   const times = await others(flooding);
