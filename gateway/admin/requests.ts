@@ -3,7 +3,9 @@ import * as z from 'zod';
 import { departureCause } from '../../shared/lattice/departure.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
+import { lifeOf } from '../accounts/catalogue.ts';
 import { asked } from '../accounts/database.ts';
+import { readSettings } from '../accounts/settings.ts';
 import { reporter } from '../observe/note.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
 import type { Story } from '../observe/story.ts';
@@ -105,8 +107,9 @@ async function rowsOf({ env }: Call, name: string, from: number, to: number): Pr
 }
 
 async function tell(call: Call, name: string, story: Story | undefined, rows: readonly UsageRow[]): Promise<object> {
+  const life = story === undefined ? {} : lifeOf(await readSettings(call.env), story.model);
   const steps = [
-    ...(story === undefined ? [] : ofGateway(story, call.account.role === 'operator')),
+    ...(story === undefined ? [] : ofGateway(story, call.account.role === 'operator', life)),
     ...rows.map(ofRecord),
   ];
   const sessions = [
@@ -127,11 +130,13 @@ async function tell(call: Call, name: string, story: Story | undefined, rows: re
 }
 
 /** `inside`: where the gateway's own code failed is told, too, with the paths of its files. */
-function ofGateway(story: Story, inside: boolean): StoryStep[] {
+function ofGateway(story: Story, inside: boolean, life: { sunset_at?: string; successor?: string }): StoryStep[] {
   const { at, endpoint, model, served, key, status, error, failedAt, firstMs, totalMs, steps } = story;
   const step = (ms: number, where: StoryStep['where'], text: string) => ({ at: rfc3339(at + ms), where, text });
   const asAlias = served === '' || served === model ? '' : `, served as ${served}`;
-  const asked = `${endpoint || 'a path that is no endpoint'} for ${model === '' ? 'no model' : model}${asAlias}, with ${key === '' ? 'no valid key' : `key ${key}`}`;
+  const successor = life.successor === undefined ? '' : `, then ${life.successor}`;
+  const ends = life.sunset_at === undefined ? '' : ` (ends ${life.sunset_at.slice(0, 10)}${successor})`;
+  const asked = `${endpoint || 'a path that is no endpoint'} for ${model === '' ? 'no model' : model}${ends}${asAlias}, with ${key === '' ? 'no valid key' : `key ${key}`}`;
   return [
     step(0, 'gateway', `came: ${asked}`),
     ...steps.map((one) =>

@@ -10,6 +10,7 @@ import {
   ENGINE_REQUESTS,
   FROZEN,
   MODEL_NODES,
+  MODEL_SUNSET,
   NODES,
   REGISTRY_EVENTS,
   STREAMS,
@@ -19,7 +20,7 @@ import {
 
 export function addCensus(
   book: Book,
-  { states, suspected, tunnels, breakers, load, models, versions, counters }: Census,
+  { states, suspected, tunnels, breakers, load, models, versions, sunsets, counters }: Census,
 ): void {
   for (const [state, n] of Object.entries(states)) book.set(NODES, [state], n);
   book.set(SUSPECTED, [], suspected);
@@ -28,6 +29,7 @@ export function addCensus(
     for (const [state, n] of Object.entries(standings)) book.set(MODEL_NODES, [model, state], n);
   for (const [state, n] of Object.entries(breakers)) book.set(BREAKERS, [state], n);
   for (const [version, n] of Object.entries(versions)) book.set(AGENT_VERSIONS, [version], n);
+  for (const [model, seconds] of Object.entries(sunsets)) book.set(MODEL_SUNSET, [model], seconds);
   book.set(ENGINE_REQUESTS, ['running'], load.running);
   book.set(ENGINE_REQUESTS, ['waiting'], load.waiting);
   book.set(STREAMS, [], load.open);

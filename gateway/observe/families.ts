@@ -232,6 +232,11 @@ export const AGENT_VERSIONS = gauge(
   'Sessions that are not LEFT, by the version of their agent.',
   'agent_version',
 );
+export const MODEL_SUNSET = gauge(
+  'otela_model_sunset_timestamp_seconds',
+  'When a model ends, of models that have an end in the catalogue.',
+  'gen_ai_request_model',
+);
 export const REGISTRY_EVENTS = counter(
   'otela_registry_events_total',
   'What the registry object was asked or told since it woke, by kind.',
@@ -290,6 +295,7 @@ export const FAMILIES: readonly Family[] = [
   TLS_END,
   CLOCK,
   AGENT_VERSIONS,
+  MODEL_SUNSET,
   REGISTRY_EVENTS,
   REPORTS,
   BATCH_LINES,

@@ -277,7 +277,10 @@ export class RegistryObject extends GatewayObject {
 
   /** The registry in numbers, for monitoring. */
   census(): Census {
-    return { ...takeCensus(this.#members.sessions, Date.now()), counters: this.ready() };
+    const { sessions } = this.#members;
+    const listed = Object.entries(sessions.store.carried.settings?.catalogue ?? {});
+    const sunsets = listed.flatMap(([model, { sunset_at: at }]) => (at === undefined ? [] : [[model, at / 1000]]));
+    return { ...takeCensus(sessions, Date.now()), sunsets: Object.fromEntries(sunsets), counters: this.ready() };
   }
 
   // --- time -----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,17 @@ it('docs/troubleshooting.md has every exit code of the agent', () => {
   expect(listed).toEqual([...codes].sort((a, b) => a - b));
 });
 
+it('docs/operations.md says what to do at the alerts of the game day, and at none that there is not', () => {
+  const alerts = new Set(
+    [...read('deploy/prometheus/otela.rules.yml').matchAll(/alert: (\w+)/g)].map(([, name]) => name),
+  );
+  const told = new Set([...read('docs/operations.md').matchAll(/`(Otela\w+)`/g)].map(([, name]) => name));
+  expect([...told].filter((name) => !alerts.has(name))).toEqual([]);
+  const raised = [...read('test/netns/game-day/events.ts').matchAll(/alert: '(\w+)'/g)].map(([, name]) => name);
+  expect(raised.length).toBeGreaterThan(9);
+  expect(raised.filter((name) => !told.has(name))).toEqual([]);
+});
+
 it('docs/troubleshooting.md quotes what the programs print', () => {
   const source = [...['agent', 'gateway', 'shared'].flatMap(sources), read('build.ts')].join('\n');
   const quotes = [...read('docs/troubleshooting.md').matchAll(/^\| ([^|]*`[^|]*`[^|]*) \|/gm)].flatMap(

@@ -30,7 +30,13 @@ const FIRES_MS = 40_000;
 /** No fault of a minute loses more than the 50,000 records that memory holds. */
 const ONLY_TIMED = ['OtelaUsageRecordsLost'];
 /** What befalls gateways that follow each other, and whole fleets: test/netns/game-day.test.ts. */
-const OF_GAME_DAY = ['OtelaTlsCertificateEnding', 'OtelaClockWrong', 'OtelaAgentVersionsMixed', 'OtelaKeysRefused'];
+const OF_GAME_DAY = [
+  'OtelaTlsCertificateEnding',
+  'OtelaClockWrong',
+  'OtelaAgentVersionsMixed',
+  'OtelaKeysRefused',
+  'OtelaModelEnding',
+];
 
 const missing = ['prometheus', 'promtool'].find((program) => which(program) === undefined);
 

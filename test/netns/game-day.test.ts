@@ -62,7 +62,9 @@ async function find(event: GameEvent): Promise<void> {
   await event.happens(day);
   const [where, line] = event.log;
   await Promise.all([
-    day[where].process.line(line, TOLD_MS),
+    where === 'audit'
+      ? eventually(`${line} in the audit`, TOLD_MS, async () => line.test(await day.operate('audit')) || undefined)
+      : day[where].process.line(line, TOLD_MS),
     eventually(event.metric, TOLD_MS, async () => (await prometheus.query(event.metric)).length > 0 || undefined),
     event.alertEnds === true ? prometheus.quiet(event.alert, TOLD_MS) : prometheus.fires(event.alert, TOLD_MS),
   ]);

@@ -26,6 +26,8 @@ export interface Answered {
   url: string;
   /** Nodes that it asked. */
   attempts: number;
+  /** When the model ends, as the answer's header has it. */
+  sunset: string | null;
   /** Milliseconds since 1970 when it was sent first, and when its answer was there. */
   sentAt: number;
   at: number;
@@ -63,8 +65,8 @@ export function twoAddresses({
     },
   };
   const body = JSON.stringify(chatBody(standIn));
-  /** The nodes that were asked, or what a user would have seen. */
-  const attempt = async (url: string, id: string): Promise<number | string> => {
+  /** What the answer tells, or what a user would have seen. */
+  const attempt = async (url: string, id: string): Promise<Pick<Answered, 'attempts' | 'sunset'> | string> => {
     try {
       const response = await fetch(`${url}/v1/chat/completions`, {
         method: 'POST',
@@ -74,7 +76,8 @@ export function twoAddresses({
       });
       const text = await response.text();
       if (response.status !== 200) return `${url} ${response.status} ${text}`;
-      return Number(response.headers.get('x-otela-attempts') ?? 1);
+      const { headers } = response;
+      return { attempts: Number(headers.get('x-otela-attempts') ?? 1), sunset: headers.get('sunset') };
     } catch (error) {
       const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';
       return `${url} ${error}${cause}`;
@@ -87,9 +90,9 @@ export function twoAddresses({
       const url = addresses[(n + tried) % addresses.length]?.url ?? '';
       const id = `req-${n}-${tried}`;
       const got = await attempt(url, id);
-      if (typeof got === 'number') {
+      if (typeof got !== 'string') {
         client.served++;
-        answered.push({ id, url, attempts: got, sentAt, at: Date.now() });
+        answered.push({ id, url, ...got, sentAt, at: Date.now() });
         if (answered.length > ANSWERS_KEPT) answered.shift();
         return;
       }

@@ -22,10 +22,15 @@ export interface Census {
   models: ({ model: string } & Record<Standing, number>)[];
   /** Sessions that are not LEFT, by their agent's version. */
   versions: Record<string, number>;
+  /** When models end, in seconds since 1970, as the catalogue has it. */
+  sunsets: Record<string, number>;
   counters: RegistryCounters;
 }
 
-export function takeCensus(sessions: Pick<SessionTable, 'entries' | 'store'>, now: number): Omit<Census, 'counters'> {
+export function takeCensus(
+  sessions: Pick<SessionTable, 'entries' | 'store'>,
+  now: number,
+): Omit<Census, 'counters' | 'sunsets'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
   const models = new Map<string, Record<Standing, number>>();
   const versions = new Map<string, number>();

@@ -4,7 +4,7 @@ import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
-import { chatBody } from '../../support/house.ts';
+import { chatBody, MODEL } from '../../support/house.ts';
 import { eventually } from '../../support/processes.ts';
 import { NODE } from '../../support/where.ts';
 import { AGENTS, type Day, HOSTILE } from './day.ts';
@@ -15,8 +15,8 @@ export interface GameEvent {
   skipped?(day: Day): string | undefined;
   /** The fault, or what the operator does. Resolves when it is there. */
   happens(day: Day): Promise<void>;
-  /** A line of that gateway's log. */
-  log: readonly ['first' | 'follower', RegExp];
+  /** A line of that gateway's log, or of the log of what operators changed. */
+  log: readonly ['first' | 'follower' | 'audit', RegExp];
   /** PromQL that has a sample then, and had none before. */
   metric: string;
   alert: string;
@@ -30,6 +30,7 @@ export interface GameEvent {
 
 const run = promisify(execFile);
 const BACK_MS = 90_000;
+const DAY_MS = 86_400_000;
 /** Between two requests with a lost key. */
 const PAUSE_MS = 100;
 const ANSWERS_KEPT = 500;
@@ -110,6 +111,21 @@ export const EVENTS: readonly GameEvent[] = [
     alert: 'OtelaKeysRefused',
     story: /with no valid key.*status 401, invalid_api_key/s,
     mend: async () => revoked?.stop(),
+  },
+  {
+    what: 'a model is deprecated',
+    happens: async ({ first, client }) => {
+      const at = (days: number) => new Date(Date.now() + days * DAY_MS).toISOString();
+      const life = { deprecated_at: at(-1), sunset_at: at(7), successor: 'stand-in/model-2' };
+      await first.admin('PATCH', `catalogue/${MODEL}`, life);
+      await eventually('people see the date', BACK_MS, () => (client.answered.at(-1)?.sunset ? true : undefined));
+    },
+    log: ['audit', /catalogue\.update +stand-in\/model-1/],
+    metric: 'otela_model_sunset_timestamp_seconds > 0',
+    alert: 'OtelaModelEnding',
+    story: /for stand-in\/model-1 \(ends \d{4}-\d\d-\d\d, then stand-in\/model-2\)/,
+    // It stays until the day is over.
+    mend: async () => {},
   },
   {
     what: 'an engine hangs',
@@ -207,7 +223,7 @@ function program({ first, others }: Day, key: string): NonNullable<typeof revoke
       });
       await response.arrayBuffer();
       statuses.add(response.status);
-      others.push({ id, url: first.url, attempts: 1, sentAt, at: Date.now() });
+      others.push({ id, url: first.url, attempts: 1, sunset: null, sentAt, at: Date.now() });
       if (others.length > ANSWERS_KEPT) others.shift();
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
