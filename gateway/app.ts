@@ -2,6 +2,7 @@
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
 import { quoted } from '../shared/openai/quoted.ts';
+import { deviceRoutes } from './accounts/login/device-routes.ts';
 import { loginRoutes } from './accounts/login/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
@@ -34,6 +35,7 @@ app.route('/', metricsRoutes);
 app.route('/', dashboardRoutes);
 app.route('/admin', adminRoutes);
 app.route('/', loginRoutes);
+app.route('/', deviceRoutes);
 app.route('/', openApiRoutes);
 app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
 app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));

@@ -9,6 +9,11 @@ export async function readBody<T>(request: Request, schema: z.ZodType<T>): Promi
   return parse(await readJson(request, BODY_MAX_BYTES), schema);
 }
 
+/** A form, as OAuth's clients send it. @throws ApiError 413 above 64 KiB, 400 where it is not what `schema` says */
+export async function readForm<T>(request: Request, schema: z.ZodType<T>): Promise<T> {
+  return parse(Object.fromEntries(new URLSearchParams(await readText(request, BODY_MAX_BYTES))), schema);
+}
+
 /** A body that its reader checks itself. @throws ApiError 413 above `maxBytes`, 400 where it is no JSON */
 export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
   const text = await readText(request, maxBytes);

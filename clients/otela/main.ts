@@ -13,6 +13,7 @@ import {
   UsageError,
 } from '../../shared/command-line/index.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
+import { keyFile, loginCommand } from './login-command.ts';
 import { sealCommand } from './seal-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
@@ -81,12 +82,32 @@ nothing else may use meanwhile. Exit code 1 where they differ.
   },
 };
 
+const LOGIN_FLAGS = {
+  gateway: FLAGS.gateway,
+  'key-file': { value: 'FILE', help: 'where the key goes; default ~/.config/otela/key' },
+} as const satisfies Flags;
+
+const LOGIN: Command<Out> = {
+  summary: 'a key for this machine, let in from a browser on another one',
+  examples: `--gateway URL [--key-file FILE]
+
+Prints a code. Enter it in the gateway's dashboard, logged in as yourself, and only if you began this login. The key ends after 30 days.
+  otela login --gateway https://gw.example.org`,
+  flags: LOGIN_FLAGS,
+  run: async (args, out) => {
+    const { values } = parseLine(args, LOGIN_FLAGS);
+    if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
+    await loginCommand({ gateway: gatewayOf(values.gateway), file: keyFile(values['key-file']) }, out);
+    return EXIT_DONE;
+  },
+};
+
 export const PROGRAM: Program<Out> = {
   name: 'otela',
   version: VERSION,
   about: 'otela is for people who call models through OpenTela gateways.',
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong use.`,
-  commands: { seal: SEAL, canary: CANARY },
+  commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };
 
 /** `argv` begins after the program's name. Resolves with the exit code; what it serves keeps the process alive. */

@@ -10,6 +10,12 @@ import { Field, Input } from '../ui/field.tsx';
 
 const institutionsSchema = listOf(z.object({ issuer: z.string(), name: z.string() }));
 
+/** A code of `otela login` that was opened here is asked for again after the login. */
+function returnTo(): string {
+  const [, code] = /^#\/keys\?code=([A-Za-z-]{1,16})$/.exec(location.hash) ?? [];
+  return code === undefined ? '/' : `/device?user_code=${code}`;
+}
+
 /** The key goes to the gateway once; what the browser keeps is a cookie that no script can read. */
 export function LoginPage({ entered }: { entered: () => void }) {
   const [error, setError] = useState<unknown>();
@@ -44,7 +50,7 @@ export function LoginPage({ entered }: { entered: () => void }) {
           <a
             key={issuer}
             className={buttonClass({ kind: 'primary' })}
-            href={`/login?issuer=${encodeURIComponent(issuer)}&return_to=/`}
+            href={`/login?issuer=${encodeURIComponent(issuer)}&return_to=${encodeURIComponent(returnTo())}`}
           >
             {t.login.institution(name)}
           </a>

@@ -21,6 +21,14 @@ export function requireWritable(): void {
   throw new ApiError('server_is_overloaded', message);
 }
 
+/** A gateway that follows another one changes nothing. @throws ApiError 503 with the address of the first */
+export function requireFirst({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
+  const first = INSTITUTION?.first;
+  if (first === undefined) return;
+  const message = `This gateway follows ${first}: make changes there.`;
+  throw new ApiError('server_is_overloaded', message, { headers: { location: first, 'x-should-retry': 'false' } });
+}
+
 /** Awaits a query. A store that cannot be asked is 503, never "wrong key" or "not found": the client may try again. */
 export async function asked<T>(query: PromiseLike<T>): Promise<T> {
   try {

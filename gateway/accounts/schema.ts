@@ -54,6 +54,8 @@ export const apiKeys = sqliteTable(
     ...restrictions(),
     /** The key that this one replaces. */
     rotatedFrom: text('rotated_from'),
+    /** The key by which a person let the machine in that has this one: it ends with that. */
+    grantedBy: text('granted_by'),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
     lastUsedAt: integer('last_used_at'),
@@ -282,6 +284,22 @@ export const sessions = sqliteTable(
     expiresAt: integer('expires_at').notNull(),
   },
   (table) => [index('sessions_expires').on(table.expiresAt), index('sessions_user').on(table.userId)],
+);
+
+/** Machines that a person let in and that have not fetched their key yet: see login/device-routes.ts. Five rows a person. */
+export const deviceLogins = sqliteTable(
+  'device_logins',
+  {
+    /** SHA-256 of the user code. */
+    hash: text('hash').primaryKey(),
+    userId: text('user_id').notNull(),
+    projectId: text('project_id'),
+    /** The key of whoever logged in with one. */
+    approvedBy: text('approved_by'),
+    denied: integer('denied', { mode: 'boolean' }).notNull(),
+    expiresAt: integer('expires_at').notNull(),
+  },
+  (table) => [index('device_logins_user').on(table.userId), index('device_logins_expires').on(table.expiresAt)],
 );
 
 /**

@@ -2,7 +2,7 @@
 import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database, requireWritable } from '../accounts/database.ts';
+import { asked, database, requireFirst, requireWritable } from '../accounts/database.ts';
 import { auditLog, idempotency } from '../accounts/schema.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
@@ -30,13 +30,7 @@ export async function change(call: AnyCall, statements: BatchItem<'sqlite'>[], w
   await tell(call.env);
 }
 
-/** A gateway that follows another one changes nothing. @throws ApiError 503 with the address of the first */
-export function requireFirst({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
-  const first = INSTITUTION?.first;
-  if (first === undefined) return;
-  const message = `This gateway follows ${first}: make changes there.`;
-  throw new ApiError('server_is_overloaded', message, { headers: { location: first, 'x-should-retry': 'false' } });
-}
+export { requireFirst };
 
 type Statements = [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]];
 

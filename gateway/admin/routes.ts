@@ -20,6 +20,7 @@ import { nodeRoutes } from './nodes/nodes.ts';
 import { restartRoutes } from './nodes/restart.ts';
 import { telemetryRoutes } from './nodes/telemetry.ts';
 import { peerRoutes } from './peers.ts';
+import { deviceLoginRoutes } from './people/device-logins.ts';
 import { joinTokenRoutes } from './people/join-tokens.ts';
 import { keyRoutes } from './people/keys.ts';
 import { meRoutes } from './people/me.ts';
@@ -42,6 +43,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...meRoutes,
   ...myUseRoutes,
   ...keyRoutes,
+  ...deviceLoginRoutes,
   ...userRoutes,
   ...projectRoutes,
   ...providerRoutes,

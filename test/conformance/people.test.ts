@@ -1,10 +1,13 @@
 /** What people may use and see, beyond their keys: on both hosts. */
-import { writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
-import { endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+const OTELA_MAIN = join(ROOT, 'clients/otela/main.ts');
 
 let house: House;
 beforeAll(async () => {
@@ -159,4 +162,90 @@ it('a provider publishes only the models that it was given, and all again when i
   expect(await listed('/v1/registry/models', house.key)).toEqual([]);
   await house.gateway.admin('PATCH', 'providers/lab', { models: null });
   await eventually('its models', 10_000, async () => ((await status(chat(house.key))) === 200 ? true : undefined));
+});
+
+const startedSchema = z.object({
+  device_code: z.string(),
+  user_code: z.string(),
+  verification_uri_complete: z.string(),
+});
+const form = (path: string, fields: Record<string, string>) =>
+  fetch(`${house.gateway.url}${path}`, { method: 'POST', body: new URLSearchParams(fields), redirect: 'manual' });
+const started = async () =>
+  startedSchema.parse(await (await form('/login/device', { client_id: 'ada@login1' })).json());
+const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+const poll = async (device_code: string, grant_type = GRANT) => {
+  const answer = await form('/login/device/token', { grant_type, device_code });
+  return { status: answer.status, body: z.looseObject({}).parse(await answer.json()) };
+};
+const approve = (key: string, user_code: string, approved = true) =>
+  house.ask('/admin/device-logins', { user_code, approve: approved }, { headers: { authorization: `Bearer ${key}` } });
+
+it('otela login on a machine without a browser gets a key of the person who enters its code, into a file of its own', async () => {
+  const person = await made('users', { name: 'Ada' });
+  const own = await house.gateway.admin('POST', 'keys', { name: 'browser', user_id: person });
+  const { key, id } = keySchema.parse(own);
+  const file = join(await temporaryDirectory('otela-login'), 'deep', 'key');
+  const args = [OTELA_MAIN, 'login', '--gateway', house.gateway.url, '--key-file', file];
+  const login = new Managed([NODE, ...args], { label: 'otela login' });
+  const [, code = ''] = await login.line(/enter ([A-Z-]+)$/m, 60_000);
+  expect(await status(approve(key, code.toLowerCase().replaceAll('-', ' ')))).toBe(202);
+  await login.line(/Logged in as Ada/, 60_000);
+  expect((await login.exited).code).toBe(0);
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  const fetched = (await readFile(file, 'utf8')).trim();
+  expect(await status(chat(fetched))).toBe(200);
+  const me = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${fetched}` } });
+  expect(await me.json()).toMatchObject({
+    user_id: person,
+    role: 'consumer',
+    scopes: ['inference', 'registry', 'usage'],
+  });
+  // It lets no other machine in, and it ends with the key by which it was let in.
+  expect(await status(approve(fetched, code))).toBe(403);
+  await house.gateway.admin('DELETE', `keys/${id}`);
+  await eventually('its end', 10_000, async () => ((await status(chat(fetched))) === 401 ? true : undefined));
+});
+
+it('a code is good once, for one person, for whoever began the login, and what is wrong is answered alike', async () => {
+  const [ada, eve] = [await made('users', {}), await made('users', {})];
+  const [adas, eves] = [await keyOf({ user_id: ada }), await keyOf({ user_id: eve })];
+  const [mine, other] = [await started(), await started()];
+  expect(await poll(mine.device_code)).toEqual({ status: 400, body: { error: 'authorization_pending' } });
+  expect(await poll(mine.device_code)).toEqual({ status: 400, body: { error: 'slow_down' } });
+  expect((await poll(mine.device_code, 'password')).body).toEqual({ error: 'unsupported_grant_type' });
+  for (const wrong of ['x', `${mine.device_code}x`, mine.user_code]) {
+    expect(await poll(wrong)).toEqual({ status: 400, body: { error: 'expired_token' } });
+  }
+  // Mistyped, and the key of no person.
+  expect(await status(approve(adas, 'AAA-AAA-AAA'))).toBe(422);
+  expect(await status(approve(house.key, mine.user_code))).toBe(403);
+  // A key with limits of its own would have them twice.
+  expect(await status(approve(await keyOf({ user_id: ada, limits: { requests_per_minute: 1 } }), mine.user_code))).toBe(
+    403,
+  );
+  expect(await status(approve(adas, mine.user_code))).toBe(202);
+  // Too late: the code is Ada's, and Eve learns nothing.
+  expect(await status(approve(eves, mine.user_code))).toBe(202);
+  expect(await poll(other.device_code)).toMatchObject({ body: { error: 'authorization_pending' } });
+  const two = await eventually('the key', 20_000, async () => {
+    const answers = await Promise.all([poll(mine.device_code), poll(mine.device_code)]);
+    return answers.some(({ status: one }) => one === 200) ? answers : undefined;
+  });
+  const tokens = two.flatMap(({ body }) => (typeof body.access_token === 'string' ? [body.access_token] : []));
+  expect(tokens).toHaveLength(1);
+  const me = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${tokens[0]}` } });
+  expect(await me.json()).toMatchObject({ user_id: ada });
+  expect(await status(approve(eves, other.user_code, false))).toBe(202);
+  await eventually('the refusal', 20_000, async () =>
+    (await poll(other.device_code)).body.error === 'access_denied' ? true : undefined,
+  );
+  const page = await fetch(other.verification_uri_complete, { redirect: 'manual' });
+  expect(page.headers.get('location')).toBe(`/#/keys?code=${other.user_code}`);
+  // What one person left open is bounded.
+  const open = await Promise.all(Array.from({ length: 6 }, started));
+  const told = [];
+  for (const { user_code } of open) told.push(await status(approve(eves, user_code)));
+  expect(told.filter((one) => one === 202).length).toBeLessThanOrEqual(5);
+  expect(told.at(-1)).toBe(429);
 });

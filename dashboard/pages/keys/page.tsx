@@ -16,12 +16,16 @@ import { Confirm } from '../../ui/dialog.tsx';
 import { Empty } from '../../ui/feedback.tsx';
 import { Page } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
+import { DeviceLogin } from './device-login.tsx';
 import { KeyDialog } from './key-dialog.tsx';
 
 const texts = t.keys;
 
 export function Component() {
   const me = useMe();
+  const code = new URLSearchParams(useSearch()).get('code');
+  const [, navigate] = useLocation();
+  if (code !== null) return <DeviceLogin code={code} close={() => navigate('/keys', { replace: true })} />;
   if (!me.login && me.role !== 'operator')
     return (
       <Page title={t.pages.keys}>
@@ -56,9 +60,12 @@ function Keys({ isOperator }: { isOperator: boolean }) {
       title={t.pages.keys}
       about={texts.about}
       actions={
-        <Button kind="primary" onClick={() => setAsked({ kind: 'create' })}>
-          {texts.create}
-        </Button>
+        <>
+          <Button onClick={() => navigate('/keys?code=')}>{texts.device.title}</Button>
+          <Button kind="primary" onClick={() => setAsked({ kind: 'create' })}>
+            {texts.create}
+          </Button>
+        </>
       }
     >
       {secret !== undefined && <Secret title={texts.yours} secret={secret} close={() => setSecret(undefined)} />}

@@ -2,6 +2,18 @@ export const keys = {
   about: 'A key lets programs ask models in your name. Any OpenAI client takes it.',
   needsLogin: 'A key cannot make other keys. Log in with your institution to make and revoke your own.',
   none: 'There is no key yet.',
+  device: {
+    title: 'Log in another machine',
+    about:
+      'On a machine without a browser, “otela login” shows a code. Enter it here, and that machine gets a key of yours for 30 days.',
+    code: 'Code',
+    codeHint: 'As the machine shows it.',
+    warning: 'Enter a code only if you began this login yourself. Whoever sent you a code would get your key.',
+    approve: 'Let it in',
+    deny: 'Refuse',
+    approved: 'The machine gets its key within seconds. It is in the list of your keys.',
+    denied: 'The machine is told that you refused.',
+  },
   create: 'New key',
   editTitle: (name: string) => `Edit “${name}”`,
   allModels: 'all',

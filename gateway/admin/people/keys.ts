@@ -158,6 +158,7 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
     projectId,
     scopes,
     rotatedFrom: null,
+    grantedBy: null,
     createdAt: now,
     expiresAt: expiryMs(expires_at, now),
     lastUsedAt: null,
@@ -221,6 +222,7 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
       before: keyView(old),
       after: keyView({ ...old, expiresAt: end }),
     });
+    await endGranted(call, old.id, { expiresAt: end });
   }
   return response;
 }
@@ -240,17 +242,35 @@ async function requireRotatable({ env, now }: Call<unknown, unknown>, old: Key):
 async function revokeKey(call: Call): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {
+    await endGranted(call, row.id, { revokedAt: call.now });
     await tell(call.env);
     return keyView(row);
   }
   const after = keyView({ ...row, revokedAt: call.now });
   const update = database(call.env).update(apiKeys).set({ revokedAt: call.now }).where(eq(apiKeys.id, row.id));
   await change(call, [update], { action: 'key.revoke', object: row.id, before: keyView(row), after });
+  await endGranted(call, row.id, { revokedAt: call.now });
   return after;
 }
 
+/** Machines that were let in by a key end with it: it may have leaked. A repeated revocation does what one before left out. */
+async function endGranted(
+  call: Call<unknown>,
+  id: string,
+  end: { revokedAt: number } | { expiresAt: number },
+): Promise<void> {
+  const db = database(call.env);
+  const working = and(eq(apiKeys.grantedBy, id), isNull(apiKeys.revokedAt));
+  for (const row of await asked(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX))) {
+    const set = 'revokedAt' in end ? end : { expiresAt: Math.min(row.expiresAt ?? end.expiresAt, end.expiresAt) };
+    const update = db.update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
+    const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
+    await change(call, [update], { action, object: row.id, before: keyView(row), after: keyView({ ...row, ...set }) });
+  }
+}
+
 /** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
-async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Promise<void> {
+export async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Promise<void> {
   const working = and(isNull(apiKeys.revokedAt), or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, now)));
   const mine = and(eq(apiKeys.userId, account.userId ?? ''), working);
   const [all] = await asked(database(env).select({ n: count() }).from(apiKeys).where(mine));

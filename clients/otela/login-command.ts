@@ -1,0 +1,107 @@
+/** `otela login`: a key for a machine without a browser (RFC 8628), into a file that its owner alone reads. */
+import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
+import { homedir, hostname, userInfo } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import { UsageError } from '../../shared/command-line/index.ts';
+import type { Out } from './main.ts';
+
+const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+const ASK_MS = 20_000;
+/** RFC 8628 §3.5: so much longer between two questions, each time the gateway says so. */
+const SLOWER_S = 5;
+
+const startedSchema = z.object({
+  device_code: z.string(),
+  user_code: z.string(),
+  verification_uri: z.string(),
+  verification_uri_complete: z.string().optional(),
+  expires_in: z.number().positive(),
+  interval: z.number().positive().default(5),
+});
+const grantedSchema = z.object({ access_token: z.string(), expires_in: z.number().optional() });
+const refusedSchema = z.object({ error: z.string() });
+const failedSchema = z.object({ error: z.object({ message: z.string() }) });
+const meSchema = z.object({ name: z.string().nullable() });
+
+export function keyFile(given: string | undefined): string {
+  if (given !== undefined) return given;
+  const { XDG_CONFIG_HOME } = process.env;
+  return join(XDG_CONFIG_HOME || join(homedir(), '.config'), 'otela', 'key');
+}
+
+export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Out): Promise<void> {
+  const client_id = `${userInfo().username}@${hostname()}`.replace(/[^\x20-\x7e]/g, '?').slice(0, 100);
+  const started = startedSchema.parse(await post(`${gateway}/login/device`, { client_id }));
+  out.print(`Open ${started.verification_uri} in a browser and enter ${started.user_code}`);
+  if (started.verification_uri_complete !== undefined) out.print(`or open ${started.verification_uri_complete}`);
+  const { access_token: key } = await granted(gateway, started);
+  await store(file, key);
+  const me = await fetch(`${gateway}/admin/me`, {
+    headers: { authorization: `Bearer ${key}` },
+    signal: AbortSignal.timeout(ASK_MS),
+  }).then(
+    (answer) => answer.json(),
+    () => undefined,
+  );
+  const name = meSchema.safeParse(me).data?.name;
+  out.print(
+    `Logged in${name == null ? '' : ` as ${name}`}. The key is in ${file}; programs take it from OPENAI_API_KEY:`,
+  );
+  out.print(`export OPENAI_BASE_URL=${gateway}/v1 OPENAI_API_KEY="$(cat ${quotedPath(file)})"`);
+}
+
+async function granted(
+  gateway: string,
+  started: z.infer<typeof startedSchema>,
+): Promise<z.infer<typeof grantedSchema>> {
+  const until = performance.now() + started.expires_in * 1_000;
+  let intervalS = started.interval;
+  while (performance.now() < until) {
+    await delay(intervalS * 1_000);
+    let answer: unknown;
+    try {
+      answer = await post(`${gateway}/login/device/token`, { grant_type: GRANT, device_code: started.device_code });
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      continue; // §3.5: a gateway that is away for a moment is asked again
+    }
+    const done = grantedSchema.safeParse(answer).data;
+    if (done !== undefined) return done;
+    const error = refusedSchema.safeParse(answer).data?.error;
+    if (error === 'slow_down') intervalS += SLOWER_S;
+    else if (error === 'access_denied') throw new UsageError('the login was refused');
+    else if (error !== 'authorization_pending')
+      throw new UsageError(`the login ended: ${error ?? 'no answer that is known'}`);
+  }
+  throw new UsageError('nobody entered the code in time: begin again');
+}
+
+/** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; TypeError where it is away */
+async function post(url: string, form: Record<string, string>): Promise<unknown> {
+  const answer = await fetch(url, {
+    method: 'POST',
+    body: new URLSearchParams(form),
+    redirect: 'error', // the device code is for this gateway alone
+    signal: AbortSignal.timeout(ASK_MS),
+  });
+  const body: unknown = await answer.json();
+  const said = failedSchema.safeParse(body).data?.error.message;
+  if (said === undefined) return body;
+  if (answer.status >= 500) throw new TypeError(said);
+  throw new UsageError(said);
+}
+
+/** The file is never readable by others, not for a moment, and whole or as it was. */
+async function store(file: string, key: string): Promise<void> {
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  const beside = `${file}.${process.pid}`;
+  await writeFile(beside, `${key}\n`, { mode: 0o600, flag: 'wx' });
+  await chmod(beside, 0o600);
+  await rename(beside, file);
+}
+
+function quotedPath(path: string): string {
+  return `'${path.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,66 @@
+/**
+ * Codes of logins on machines without a browser (RFC 8628). The device code carries all that the gateway has to remember, sealed: a flood of
+ * logins that begin fills no store. Only an approval is stored.
+ */
+import * as z from 'zod';
+import { CONTROL_FREE } from '../../described.ts';
+import { seal, unseal } from '../seal.ts';
+import { sha256Hex } from '../secrets.ts';
+
+/** RFC 8628 §6.1: no vowels, so no words. */
+const ALPHABET = 'BCDFGHJKLMNPQRSTVWXZ';
+/** 20^8 codes, of which ten minutes see a few: who asks for many device codes in the hope of another's user code asks in vain. */
+const RANDOM_LETTERS = 8;
+const GROUP = 3;
+
+export const DEVICE_MS = 10 * 60_000;
+export const INTERVAL_S = 5;
+
+const deviceSchema = z.object({ userCode: z.string(), name: z.string(), until: z.number() });
+export type DeviceLogin = z.infer<typeof deviceSchema>;
+
+/** What a machine calls itself, for the list of keys. */
+export const deviceNameSchema = z.string().min(1).max(100).regex(CONTROL_FREE);
+
+/** @param random so many bytes, uniform */
+export function newUserCode(secret: string, random: (bytes: number) => Uint8Array): string {
+  let letters = '';
+  while (letters.length < RANDOM_LETTERS) {
+    for (const byte of random(RANDOM_LETTERS)) {
+      if (letters.length === RANDOM_LETTERS) break;
+      // 240 is the last multiple of 20: a remainder of more would favour some letters.
+      if (byte < 240) letters += ALPHABET.charAt(byte % ALPHABET.length);
+    }
+  }
+  return letters + checkLetter(secret, letters);
+}
+
+/** The last letter tells 19 of 20 mistyped codes, without a look at any store. */
+function checkLetter(secret: string, letters: string): string {
+  const digest = Number.parseInt(sha256Hex(`otela-device-check\n${secret}\n${letters}`).slice(0, 8), 16);
+  return ALPHABET.charAt(digest % ALPHABET.length);
+}
+
+/** `WDJ-BMJ-HTK` */
+export function shownUserCode(code: string): string {
+  return (code.match(new RegExp(`.{${GROUP}}`, 'g')) ?? []).join('-');
+}
+
+/** The code as it is stored, from what a person typed; undefined where this gateway cannot have given it. */
+export function readUserCode(secret: string, typed: string): string | undefined {
+  const letters = typed.toUpperCase().replace(/[^A-Z]/g, '');
+  if (letters.length !== RANDOM_LETTERS + 1) return undefined;
+  const random = letters.slice(0, RANDOM_LETTERS);
+  return letters.at(-1) === checkLetter(secret, random) ? letters : undefined;
+}
+
+export function sealDevice(secret: string, login: DeviceLogin): Promise<string> {
+  return seal(secret, 'device', JSON.stringify(login));
+}
+
+/** Undefined where it is not one of this gateway's, or over. */
+export async function openDevice(secret: string, sealed: string, now: number): Promise<DeviceLogin | undefined> {
+  const text = await unseal(secret, 'device', sealed);
+  const login = text === undefined ? undefined : deviceSchema.safeParse(JSON.parse(text)).data;
+  return login !== undefined && login.until > now ? login : undefined;
+}

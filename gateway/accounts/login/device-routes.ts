@@ -1,0 +1,177 @@
+/** `POST /login/device` and `/login/device/token`: the device authorization grant (RFC 8628). Its approval is in admin/people/device-logins.ts. */
+import { randomBytes } from 'node:crypto';
+import { and, eq, gt, isNull } from 'drizzle-orm';
+import { type Context, Hono } from 'hono';
+import * as z from 'zod';
+import type { Env } from '../../env.ts';
+import { readForm } from '../../json-body.ts';
+import { tellRegistry } from '../../tell-registry.ts';
+import { asked, database, requireFirst, requireWritable } from '../database.ts';
+import { installationSecret } from '../installation.ts';
+import { findUser } from '../look-up.ts';
+import { apiKeys, auditLog, deviceLogins } from '../schema.ts';
+import { KEY_PREFIX, newId, newSecret, sha256Hex } from '../secrets.ts';
+import { readSettings } from '../settings.ts';
+import {
+  DEVICE_MS,
+  deviceNameSchema,
+  INTERVAL_S,
+  newUserCode,
+  openDevice,
+  sealDevice,
+  shownUserCode,
+} from './device-code.ts';
+
+type DeviceContext = Context<{ Bindings: Env }>;
+
+export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+/** A login node's scratch space lives as long in many centres. */
+const KEY_MS = 30 * 24 * 60 * 60_000;
+/** Polls of this isolate that are remembered, to tell who comes too soon. */
+const POLLS_MAX = 10_000;
+const SOON_MS = (INTERVAL_S - 1) * 1_000;
+
+const startSchema = z.object({ client_id: deviceNameSchema.default('otela') });
+const tokenSchema = z.object({ grant_type: z.string().max(100), device_code: z.string().min(1).max(2_048) });
+
+type Row = typeof deviceLogins.$inferSelect;
+
+export const deviceRoutes = new Hono<{ Bindings: Env }>();
+
+deviceRoutes.post('/login/device', async (c) => {
+  requireFirst(c.env);
+  const now = Date.now();
+  const { client_id: name } = await readForm(c.req.raw, startSchema);
+  const secret = await installationSecret(c.env);
+  const userCode = newUserCode(secret, randomBytes);
+  const { publicUrl } = await readSettings(c.env, now);
+  const page = `${(publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '')}/device`;
+  const shown = shownUserCode(userCode);
+  return c.json(
+    {
+      device_code: await sealDevice(secret, { userCode, name, until: now + DEVICE_MS }),
+      user_code: shown,
+      verification_uri: page,
+      verification_uri_complete: `${page}?user_code=${shown}`,
+      expires_in: DEVICE_MS / 1_000,
+      interval: INTERVAL_S,
+    },
+    200,
+    { 'cache-control': 'no-store' },
+  );
+});
+
+/** Where a person goes: the page of keys asks for the code. */
+deviceRoutes.get('/device', (c) => {
+  const code = (c.req.query('user_code') ?? '').replace(/[^A-Za-z-]/g, '').slice(0, 16);
+  return c.redirect(`/#/keys?code=${code}`, 302);
+});
+
+deviceRoutes.post('/login/device/token', async (c) => {
+  const now = Date.now();
+  const { grant_type: grant, device_code: code } = await readForm(c.req.raw, tokenSchema);
+  if (grant !== DEVICE_GRANT) return refused(c, 'unsupported_grant_type');
+  requireFirst(c.env);
+  const login = await openDevice(await installationSecret(c.env), code, now);
+  if (login === undefined) return refused(c, 'expired_token');
+  if (comesTooSoon(code, now)) return refused(c, 'slow_down');
+  requireWritable();
+  const claimed = await claim(c.env, login.userCode, now);
+  if (claimed === undefined) return refused(c, 'authorization_pending');
+  if (claimed.denied) return refused(c, 'access_denied');
+  const key = await makeKey(c.env, claimed, login.name, now);
+  if (key === undefined) return refused(c, 'access_denied');
+  const body = {
+    access_token: key.plaintext,
+    token_type: 'Bearer',
+    expires_in: Math.floor((key.expiresAt - now) / 1_000),
+  };
+  return c.json(body, 200, { 'cache-control': 'no-store', pragma: 'no-cache' });
+});
+
+type Refusal = 'unsupported_grant_type' | 'expired_token' | 'slow_down' | 'authorization_pending' | 'access_denied';
+
+/** RFC 6749 §5.2: clients of OAuth read this form, and no other. */
+function refused(c: DeviceContext, error: Refusal): Response {
+  return c.json({ error }, 400, { 'cache-control': 'no-store' });
+}
+
+/** By the device code's hash, oldest first. */
+const polls = new Map<string, number>();
+
+function comesTooSoon(code: string, now: number): boolean {
+  const name = sha256Hex(code);
+  const before = polls.get(name);
+  if (before !== undefined && now >= before && now - before < SOON_MS) return true;
+  polls.delete(name);
+  polls.set(name, now);
+  const oldest = polls.size > POLLS_MAX ? polls.keys().next().value : undefined;
+  if (oldest !== undefined) polls.delete(oldest);
+  return false;
+}
+
+/** Takes the approval away in one statement: of two polls at once one gets it. */
+async function claim(env: Env, userCode: string, now: number): Promise<Row | undefined> {
+  const mine = and(eq(deviceLogins.hash, sha256Hex(userCode)), gt(deviceLogins.expiresAt, now));
+  const [row] = await asked(database(env).delete(deviceLogins).where(mine).returning());
+  return row;
+}
+
+/** The person, or the key by which they approved, may have ended since. */
+async function makeKey(
+  env: Env,
+  { userId, projectId, approvedBy }: Row,
+  machine: string,
+  now: number,
+): Promise<{ plaintext: string; expiresAt: number } | undefined> {
+  const db = database(env);
+  const person = await findUser(env, { id: userId });
+  if (typeof person !== 'object') return undefined;
+  const [parent] = approvedBy === null ? [] : await asked(db.select().from(apiKeys).where(eq(apiKeys.id, approvedBy)));
+  if (approvedBy !== null && (parent === undefined || parent.revokedAt !== null)) return undefined;
+  const expiresAt = Math.min(now + KEY_MS, parent?.expiresAt ?? Number.POSITIVE_INFINITY);
+  if (expiresAt <= now) return undefined;
+  const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
+  const name = `otela login on ${machine}`;
+  const row: typeof apiKeys.$inferInsert = {
+    ...(parent && restrictionsOf(parent)),
+    id: newId('key'),
+    hash,
+    prefix,
+    name,
+    role: 'consumer',
+    userId,
+    projectId,
+    scopes: ['inference', 'registry', 'usage'],
+    grantedBy: approvedBy,
+    createdAt: now,
+    expiresAt,
+  };
+  // A new login on a machine takes the place of the one before.
+  const former = and(
+    eq(apiKeys.userId, userId),
+    eq(apiKeys.name, name),
+    isNull(apiKeys.revokedAt),
+    gt(apiKeys.expiresAt, now),
+  );
+  const before = await asked(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
+  const line = (action: string, object: string) =>
+    db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
+  await asked(
+    db.batch([
+      db.insert(apiKeys).values(row),
+      ...before.flatMap(({ id }) => [
+        db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
+        line('key.revoke', id),
+      ]),
+      line('key.create', row.id),
+    ]),
+  );
+  await tellRegistry(env, (registry) => registry.reloadSettings());
+  return { plaintext, expiresAt };
+}
+
+/** What narrows the key that approved narrows the new one. */
+function restrictionsOf({ models, endpoints, trustedProviders, regions, tiers }: typeof apiKeys.$inferSelect) {
+  return { models, endpoints, trustedProviders, regions, tiers };
+}

@@ -1,0 +1,86 @@
+/** A person lets a machine without a browser in: the second half of accounts/login/device-routes.ts. */
+import { and, count, eq, gt, isNull, lt, or } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { installationSecret } from '../../accounts/installation.ts';
+import { DEVICE_MS, readUserCode } from '../../accounts/login/device-code.ts';
+import { apiKeys, deviceLogins } from '../../accounts/schema.ts';
+import { sha256Hex } from '../../accounts/secrets.ts';
+import { change } from '../change.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { requireFewKeys } from './keys.ts';
+
+/** Approvals of one person that no machine has fetched yet. */
+const OPEN_MAX = 5;
+
+const bodySchema = z.strictObject({
+  /** As the machine shows it; case and dashes do not matter. */
+  user_code: z.string().min(1).max(32),
+  /** false: whoever holds the code is told that you refused. */
+  approve: z.boolean().default(true),
+});
+
+export const deviceLoginRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    method: 'post',
+    path: '/device-logins',
+    summary:
+      'Let a machine in that shows this code: it fetches a key of yours for 30 days. Codes are good for ten minutes.',
+    body: bodySchema,
+    answer: z.object({ object: z.literal('device_login'), approved: z.boolean() }),
+    repeatable: true,
+    status: 202,
+    run: approve,
+  }),
+];
+
+async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response> {
+  const { account, env, now, body } = call;
+  const { userId, projectId = null } = account;
+  if (userId === undefined)
+    throw new ApiError('permission_denied', 'This key belongs to no person: log in as one to let a machine in.');
+  const code = readUserCode(await installationSecret(env), body.user_code);
+  if (code === undefined)
+    throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
+  const approvedBy = call.login ? null : account.keyId;
+  if (approvedBy !== null) await requireUnlimited(call, approvedBy);
+  await requireFewKeys(call);
+  const db = database(env);
+  const open = and(eq(deviceLogins.userId, userId), gt(deviceLogins.expiresAt, now));
+  const [mine] = await asked(db.select({ n: count() }).from(deviceLogins).where(open));
+  if ((mine?.n ?? 0) >= OPEN_MAX)
+    throw new ApiError(
+      'rate_limit_exceeded',
+      `${OPEN_MAX} machines that you let in have not come yet. Try again in ten minutes.`,
+    );
+  const row = {
+    hash: sha256Hex(code),
+    userId,
+    projectId,
+    approvedBy,
+    denied: !body.approve,
+    expiresAt: now + DEVICE_MS,
+  };
+  // Whoever typed a code first has it: a second person cannot put themselves in the place of the first.
+  const statements = [
+    db.delete(deviceLogins).where(lt(deviceLogins.expiresAt, now)),
+    db.insert(deviceLogins).values(row).onConflictDoNothing(),
+  ];
+  await change(call, statements, { action: body.approve ? 'device.approve' : 'device.deny', object: userId });
+  return call.c.json({ object: 'device_login', approved: body.approve }, 202, { 'cache-control': 'no-store' });
+}
+
+/** Limits of a key's own are counted for that key: another one would have as much again. @throws ApiError 403 */
+async function requireUnlimited({ env }: Call<unknown>, keyId: string): Promise<void> {
+  const free = or(isNull(apiKeys.limits), eq(apiKeys.limits, {}));
+  const [row] = await asked(
+    database(env)
+      .select({ id: apiKeys.id })
+      .from(apiKeys)
+      .where(and(eq(apiKeys.id, keyId), free)),
+  );
+  if (row !== undefined) return;
+  throw new ApiError('permission_denied', 'This key has limits of its own: log in as a person, or with another key.');
+}
