@@ -27,6 +27,7 @@ export const FLAGS = {
     takes: 'file',
     help: 'with --apply: the price table for the gateway, read again when it changes',
   },
+  model: { value: 'MODEL', repeat: true, help: 'plan these alone; the others go as policies say' },
   planner: { value: 'NAME', help: 'of this planner; otherwise a random one' },
   'usd-worth': { value: 'S', otherwise: '10000', help: 'seconds of response that a saved US dollar is worth' },
   smoothness: { value: 'S', otherwise: '0.5', help: 'price of a change of shares' },
@@ -63,6 +64,7 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     gateway,
     io,
     apply: flags.apply === true,
+    only: flags.model.length === 0 ? undefined : new Set(flags.model),
     warm: text(flags, 'warm'),
     prices: text(flags, 'prices'),
     now: outside.now ?? Date.now,
@@ -129,6 +131,7 @@ interface LoopOptions {
   gateway: Gateway;
   io: Io;
   apply: boolean;
+  only: ReadonlySet<string> | undefined;
   warm: string | undefined;
   prices: string | undefined;
   now: () => number;
@@ -150,10 +153,14 @@ class Loop {
 
   /** One slot. Resolves with whether there is a plan. What goes wrong outside is said once and tried again; a wrong set-up ends the loop. */
   async look(): Promise<boolean> {
-    const { gateway, tracker, planner, now } = this.#options;
+    const { gateway, tracker, planner, only, now } = this.#options;
     try {
       await this.#sendPrices();
-      const facts = await regionFacts(gateway);
+      const all = await regionFacts(gateway);
+      const facts = all.map((region) => ({
+        ...region,
+        models: region.models.filter(({ model }) => only === undefined || only.has(model)),
+      }));
       const observed = tracker.look(facts);
       if (observed === undefined) {
         this.#say('measuring: the first plan comes after the next slot');

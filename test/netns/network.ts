@@ -11,8 +11,8 @@ const HERE = join(ROOT, 'test/netns');
 export const GATEWAY_ADDRESS = '198.51.100.10';
 
 export interface NetworkOptions {
-  /** One way, on each cluster's uplink. */
-  delayMs?: number;
+  /** One way, on each cluster's uplink; several: by cluster, of which there are as many then. */
+  delayMs?: number | readonly [number, number, number];
   jitterMs?: number;
   /** The NAT forgets a connection after so many idle seconds. */
   natIdleSeconds?: number;
@@ -36,6 +36,7 @@ export class Network {
     if (options.sameAddresses === true) env.NETNS_C2_NET = '10.1.0';
     const network = new Network(env);
     atEnd(() => void network.#run('netns-down'));
+    if (typeof options.delayMs === 'object') env.NETNS_CLUSTERS = String(options.delayMs.length);
     const delay = options.delayMs === undefined ? [] : [String(options.delayMs), String(options.jitterMs ?? 0)];
     network.#run('netns-up', ...delay);
     return network;

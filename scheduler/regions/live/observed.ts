@@ -43,11 +43,11 @@ export interface TrackerOptions {
   watts(gpu: string | null): number;
 }
 
-/** Slots whose service times are compared: the least of them is without queues. */
+/** Means that are compared: the least of them is without queues. */
 const SERVICE_SLOTS = 20;
 /** Weight of the newest slot in what others are believed to do: two planners that both made room at once for each other would swing. */
 const OTHERS_WEIGHT = 0.3;
-/** Fewer answers in a slot say little of their time. */
+/** Fewer answers say little of their time. */
 const ANSWERS_LEAST = 5;
 /** Of the round trips that were measured: a busy gateway makes the others longer. */
 const ROUND_TRIP_QUANTILE = 0.25;
@@ -57,7 +57,9 @@ const REMEMBERED_MAX = 65_536;
 interface Memory {
   answered: number;
   serviceS: number;
-  /** Means of slots, newest last. */
+  /** Since the last mean. */
+  service: { answers: number; seconds: number };
+  /** Means of `ANSWERS_LEAST` and more, newest last. */
   means: number[];
   /** Most requests of one node while others waited there. */
   full: number;
@@ -110,9 +112,14 @@ export class Tracker {
       seconds = Math.max(0, service_s - (restarted ? 0 : memory.serviceS));
       [memory.answered, memory.serviceS] = [answered, service_s];
     }
-    if (count >= ANSWERS_LEAST) {
-      memory.means.push(seconds / count);
+    const service = memory.service;
+    service.answers += count;
+    service.seconds += seconds;
+    // Few answers are kept until there are more: a model that is asked for now and then has its time as well.
+    if (service.answers >= ANSWERS_LEAST) {
+      memory.means.push(service.seconds / service.answers);
       if (memory.means.length > SERVICE_SLOTS) memory.means.shift();
+      memory.service = { answers: 0, seconds: 0 };
     }
     if (waiting > 0 && replicas > 0) memory.full = Math.max(memory.full, Math.ceil(running / replicas));
     // Little's law: seconds of service in a second of time are the requests of this gateway.
@@ -129,7 +136,7 @@ export class Tracker {
       answered: count,
       arrived,
       others: Math.max(0, memory.others),
-      serviceS: memory.means.length === 0 ? Number.NaN : Math.min(...memory.means),
+      serviceS: memory.means.length > 0 ? Math.min(...memory.means) : service.seconds / service.answers,
       concurrency: memory.full > 0 ? memory.full : this.#options.concurrency,
       waiting,
     };
@@ -142,7 +149,15 @@ export class Tracker {
   #of(key: string): Memory {
     let memory = this.#memory.get(key);
     if (memory === undefined) {
-      memory = { answered: 0, serviceS: 0, means: [], full: 0, inEngines: 0, others: 0 };
+      memory = {
+        answered: 0,
+        serviceS: 0,
+        service: { answers: 0, seconds: 0 },
+        means: [],
+        full: 0,
+        inEngines: 0,
+        others: 0,
+      };
       if (this.#memory.size >= REMEMBERED_MAX) this.#memory.clear();
       this.#memory.set(key, memory);
     }

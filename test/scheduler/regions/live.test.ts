@@ -199,6 +199,14 @@ describe('faults', () => {
     expect(eyes.look(unread)).toBeUndefined();
   });
 
+  it('few answers have a time, too', () => {
+    const eyes = tracker();
+    eyes.look(facts(1, { near: { answered: 1 } }));
+    expect(eyes.look(facts(2, { near: { answered: 1 } }))?.models[0]?.places[0]?.serviceS).toBe(4);
+    eyes.look(facts(2, { near: { answered: 1 } }));
+    expect(eyes.look(facts(3, { near: { answered: 1 } }))?.models[0]?.places[0]?.serviceS).toBe(4);
+  });
+
   it('queues do not make a region look slow: service times are the least of the last slots', () => {
     const eyes = tracker();
     const told = (answered: number, service_s: number, waiting: number, running: number) =>

@@ -1,0 +1,200 @@
+/**
+ * Three regions in network namespaces, 5, 40 and 120 ms away, whose electricity has three prices. One model goes by the plan of `otela-plan regions`,
+ * another one of the same engines by least-load: both get the same trace at the same moments, so that a busy machine slows both.
+ */
+import { chmod, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, expect, it } from 'vitest';
+import { z } from 'zod';
+import { startAgent } from '../support/agent.ts';
+import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+import { on, openWide, type Wide } from './network.ts';
+
+afterEach(endAll);
+
+const [PLANNED, PLAIN] = ['stand-in/planned', 'stand-in/plain'];
+const REGIONS = { c1: 'near', c2: 'middle', c3: 'far' };
+/** Until all are in, on a busy machine. */
+const TOGETHER_MS = 90_000;
+/** What an engine works on one request, and how many it takes at once. */
+const [SERVICE_MS, SLOTS] = [400, 12];
+/** Requests a second of each model, and seconds of that: a day with a peak. */
+const TRACE = [
+  [4, 6],
+  [8, 6],
+  [3, 6],
+] as const;
+const SLOT_S = 2;
+
+/** USD per kWh: where it is cheap moves, as it does between a night and a noon. */
+const NIGHT = { near: 0.2, middle: 0.08, far: 0.3 };
+const NOON = { near: 0.08, middle: 0.3, far: 0.2 };
+type Prices = Record<string, number>;
+
+const planSchema = z.object({
+  sequence: z.number(),
+  models: z.record(z.string(), z.object({ shares: z.record(z.string(), z.number()) })),
+});
+
+interface Answer {
+  model: string;
+  status: number;
+  text: string;
+  region: string;
+  ms: number;
+  usdKwh: number;
+}
+
+async function region(wide: Wide, cluster: keyof typeof REGIONS): Promise<Managed> {
+  const token = await wide.gateway.createJoinToken('lab', cluster);
+  const models = [PLANNED, PLAIN].flatMap((model) => ['--model', model]);
+  const engine = join(ROOT, 'test/support/engine.ts');
+  const command = [NODE, engine, '--port', String(await freePort()), '--slots', String(SLOTS), ...models];
+  const args = ['--region', REGIONS[cluster]];
+  return startAgent({ gateways: [wide.gateway.url], token, command, args, prefix: on(`${cluster}h1`) });
+}
+
+const setPrices = (wide: Wide, prices: Prices) =>
+  wide.gateway.admin('PUT', 'regions/prices', {
+    as_of: new Date().toISOString(),
+    source: 'a test',
+    prices: Object.entries(prices).map(([name, usd_kwh]) => ({ region: name, usd_kwh })),
+  });
+
+async function startPlanner(wide: Wide): Promise<Managed> {
+  const keyFile = join(await temporaryDirectory('otela-plan'), 'key');
+  await writeFile(keyFile, wide.gateway.adminKey);
+  await chmod(keyFile, 0o600);
+  // A stand-in answers in 0.4 s: its electricity is little, so that a dollar has to be worth much to matter.
+  const flags = [
+    '--every',
+    String(SLOT_S),
+    '--smoothness',
+    '0.05',
+    '--usd-worth',
+    '600000',
+    '--concurrency',
+    String(SLOTS),
+  ];
+  const where = ['--gateway', wide.gateway.url, '--key-file', keyFile, '--model', PLANNED, '--apply'];
+  return new Managed([NODE, join(ROOT, 'scheduler/cli/main.ts'), 'regions', ...where, ...flags], { label: 'planner' });
+}
+
+class Client {
+  readonly answers: Answer[] = [];
+  readonly #wide: Wide;
+  readonly #regions: ReadonlyMap<string, string>;
+  prices: Prices = NIGHT;
+
+  constructor(wide: Wide, regions: ReadonlyMap<string, string>) {
+    this.#wide = wide;
+    this.#regions = regions;
+  }
+
+  /** Both models, at the same moment. */
+  pair(): Promise<Answer[]> {
+    return Promise.all([PLANNED, PLAIN].map((model) => this.#ask(model)));
+  }
+
+  async #ask(model: string): Promise<Answer> {
+    const startedAt = performance.now();
+    const { prices } = this;
+    const messages = [{ role: 'user', content: 'Say something.' }];
+    const stand_in = { tokens: 1, delayMs: SERVICE_MS };
+    const response = await this.#wide.ask('/v1/chat/completions', { model, messages, stand_in });
+    const text = await response.text();
+    const where = this.#regions.get(response.headers.get('x-otela-node') ?? '') ?? '';
+    const ms = performance.now() - startedAt;
+    const answer = { model, status: response.status, text, region: where, ms, usdKwh: prices[where] ?? 0 };
+    this.answers.push(answer);
+    return answer;
+  }
+
+  /** The trace once. Resolves when all is answered. */
+  async replay(): Promise<Answer[]> {
+    const asked: Promise<Answer[]>[] = [];
+    for (const [rate, seconds] of TRACE)
+      for (let n = 0; n < rate * seconds; n++) {
+        asked.push(this.pair());
+        await sleep(1_000 / rate);
+      }
+    return (await Promise.all(asked)).flat();
+  }
+}
+
+/** Of the middle of the values: a machine that stood still for a second says nothing of a plan. */
+function trimmedMean(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const cut = Math.floor(sorted.length / 10);
+  const kept = sorted.slice(cut, sorted.length - cut);
+  return kept.reduce((sum, value) => sum + value, 0) / kept.length;
+}
+
+function of(answers: readonly Answer[], model: string) {
+  const own = answers.filter((answer) => answer.model === model);
+  const counts = Object.fromEntries(
+    Object.values(REGIONS).map((name) => [name, own.filter((answer) => answer.region === name).length]),
+  );
+  const usd = own.reduce((sum, { usdKwh }) => sum + usdKwh, 0) / own.length;
+  return { n: own.length, ms: trimmedMean(own.map(({ ms }) => ms)), usd, counts };
+}
+
+it('a plan of regions answers sooner and for less than least-load, follows prices, and loses no request with a region', async () => {
+  const wide = await openWide({ delayMs: [5, 40, 120] });
+  await Promise.all((['c1', 'c2', 'c3'] as const).map((cluster) => region(wide, cluster)));
+  const nodes = await wide.gateway.serving(3, TOGETHER_MS);
+  const regions = new Map(nodes.map(({ session, cluster }) => [session, REGIONS[cluster as keyof typeof REGIONS]]));
+  await setPrices(wide, NIGHT);
+  const planner = await startPlanner(wide);
+  const client = new Client(wide, regions);
+  const shares = async () => {
+    const plan = planSchema.safeParse(await wide.gateway.admin('GET', 'regions/plan').catch(() => undefined)).data;
+    return plan?.models[PLANNED]?.shares;
+  };
+  /** Requests go on until the plan is there: without any there is nothing to measure. */
+  const until = (what: string, holds: (share: Record<string, number>) => boolean) =>
+    eventually(what, TOGETHER_MS, async () => {
+      await Promise.all(Array.from({ length: 3 }, () => client.pair()));
+      const now = await shares();
+      return now !== undefined && holds(now) ? true : undefined;
+    });
+  try {
+    await until('the cheap region has the most of the plan', ({ middle = 0 }) => middle > 0.6);
+    const night = await client.replay();
+    client.prices = NOON;
+    await setPrices(wide, NOON);
+    await until('the plan follows the prices', ({ near = 0 }) => near > 0.6);
+    const noon = await client.replay();
+    const both = [...night, ...noon];
+    const [ours, plain] = [of(both, PLANNED), of(both, PLAIN)];
+    console.log(
+      `plan against least-load (busy machine): response ${ours.ms.toFixed(0)} against ${plain.ms.toFixed(0)} ms, ${(100 * (ours.ms / plain.ms - 1)).toFixed(0)} %; electricity ${(100 * (ours.usd / plain.usd - 1)).toFixed(0)} %; ${JSON.stringify(ours.counts)} against ${JSON.stringify(plain.counts)}`,
+    );
+    expect(ours.n).toBe(plain.n);
+    expect(ours.ms).toBeLessThan(plain.ms);
+    expect(ours.usd).toBeLessThan(0.85 * plain.usd);
+    // The nearest region goes while it has most of the work: packets vanish, nobody says goodbye.
+    const before = client.answers.length;
+    const lost = client.replay();
+    await sleep(4_000);
+    wide.network.link('cut', 'c1nat');
+    await lost;
+    await eventually('the lost region has no share', TOGETHER_MS, async () => {
+      await client.pair();
+      return ((await shares())?.near ?? 0) === 0 ? true : undefined;
+    });
+    const after = await Promise.all(Array.from({ length: 20 }, () => client.pair()));
+    expect(after.flat().filter(({ region: name }) => name === 'near')).toEqual([]);
+    const meanwhile = of(client.answers.slice(before), PLANNED);
+    console.log(`with a region lost: ${JSON.stringify(meanwhile.counts)}`);
+    expect(meanwhile.counts.middle).toBeGreaterThan(0);
+    expect(meanwhile.counts.far).toBeGreaterThan(0);
+    expect(client.answers.filter(({ status }) => status !== 200)).toEqual([]);
+    wide.network.link('heal', 'c1nat');
+    await until('the region is back in the plan', ({ near = 0 }) => near > 0.3);
+  } catch (error) {
+    throw planner.failure(error instanceof Error ? error.message : String(error));
+  }
+}, 300_000);
