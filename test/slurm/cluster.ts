@@ -1,12 +1,11 @@
 /** A real Slurm for tests: `slurm-up` and `slurm-down`, jobs of an ordinary user, and what became of them. */
 import { execFile, spawnSync } from 'node:child_process';
-import { chmod, chown, copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { build } from 'esbuild';
 import { atEnd, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
-import { REQUIRE_BANNER } from '../support/require-banner.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { ROOT } from '../support/where.ts';
+import { installPrograms } from './programs.ts';
 
 const HERE = join(ROOT, 'test/slurm');
 /** `nobody` of Debian: an ordinary user with no home at all. */
@@ -59,31 +58,8 @@ export class Cluster {
     atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env })); // also what came up of one that did not
     run(join(HERE, 'slurm-up'), [], { env });
     const cluster = new Cluster(directory, { ...env, SLURM_CONF: join(env.SLURM_TEST_DIR, 'etc/slurm.conf') });
-    await cluster.#install();
+    await installPrograms(directory);
     return cluster;
-  }
-
-  /** What a user would have installed: one file for the agent, Node, an engine; readable for everybody, whoever owns the checkout. */
-  async #install(): Promise<void> {
-    const bin = join(this.directory, 'bin');
-    await mkdir(bin, { mode: 0o755 });
-    const shared = {
-      bundle: true,
-      platform: 'node',
-      format: 'esm',
-      target: 'node24',
-      banner: { js: REQUIRE_BANNER },
-      absWorkingDir: ROOT,
-    } as const;
-    await build({ ...shared, entryPoints: ['agent/cli/main.ts'], outfile: join(bin, 'otela-agent.mjs') });
-    await build({ ...shared, entryPoints: ['factory/cli/main.ts'], outfile: join(bin, 'otela-factory.mjs') });
-    await build({ ...shared, entryPoints: ['test/support/engine.ts'], outfile: join(bin, 'stand-in-engine.mjs') });
-    await copyFile(NODE, join(bin, 'node'));
-    await copyFile(join(HERE, 'nvidia-smi'), join(bin, 'nvidia-smi'));
-    for (const file of ['node', 'nvidia-smi', 'otela-agent.mjs', 'otela-factory.mjs', 'stand-in-engine.mjs'])
-      await chmod(join(bin, file), 0o755);
-    await mkdir(join(this.directory, 'out'));
-    await chmod(join(this.directory, 'out'), 0o777);
   }
 
   /** A file that the user's jobs can read and nobody else can. */

@@ -3,11 +3,12 @@ import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import * as z from 'zod';
+import { z } from 'zod';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually, Managed } from '../support/processes.ts';
 import { Cluster, USER } from './cluster.ts';
+import { pageOf, type Shown, showsAt, streamed } from './factory-page.ts';
 
 /** What the stand-in engine takes to load. */
 const LOAD_MS = 5_000;
@@ -21,29 +22,6 @@ const CAP = 4;
 /** The first ones are answered at once, the others wait for a file that the test writes. */
 const [OPEN_LINES, GATED_LINES] = [60, 240];
 const PATH = '/v1/chat/completions';
-
-const shown = z.object({
-  data: z.array(
-    z.object({
-      config_revision: z.string(),
-      models: z.array(
-        z.object({ id: z.string(), state: z.string(), reason: z.string().optional(), ready: z.number() }),
-      ),
-      jobs: z.array(
-        z.object({
-          id: z.string(),
-          model: z.string(),
-          state: z.string(),
-          reason: z.string().optional(),
-          log_tail: z.string().optional(),
-        }),
-      ),
-      clusters: z.array(z.object({ reachable: z.boolean(), reason: z.string().optional() })),
-      decisions: z.array(z.object({ text: z.string(), model: z.string().optional() })),
-    }),
-  ),
-});
-type Shown = z.infer<typeof shown>['data'][number];
 
 let gateway: Gateway;
 let cluster: Cluster;
@@ -170,17 +148,9 @@ function startFactory(): Managed {
   return started;
 }
 
-/** What an operator's dashboard is shown of the factory. */
-async function page(): Promise<Shown | undefined> {
-  return shown.parse(await gateway.admin('GET', 'factory')).data[0];
-}
-
-function shows(what: string, withinMs: number, met: (factory: Shown) => boolean): Promise<Shown> {
-  return eventually(what, withinMs, async () => {
-    const now = await page();
-    return now !== undefined && met(now) ? now : undefined;
-  });
-}
+const page = () => pageOf(gateway);
+const shows = (what: string, withinMs: number, met: (factory: Shown) => boolean) =>
+  showsAt(gateway, what, withinMs, met);
 
 /** The factory's jobs that Slurm has not ended. */
 async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
@@ -196,29 +166,12 @@ async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
 const running = () =>
   eventually('squeue answers', 20_000, async () => (await jobs()).filter(({ state }) => state === 'RUNNING'));
 
-/** Milliseconds from asking until the first token, and all of the answer. */
-async function streamed(headers: Record<string, string>): Promise<{ firstMs: number; body: string }> {
-  const asked = performance.now();
-  const response = await fetch(`${gateway.url}${PATH}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...headers },
-    body: JSON.stringify(chatBody({ tokens: 2 }, { stream: true })),
-  });
-  if (response.body === null || response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
-  let [body, firstMs] = ['', Number.NaN];
-  for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
-    body += piece;
-    if (Number.isNaN(firstMs) && body.includes('data: {')) firstMs = performance.now() - asked;
-  }
-  return { firstMs, body };
-}
-
 it('a streaming request for a cold model is told what happens and answered, as soon as queue and load allow', {
   timeout: 120_000,
 }, async () => {
   await shows('a cold model', 30_000, ({ models }) => models.some(({ state }) => state === 'cold'));
   expect(cluster.command('squeue', '-h')).toBe('');
-  const { firstMs, body } = await streamed({ 'x-otela-wait': '100' });
+  const { firstMs, body } = await streamed(gateway.url, key, '100');
   expect(body).toContain('data: [DONE]');
   first = (await running())[0]?.id ?? '';
   const queueMs = cluster.queuedMs(first);

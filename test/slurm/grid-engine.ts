@@ -58,9 +58,14 @@ export class GridEngine {
     return engine;
   }
 
-  /** As the ordinary user whose factory it is. */
+  /** Of the ordinary user whose factory it is. */
+  get userEnv(): Record<string, string> {
+    return { ...this.#env, HOME: '/nonexistent', USER: 'nobody', LOGNAME: 'nobody' };
+  }
+
+  /** As that user. */
   get run(): RunCommand {
-    const run = commandRunner({ ...this.#env, HOME: '/nonexistent', USER: 'nobody', LOGNAME: 'nobody' });
+    const run = commandRunner(this.userEnv);
     const user = [`--reuid=${USER.uid}`, `--regid=${USER.gid}`, '--clear-groups'];
     return (file, args, input) => run('setpriv', [...user, join(PROGRAMS, file), ...args], input);
   }

@@ -42,6 +42,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/batch.ts'],
   },
   {
+    name: 'grid-engine',
+    what: 'a whole factory on a real Grid Engine: a cold model answers, its pool empties, an engine that fails rests with its log (root)',
+    minutes: 8,
+    argv: ['test/soak/grid-engine.ts'],
+  },
+  {
     name: 'gateways',
     what: 'two gateways are killed, cut off, promoted and upgraded with twelve agents under load: clients see no error, usage is exact',
     minutes: 15,

@@ -1,0 +1,144 @@
+/** `npm run soak -- grid-engine`: a whole factory on a real Grid Engine, which CI asks for the launcher's five calls alone. */
+import assert from 'node:assert/strict';
+import { chown, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { USER } from '../slurm/cluster.ts';
+import { showsAt, streamed } from '../slurm/factory-page.ts';
+import { GridEngine, noGridEngine } from '../slurm/grid-engine.ts';
+import { installPrograms } from '../slurm/programs.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL } from '../support/house.ts';
+import { endAll, eventually, Managed } from '../support/processes.ts';
+
+const IDLE_S = 10;
+
+function configText(directory: string, url: string): string {
+  const bin = join(directory, 'bin');
+  const engine = [join(bin, 'node'), join(bin, 'stand-in-engine.mjs'), '--port', '{{port}}', '--model', '{{model}}'];
+  return `factory = "campus"
+gateway = "${url}"
+token_file = "${join(directory, 'factory-token')}"
+state = "${join(directory, 'factory')}"
+
+[guest]
+every = "2s"
+short_lived = "20s"
+
+[clusters.crc]
+launcher = "grid-engine"
+agent = ["${bin}/node", "${bin}/otela-agent.mjs"]
+join_token_file = "${join(directory, 'join-token')}"
+setup = ["export PATH=${bin}:$PATH", "unset PROXY HTTP_PROXY http_proxy"]
+environment = { OTELA_MESH = "127.0.0.1" }
+
+[[clusters.crc.pools]]
+name = "gpu"
+gpu = "A100"
+gpus_per_node = 2
+time = "00:10:00"
+
+[recipes.stand-in]
+weights = "none"
+load = "5s"
+[[recipes.stand-in.engines]]
+gpu = ["A100"]
+gpus = 1
+command = ${JSON.stringify([...engine, '--start-after-ms', '5000'])}
+
+[models."${MODEL}"]
+recipe = "stand-in"
+max = 2
+idle = "${IDLE_S}s"
+`;
+}
+
+/** It fails before qstat has named it once. */
+const BROKEN = `
+[recipes.broken]
+weights = "none"
+[[recipes.broken.engines]]
+gpu = ["A100"]
+gpus = 1
+command = ["bash", "-c", "echo torch.OutOfMemoryError: CUDA out of memory; exit 1", "{{port}}"]
+[models."lab/broken"]
+recipe = "broken"
+min = 1
+`;
+
+async function run(): Promise<void> {
+  const [gateway, engine] = [await Gateway.start(), await GridEngine.up()];
+  const { directory } = engine;
+  await installPrograms(directory);
+  const key = await gateway.createKey();
+  const joinToken = await gateway.createJoinToken('crc', 'crc');
+  const made = await gateway.admin('POST', 'factory-tokens', { provider: 'crc', name: 'campus' });
+  const secrets = {
+    'factory-token': z.object({ token: z.string() }).parse(made).token,
+    'join-token': joinToken,
+  };
+  for (const [name, secret] of Object.entries(secrets)) {
+    await writeFile(join(directory, name), `${secret}\n`, { mode: 0o600 });
+    await chown(join(directory, name), USER.uid, USER.gid);
+  }
+  await mkdir(join(directory, 'factory'), { mode: 0o700 });
+  await chown(join(directory, 'factory'), USER.uid, USER.gid);
+  const config = join(directory, 'factory.toml');
+  const text = configText(directory, gateway.url);
+  await writeFile(config, text);
+  const bin = join(directory, 'bin');
+  const start = () =>
+    new Managed([join(bin, 'node'), join(bin, 'otela-factory.mjs'), 'run', '--config', config], {
+      label: 'otela-factory',
+      env: engine.userEnv,
+      uid: USER.uid,
+      gid: USER.gid,
+      cwd: '/tmp',
+    });
+  let factory = start();
+  const shows = showsAt.bind(undefined, gateway);
+
+  await shows('a cold model', 30_000, ({ models }) => models.some(({ state }) => state === 'cold'));
+  const { firstMs, body } = await streamed(gateway.url, key, '200');
+  assert(body.includes('data: [DONE]'), body);
+  console.log(`first token of a cold model: ${Math.round(firstMs)} ms, of them 5000 ms of loading`);
+
+  const { jobs } = await shows('its job', 30_000, (now) => now.jobs.some(({ state }) => state === 'ready'));
+  factory.signal('SIGKILL');
+  await factory.end(5_000);
+  factory = start();
+  await shows('the same job, found again', 60_000, (now) =>
+    now.jobs.some(({ id, state }) => id === jobs[0]?.id && state === 'ready'),
+  );
+  const killedAt = performance.now();
+  await eventually('an empty queue', IDLE_S * 1_000 + 60_000, () =>
+    engine.command('qstat', '-u', '*').includes(' otela-') ? undefined : true,
+  );
+  console.log(
+    `pool: empty ${Math.round((performance.now() - killedAt) / 1_000)} s after the factory came back, idle time-out ${IDLE_S} s`,
+  );
+
+  await writeFile(config, text + BROKEN);
+  const rested = await shows('a rest', 900_000, ({ models }) =>
+    models.some(({ id, state }) => id === 'lab/broken' && state === 'resting'),
+  );
+  const tails = rested.jobs.filter(({ state }) => state === 'failed').map(({ log_tail }) => log_tail ?? '');
+  assert.equal(tails.length, 3);
+  for (const tail of tails) assert.match(tail, /CUDA out of memory/);
+  console.log('an engine that fails at once: three starts, then a rest, with the ends of their logs');
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endAll().then(() => process.exit(1)));
+const reason = noGridEngine();
+if (reason !== undefined) {
+  console.error(reason);
+  process.exitCode = 1;
+} else
+  try {
+    await run();
+  } catch (error) {
+    console.error(error);
+    process.exitCode = 1;
+  } finally {
+    await endAll();
+  }
