@@ -1,5 +1,5 @@
 /**
- * `npm run bench:weights`: a cold model over slow links. N agents of one process, with the agent's own code, pull one blob over simulated
+ * `npm run bench:weights` (swarm): a cold model over slow links. N agents of one process, with the agent's own code, pull one blob over simulated
  * links: each agent's link carries so many bytes a second in each direction, and what it reads of the source crosses it, too. The
  * handshake of the mesh is left out. `--nodes 64 --mib 32 --rate 2000000 --piece 512 --uploads 2`; on a machine with other work the links have
  * to be slower than what its processors can do: `--mib 4 --rate 250000 --piece 64` has the same proportions. Exit code 1: missed.
@@ -9,10 +9,10 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { PULL_LIMITS } from '../agent/weights/blob-pull.ts';
-import { openSource } from '../agent/weights/sources/source.ts';
-import { Cluster, hubFolder, type Node } from '../test/agent/weights/cluster.ts';
-import { endAll } from '../test/support/processes.ts';
+import { PULL_LIMITS } from '../../agent/weights/blob-pull.ts';
+import { openSource } from '../../agent/weights/sources/source.ts';
+import { Cluster, hubFolder, type Node } from '../../test/agent/weights/cluster.ts';
+import { endAll } from '../../test/support/processes.ts';
 
 const { values } = parseArgs({
   options: {
