@@ -18,7 +18,10 @@ const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP] = [360, 220, 64, 40, 30, 30];
 /** Points of a line that are drawn; more do not show at this width. */
 const POINTS_MAX = 300;
 
-const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
+/** XML 1.0 has no way to write these, and a reader refuses the whole picture for one of them: https://www.w3.org/TR/xml/#charsets */
+const NO_XML = /[^\t\n\r -\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu;
+
+const escaped = (text: string) => text.replace(NO_XML, '\uFFFD').replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
 /** Charts side by side, as SVG, with one legend each. */
 export function chartsSvg(charts: readonly Chart[]): string {

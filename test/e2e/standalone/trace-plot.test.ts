@@ -1,0 +1,131 @@
+/** `trace plot` from files: every figure of the paper as a picture that a parser of XML takes and as numbers; `otela-plan simulate` takes the same trace. */
+import { execFile, spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { z } from 'zod';
+import { which } from '../../support/abilities.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
+import { NODE, ROOT } from '../../support/where.ts';
+
+const run = promisify(execFile);
+const START = Date.parse('2026-11-20T10:00:00Z');
+/** A provider's agent chose this name. */
+const HOSTILE = '</text><script>alert("1")</script>&\u0001';
+
+/** An hour of two models, as `trace export` writes it. */
+const lines = Array.from({ length: 120 }, (_, n) => ({
+  timestamp: new Date(START + n * 30_000).toISOString(),
+  model: n % 3 === 0 ? HOSTILE : 'org/plain',
+  status: 200,
+  input_tokens: 100 + n,
+  output_tokens: 20 + (n % 40),
+  reasoning_tokens: n % 3 === 0 ? 9 : 0,
+  first_token_ms: 200,
+  total_ms: 1_500,
+  attempt: 1,
+}));
+/** The same hour as the dataset of the paper has it. */
+const published = lines.map(({ timestamp, model, input_tokens, output_tokens, total_ms }, id) => ({
+  id: String(id),
+  status: 'success',
+  created_at: timestamp.replace('T', ' ').replace('Z', ''),
+  finished_at: new Date(Date.parse(timestamp) + total_ms).toISOString().replace('T', ' ').replace('Z', ''),
+  model,
+  reported_token_input: input_tokens,
+  reported_token_output: output_tokens,
+  token_count: input_tokens,
+}));
+const samples = [0, 1, 2].map((hour) => ({
+  timestamp: new Date(START + hour * 3_600_000).toISOString(),
+  session: 's',
+  gpus: 4,
+  busy: hour > 0,
+  kv_use: 0.5,
+  power_w: 700,
+}));
+
+const FIGURES: Record<string, number> = {
+  'idle-gpus': 1,
+  'tokens-by-model': 9,
+  burstiness: 10,
+  'input-and-output': 11,
+  lengths: 12,
+  latency: 13,
+  'time-per-token': 14,
+  'kv-use': 15,
+  energy: 16,
+  predictability: 17,
+};
+const figureSchema = z.object({
+  figure: z.number(),
+  facts: z.record(z.string(), z.number()),
+  charts: z
+    .array(
+      z.object({ series: z.array(z.object({ points: z.array(z.tuple([z.number(), z.number()])).min(1) })).min(1) }),
+    )
+    .min(1),
+});
+
+let directory = '';
+const at = (...path: string[]) => join(directory, ...path);
+const ndjson = (file: string, rows: readonly object[]) =>
+  writeFile(at(file), `${rows.map((row) => JSON.stringify(row)).join('\n')}\n`);
+
+beforeAll(async () => {
+  directory = await temporaryDirectory();
+  await Promise.all([
+    ndjson('own.ndjson', lines),
+    ndjson('published.jsonl', published),
+    ndjson('nodes.ndjson', samples),
+  ]);
+});
+afterAll(endAll);
+
+const plot = (...args: string[]) => run(NODE, [join(ROOT, 'gateway/cli/main.ts'), 'trace', 'plot', ...args]);
+const figure = (out: string, name: string) =>
+  figureSchema.parse(JSON.parse(readFileSync(at(out, `${name}.json`), 'utf8')));
+
+it('each figure of the paper is a picture and numbers, of our export and of the published trace alike', async () => {
+  await plot(at('own.ndjson'), '--nodes', at('nodes.ndjson'), '--out', at('own'));
+  for (const [name, number] of Object.entries(FIGURES)) expect(figure('own', name).figure).toBe(number);
+  expect(readdirSync(at('own'))).toHaveLength(2 * Object.keys(FIGURES).length);
+  expect(figure('own', 'lengths').facts).toMatchObject({ 'output, other: p95': expect.any(Number) });
+  expect(figure('own', 'energy').facts).toEqual({ mean_w: 700, kwh: 1.4 });
+
+  await plot(at('published.jsonl'), '--reasoning', HOSTILE, '--out', at('published'));
+  for (const name of ['tokens-by-model', 'lengths', 'latency', 'input-and-output', 'burstiness'])
+    expect(figure('published', name).facts).toEqual(figure('own', name).facts);
+});
+
+it('a parser of XML takes every picture, whatever models are called', ({ skip }) => {
+  if (which('python3') === undefined) return skip('not installed: python3');
+  const script =
+    'import sys, xml.dom.minidom as m\nfor f in sys.argv[1:]: assert not m.parse(f).getElementsByTagName("script"), f';
+  for (const out of ['own', 'published']) {
+    const files = readdirSync(at(out)).filter((name) => name.endsWith('.svg'));
+    expect(files.length).toBeGreaterThan(5);
+    const { stderr, status } = spawnSync('python3', ['-c', script, ...files.map((name) => at(out, name))], {
+      encoding: 'utf8',
+    });
+    expect([stderr, status]).toEqual(['', 0]);
+  }
+});
+
+it.each(['own.ndjson', 'published.jsonl'])('otela-plan simulate takes %s', async (file) => {
+  const asked = [
+    '--trace',
+    at(file),
+    '--trace-model',
+    'org/plain',
+    '--model',
+    'Qwen/Qwen3-8B',
+    '--gpu',
+    'H100',
+    '--json',
+  ];
+  const { stdout } = await run(NODE, [join(ROOT, 'scheduler/cli/main.ts'), 'simulate', ...asked]);
+  expect(JSON.parse(stdout)).toMatchObject({ requests: 80, refused: 0 });
+});
