@@ -86,9 +86,14 @@ describe.each(EVENTS)('$what', (event) => {
       const until = Date.now();
       // Whether it was found or not: the next event is another one.
       await event.mend(day);
+      const mended = Date.now();
       if (failure !== undefined) throw failure;
       await calm();
-      console.log(`${event.what}\n${await story(event, since, until)}`);
+      const found = await story(event, since, until);
+      const seconds = (from: number, to: number) => `${((to - from) / 1_000).toFixed(1)} s`;
+      console.log(
+        `${event.what}: found after ${seconds(since, until)}, mended ${seconds(until, mended)} later\n${found}`,
+      );
       expect(day.client.errors).toEqual([]);
     },
     EVENT_MS + CALM_MS,

@@ -115,8 +115,6 @@ export async function openDay(): Promise<Day> {
     env: followerEnv,
     args: ['--url', url(FOLLOWER_ADDRESS), '--follow', first.url, '--identity', at('gw2.json'), ...ends],
   });
-  // Compressed clocks: engines that hang are left after four seconds.
-  await first.admin('PATCH', 'settings', { routing: { timeouts: { standard: { first_byte_ms: 4_000 } } } });
 
   for (const host of HOSTS)
     new Managed(

@@ -130,11 +130,10 @@ export const EVENTS: readonly GameEvent[] = [
   {
     what: 'an engine hangs',
     happens: ({ control }) => control('c1h1', { fault: 'hang' }),
-    log: ['first', /"event":"request".*"attempts":2,"status":200/],
+    log: ['first', /"event":"request".*"attempts":[2-9],.*"status":200/],
     metric: 'otela_breakers{state!="closed"} > 0',
     alert: 'OtelaBreakerOpen',
-    story:
-      /attempt +node (\S+): no answer of its engine: (?:hung|first_byte_timeout)\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
+    story: /attempt +node (\S+): no answer of its engine: hung\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
     mend: async (day) => {
       await day.control('c1h1', {});
       await allServe(day);
