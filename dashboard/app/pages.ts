@@ -4,6 +4,7 @@ import {
   Boxes,
   ChartColumn,
   Factory,
+  Globe,
   KeyRound,
   Layers,
   type LucideIcon,
@@ -93,6 +94,14 @@ export const PAGES: readonly PageEntry[] = [
     role: 'operator',
     group: 'run',
     load: () => import('../pages/factory/page.tsx'),
+  },
+  {
+    path: 'regions',
+    title: t.pages.regions,
+    icon: Globe,
+    role: 'operator',
+    group: 'run',
+    load: () => import('../pages/regions/page.tsx'),
   },
   {
     path: 'admin',

@@ -12,7 +12,7 @@ const ADMIN_TABS = ['users', 'projects', 'routing', 'peers', 'settings', 'audit'
 export const PAGES = {
   consumer: CONSUMER_PAGES,
   provider: PROVIDER_PAGES,
-  operator: [...PROVIDER_PAGES, 'factory', ...ADMIN_TABS.map((tab) => `admin/${tab}`)],
+  operator: [...PROVIDER_PAGES, 'factory', 'regions', ...ADMIN_TABS.map((tab) => `admin/${tab}`)],
 };
 
 /** Of one file; there from its first test on. */

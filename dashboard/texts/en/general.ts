@@ -63,6 +63,7 @@ export const general = {
     nodes: 'Nodes',
     providers: 'Providers',
     factory: 'Factory',
+    regions: 'Regions',
     admin: 'Administration',
   },
   groups: { use: 'Use', run: 'Run' },

@@ -10,6 +10,7 @@ import { errorCodes, modelStates, models, usage } from './models.ts';
 import { narrowing } from './narrowing.ts';
 import { nodes } from './nodes.ts';
 import { joinTokens, providers, wizard } from './providers.ts';
+import { regions } from './regions.ts';
 
 export const en = {
   ...general,
@@ -18,6 +19,7 @@ export const en = {
   chat,
   factory,
   startable,
+  regions,
   keys,
   joinTokens,
   providers,

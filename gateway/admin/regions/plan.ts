@@ -14,11 +14,28 @@ const ROW = 'region_plan';
 
 const planSchema = planBodySchema.extend({
   object: z.literal('region_plan'),
-  taken_at: z.iso.datetime(),
-  expires_at: z.iso.datetime(),
+  /** Empty, and 0: none was ever given. */
+  planner: z.string(),
+  sequence: z.int().min(0),
+  holds_ms: z.int().min(0),
+  taken_at: z.iso.datetime().nullable(),
+  expires_at: z.iso.datetime().nullable(),
   /** False: it is over, and requests are routed as if there were none. */
   holds: z.boolean(),
 });
+
+const NO_PLAN: z.infer<typeof planSchema> = {
+  object: 'region_plan',
+  planner: '',
+  sequence: 0,
+  holds_ms: 0,
+  models: {},
+  warm: [],
+  notes: [],
+  taken_at: null,
+  expires_at: null,
+  holds: false,
+};
 
 export const regionPlanRoutes: readonly AdminRoute[] = [
   route({
@@ -29,8 +46,7 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
     answer: planSchema,
     run: async (call) => {
       const stored = await readPlan(call);
-      if (stored === undefined) throw new ApiError('not_found', 'No planner has given shares by region.');
-      return planView(stored, call.now);
+      return stored === undefined ? NO_PLAN : planView(stored, call.now);
     },
   }),
   route({

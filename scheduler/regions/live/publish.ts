@@ -57,13 +57,8 @@ export class Publisher {
   }
 
   async #known(): Promise<number> {
-    try {
-      const stored = parseAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
-      return stored.planner === this.#options.planner ? stored.sequence : 0;
-    } catch (error) {
-      if (error instanceof GatewayRefusal && error.status === 404) return 0;
-      throw error;
-    }
+    const stored = parseAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
+    return stored.planner === this.#options.planner ? stored.sequence : 0;
   }
 }
 

@@ -31,7 +31,7 @@ class MemoryGateway {
       return answer(200, {});
     }
     if (pathname !== '/admin/regions/plan') return answer(404, {});
-    if (init.method !== 'PUT') return this.stored === undefined ? answer(404, {}) : answer(200, this.stored);
+    if (init.method !== 'PUT') return answer(200, this.stored ?? { planner: '', sequence: 0 });
     const plan = body as Put;
     if (this.holder !== '' && this.holder !== plan.planner)
       return answer(409, { error: { message: `The plan of "${this.holder}" holds.` } });

@@ -1,0 +1,86 @@
+import { useQuery } from '@tanstack/react-query';
+import { useRef } from 'react';
+import { gateway } from '../../api/client.ts';
+import type { paths } from '../../api/contract.ts';
+import { exactTime } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { Empty, Show } from '../../ui/feedback.tsx';
+import { Page, Section } from '../../ui/page.tsx';
+import { FlowMatrix, RegionTable } from './tables.tsx';
+
+type Answer<Path extends '/admin/regions' | '/admin/regions/plan'> =
+  paths[Path]['get']['responses'][200]['content']['application/json'];
+export type Region = Answer<'/admin/regions'>['data'][number];
+export type Plan = Answer<'/admin/regions/plan'>;
+
+const AGAIN_MS = 5_000;
+const texts = t.regions;
+
+/** Answers by region and model, when the page was opened. */
+export type Counts = ReadonlyMap<string, number>;
+export const countKey = (region: string, model: string) => `${region}\n${model}`;
+
+/** Regions as this gateway sees them, and the plan of its planner. Nothing is changed here: `otela-plan regions` plans. */
+export function Component() {
+  const regions = useQuery({
+    queryKey: ['regions'],
+    queryFn: async ({ signal }) => (await gateway.GET('/admin/regions', { signal })).data?.data ?? [],
+    refetchInterval: AGAIN_MS,
+  });
+  const plan = useQuery({
+    queryKey: ['region-plan'],
+    queryFn: async ({ signal }) => (await gateway.GET('/admin/regions/plan', { signal })).data ?? null,
+    refetchInterval: AGAIN_MS,
+  });
+  const first = useRef<Counts>(undefined);
+  if (first.current === undefined && regions.data !== undefined) first.current = countsOf(regions.data);
+  return (
+    <Page title={t.pages.regions} about={texts.about}>
+      <Show of={regions}>
+        {(all) =>
+          all.length === 0 ? (
+            <Empty>{texts.none}</Empty>
+          ) : (
+            <>
+              <Section title={texts.regions}>
+                <RegionTable regions={all} />
+              </Section>
+              <Section title={texts.matrix}>
+                <p className="text-muted">{texts.matrixAbout}</p>
+                <FlowMatrix regions={all} plan={plan.data ?? undefined} since={first.current ?? new Map()} />
+              </Section>
+            </>
+          )
+        }
+      </Show>
+      <Section title={texts.plan}>
+        <Show of={plan}>{(one) => <PlanWords plan={one} />}</Show>
+      </Section>
+    </Page>
+  );
+}
+
+function countsOf(regions: readonly Region[]): Counts {
+  return new Map(
+    regions.flatMap(({ region, models }) =>
+      models.map(({ model, answered }) => [countKey(region, model), answered ?? 0] as const),
+    ),
+  );
+}
+
+function PlanWords({ plan }: { plan: Plan | null }) {
+  if (plan === null || plan.expires_at === null) return <Empty>{texts.noPlan}</Empty>;
+  const until = exactTime(plan.expires_at);
+  return (
+    <>
+      <p>{plan.holds ? texts.holds(plan.planner, until) : texts.over(plan.planner, until)}</p>
+      {plan.notes.length > 0 && (
+        <ul className="list-disc pl-5">
+          {plan.notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
