@@ -5,11 +5,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
+import { writeIfPossible } from '../../../storage/health.ts';
 import type { Database } from '../sqlite.ts';
 import type { HandOver } from './hand-over.ts';
+import { ANSWER_MAX_BYTES } from './link.ts';
 
-/** Subjects of one answer; each has at most the keys of a project. */
+/** Subjects of one answer, and bytes of it where one alone does not have more. A follower reads ANSWER_MAX_BYTES of one. */
 const PAGE = 50;
+const PAGE_BYTES = ANSWER_MAX_BYTES / 2;
 const AGAIN_MS = 5_000;
 
 export interface SubjectCounts {
@@ -36,6 +39,7 @@ export class Budgets {
     this.#database = database;
     const [origin] = database.rows('SELECT name FROM budget_origin', []);
     this.own = String(origin?.name ?? key);
+    if (origin === undefined) writeIfPossible(() => this.#nameItself());
     const [row] = database.rows('SELECT max(seq) AS seq FROM budgets', []);
     this.#last = Number(row?.seq ?? 0);
   }
@@ -45,9 +49,14 @@ export class Budgets {
     return this.#last;
   }
 
+  /** From now on, whatever its key. */
+  #nameItself(): void {
+    this.#database.rows('INSERT OR IGNORE INTO budget_origin (name) VALUES (?)', [this.own]);
+  }
+
   /** Something is about to be booked for a subject: noted before, so that a crash between the two loses no count. */
   note(subject: string): void {
-    if (this.#last === 0) this.#database.rows('INSERT OR IGNORE INTO budget_origin (name) VALUES (?)', [this.own]);
+    if (this.#last === 0) this.#nameItself();
     this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
   }
 
@@ -57,9 +66,16 @@ export class Budgets {
       seq,
       PAGE + 1,
     ]);
-    const page = rows.slice(0, PAGE);
-    const items = await Promise.all(page.map(({ subject }) => this.counts(String(subject), limits)));
-    return { items, seq: Number(page.at(-1)?.seq ?? seq), more: rows.length > PAGE };
+    const page: BudgetsPage = { items: [], seq, more: false };
+    let bytes = 0;
+    for (const row of rows) {
+      const item = await this.counts(String(row.subject), limits);
+      bytes += Buffer.byteLength(JSON.stringify(item));
+      if (page.items.length === PAGE || (page.items.length > 0 && bytes > PAGE_BYTES)) return { ...page, more: true };
+      page.items.push(item);
+      page.seq = Number(row.seq);
+    }
+    return page;
   }
 
   async counts(subject: string, limits: ObjectNamespace<LimitsObject>): Promise<SubjectCounts> {

@@ -7,6 +7,7 @@ import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
 import type { Budgets } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
+import type { HandedOver } from './hand-over.ts';
 import type { MemberTable } from './member-table.ts';
 import {
   budgetsSchema,
@@ -157,8 +158,11 @@ export class Leader {
       }
       case '/gateway/budgets':
         return this.#options.budgets.since(parse(budgetsSchema, body).seq, limits);
-      case '/gateway/records':
-        return { position: await this.#inTurn(from, () => this.#take(from, body)) };
+      case '/gateway/records': {
+        // By the follower's own name and not by its key: after a crash one with a new key sends again what is here already.
+        const { items, origin = from } = parse(recordsSchema, body);
+        return { position: await this.#inTurn(origin, () => this.#take({ from, origin }, items)) };
+      }
       default:
         throw new Refused(404, `There is no ${path.slice(0, 64)} here.`);
     }
@@ -197,10 +201,9 @@ export class Leader {
     this.#options.log(`the clock of gateway ${url} is ${how} this one's`);
   }
 
-  async #take(from: string, body: Buffer): Promise<number> {
+  async #take({ from, origin }: { from: string; origin: string }, sent: readonly HandedOver[]): Promise<number> {
     const { members, usage, limits, budgets } = this.#options;
-    let done = members.taken(from);
-    const { items: sent, origin = from } = parse(recordsSchema, body);
+    let done = members.taken(origin);
     for (const { position, kind, name, body: text } of sent) {
       if (position <= done) continue;
       const content: unknown = JSON.parse(text);
@@ -211,19 +214,19 @@ export class Leader {
       else {
         const { source, items } = content as { source: string; items: { position: number; settlement: Settlement }[] };
         budgets.note(name);
-        await limits.getByName(name).settle(`${source}@${from}`, items, origin);
+        await limits.getByName(name).settle(`${source}@${origin}`, items, origin);
       }
       done = position;
     }
     // Both above know what they have: a crash before this line repeats, and changes nothing.
-    members.take(from, done);
+    members.take(origin, done);
     return done;
   }
 
-  #inTurn<T>(from: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#taking.get(from) ?? Promise.resolve();
+  #inTurn<T>(origin: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#taking.get(origin) ?? Promise.resolve();
     const done = before.catch(() => {}).then(work);
-    this.#taking.set(from, done);
+    this.#taking.set(origin, done);
     return done;
   }
 }

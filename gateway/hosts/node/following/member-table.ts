@@ -84,13 +84,13 @@ export class MemberTable {
     return known;
   }
 
-  /** Up to which position a follower's records are here. */
-  taken(key: string): number {
-    const [row] = this.#database.rows('SELECT position FROM taken_over WHERE key = ?', [key]);
+  /** Up to which position a follower's records are here. `origin`: the name of its first key. */
+  taken(origin: string): number {
+    const [row] = this.#database.rows('SELECT position FROM taken_over WHERE key = ?', [origin]);
     return Number(row?.position ?? 0);
   }
 
-  take(key: string, position: number): void {
-    this.#database.rows('INSERT OR REPLACE INTO taken_over (key, position) VALUES (?, ?)', [key, position]);
+  take(origin: string, position: number): void {
+    this.#database.rows('INSERT OR REPLACE INTO taken_over (key, position) VALUES (?, ?)', [origin, position]);
   }
 }

@@ -1,0 +1,106 @@
+/** What a follower hands over counts once, whatever its key, and what is told of months fits an answer. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, expect, it } from 'vitest';
+import type { LimitsObject, MonthCount } from '../../../gateway/accounts/limits/limits-object.ts';
+import { Budgets } from '../../../gateway/hosts/node/following/budgets.ts';
+import type { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
+import { openFollowingFile } from '../../../gateway/hosts/node/following/following-file.ts';
+import { Leader } from '../../../gateway/hosts/node/following/leader.ts';
+import { ANSWER_MAX_BYTES, GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
+import { MemberTable } from '../../../gateway/hosts/node/following/member-table.ts';
+import { budgetsPageSchema, recordsTakenSchema } from '../../../gateway/hosts/node/following/messages.ts';
+import type { GatewayIdentity } from '../../../gateway/hosts/node/following/signed.ts';
+import { certify, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
+import type { ObjectNamespace } from '../../../gateway/object-context.ts';
+import type { UsageObject } from '../../../gateway/usage/object.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
+
+afterEach(endAll);
+
+const seed = (n: number) => toBase64url(new Uint8Array(32).fill(n));
+function identity(key: number): GatewayIdentity {
+  const own = certify(seed(1), seed(key), Math.floor(Date.now() / 1000));
+  return { key: own, certificate: new GatewayIssuer(own).certificate, revoked: new Set() };
+}
+const WITHIN_MS = 20_000;
+
+/** A first with stand-ins for its objects. `counts`: of one subject, what its limits say. */
+async function first(counts: MonthCount[] = []) {
+  const database = openFollowingFile(await temporaryDirectory('otela-first'));
+  const added: unknown[] = [];
+  const settled: string[] = [];
+  const usage = { getByName: () => ({ add: async (rows: unknown[]) => void added.push(...rows) }) };
+  const limits = {
+    getByName: () => ({
+      counts: async () => counts,
+      settle: async (source: string) => void settled.push(source),
+    }),
+  } as unknown as ObjectNamespace<LimitsObject>;
+  const budgets = new Budgets(database, 'first');
+  const leader = new Leader({
+    identity: identity(2),
+    role: () => ({ role: 'first', epoch: 0 }) as ReturnType<ConstructorParameters<typeof Leader>[0]['role']>,
+    feed: {} as ChangeFeed,
+    members: new MemberTable(database, () => performance.now()),
+    limits,
+    budgets,
+    usage: usage as unknown as ObjectNamespace<UsageObject>,
+    hear: () => 0,
+    log: () => {},
+  });
+  const server = createServer((message, response) => void leader.handle(message, response));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => void server.close());
+  return {
+    url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`),
+    added,
+    settled,
+    budgets,
+    limits,
+  };
+}
+
+it('records that a follower sends again under a new key, since it crashed before it heard that they are there, are taken once', async () => {
+  const { url, added, settled } = await first();
+  const directory = await temporaryDirectory('otela-follower');
+  const settlement = JSON.stringify({ source: 'node', items: [] });
+  const items = [
+    { position: 1, kind: 'usage', name: '2026-11-25T09', body: JSON.stringify([{ session: 's', stream: 1 }]) },
+    { position: 2, kind: 'settle', name: 'user:ada', body: settlement },
+  ];
+  const more = { position: 3, kind: 'settle', name: 'user:ada', body: settlement };
+  for (const [key, sent] of [
+    [3, items],
+    [4, [...items, more]],
+  ] as const) {
+    const own = identity(key);
+    // As it starts: its own name is on disk from its first start on.
+    const { own: origin } = new Budgets(openFollowingFile(directory), own.certificate.keyName);
+    const link = new GatewayLink(own);
+    atEnd(() => link.close());
+    const { answer } = await link.ask(url, '/gateway/records', { origin, items: sent }, recordsTakenSchema, WITHIN_MS);
+    expect(answer.position).toBe(sent.length);
+  }
+  expect(added.length).toBe(1);
+  expect([settled.length, new Set(settled).size]).toEqual([2, 1]);
+});
+
+it('months of many keys come in pages that fit an answer, and none is left out', async () => {
+  const counts = Array.from({ length: 20_000 }, (_, n) => ({ origin: 'o'.repeat(40), id: `key_${n}`, tokens: n }));
+  const { url, budgets, limits } = await first(counts);
+  for (let n = 0; n < 12; n++) budgets.note(`project:${n}`);
+  expect(JSON.stringify(await budgets.counts('project:0', limits)).length * 12).toBeGreaterThan(ANSWER_MAX_BYTES);
+  const link = new GatewayLink(identity(3));
+  atEnd(() => link.close());
+  const subjects: string[] = [];
+  let pages = 0;
+  for (let [seq, more] = [0, true]; more; pages++) {
+    const { answer } = await link.ask(url, '/gateway/budgets', { seq }, budgetsPageSchema, WITHIN_MS);
+    subjects.push(...answer.items.map(({ subject }) => subject));
+    ({ seq, more } = answer);
+  }
+  expect(pages).toBeGreaterThan(2);
+  expect(subjects).toEqual(Array.from({ length: 12 }, (_, n) => `project:${n}`));
+});
