@@ -110,6 +110,44 @@ export const projects = sqliteTable(
   (table) => [index('projects_created').on(table.createdAt, table.id)],
 );
 
+/** Who works in a project beside those whose own it is (`users.project_id`). */
+export const projectMembers = sqliteTable(
+  'project_members',
+  {
+    /** The project's id, a slash, the user's: followers copy rows by one column. */
+    id: text('id').primaryKey(),
+    projectId: text('project_id').notNull(),
+    userId: text('user_id').notNull(),
+    /** They let members in and out. */
+    lead: integer('lead', { mode: 'boolean' }).notNull().default(false),
+    createdAt: integer('created_at').notNull(),
+  },
+  (table) => [
+    index('project_members_project').on(table.projectId, table.createdAt),
+    index('project_members_user').on(table.userId),
+  ],
+);
+
+/** What people asked for, and what became of it. */
+export const accessRequests = sqliteTable(
+  'access_requests',
+  {
+    id: text('id').primaryKey(),
+    userId: text('user_id').notNull(),
+    /** One of the two is NULL. */
+    projectId: text('project_id'),
+    model: text('model'),
+    reason: text('reason').notNull(),
+    status: text('status', { enum: ['open', 'approved', 'refused'] }).notNull(),
+    createdAt: integer('created_at').notNull(),
+    decidedAt: integer('decided_at'),
+  },
+  (table) => [
+    index('access_requests_created').on(table.createdAt, table.id),
+    index('access_requests_user').on(table.userId, table.createdAt),
+  ],
+);
+
 export const providers = sqliteTable(
   'providers',
   {

@@ -30,7 +30,7 @@ export function newInstallationSecret(): string {
 }
 
 /** An id that can stand in a URL and on a command line as it is. */
-export function newId(kind: 'key' | 'jt' | 'ft' | 'user' | 'proj'): string {
+export function newId(kind: 'key' | 'jt' | 'ft' | 'user' | 'proj' | 'req'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;
 }
 

@@ -1,7 +1,16 @@
 /** Deletion of a person: who they are goes at once, what is on record of them day by day, and sums stay without them. */
 import { and, countDistinct, eq, inArray, isNull, or, sql } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
-import { apiKeys, auditLog, sessions, usageTotals, users } from '../accounts/schema.ts';
+import {
+  accessRequests,
+  apiKeys,
+  auditLog,
+  deviceLogins,
+  projectMembers,
+  sessions,
+  usageTotals,
+  users,
+} from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { HOURS_PER_DAY, shardOf, shardsOf } from '../usage/row.ts';
 import { foldUser } from '../usage/totals.ts';
@@ -62,6 +71,7 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     lastLoginAt: null,
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
+  const requests = db.select({ id: accessRequests.id }).from(accessRequests).where(eq(accessRequests.userId, user));
   const statements = [
     db
       .update(apiKeys)
@@ -76,7 +86,10 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     db
       .update(auditLog)
       .set({ before: null, after: null })
-      .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys))),
+      .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys), inArray(auditLog.object, requests))),
+    db.delete(accessRequests).where(eq(accessRequests.userId, user)),
+    db.delete(projectMembers).where(eq(projectMembers.userId, user)),
+    db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
   await change(call, statements, { action: ERASE, object: user });
 }

@@ -20,10 +20,12 @@ import { nodeRoutes } from './nodes/nodes.ts';
 import { restartRoutes } from './nodes/restart.ts';
 import { telemetryRoutes } from './nodes/telemetry.ts';
 import { peerRoutes } from './peers.ts';
+import { accessRequestRoutes } from './people/access-requests.ts';
 import { deviceLoginRoutes } from './people/device-logins.ts';
 import { joinTokenRoutes } from './people/join-tokens.ts';
 import { keyRoutes } from './people/keys.ts';
 import { meRoutes } from './people/me.ts';
+import { memberRoutes } from './people/members.ts';
 import { myUseRoutes } from './people/my-use.ts';
 import { projectRoutes } from './people/projects.ts';
 import { userRoutes } from './people/users.ts';
@@ -46,6 +48,8 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...deviceLoginRoutes,
   ...userRoutes,
   ...projectRoutes,
+  ...memberRoutes,
+  ...accessRequestRoutes,
   ...providerRoutes,
   ...joinTokenRoutes,
   ...factoryTokenRoutes,

@@ -25,6 +25,7 @@ import { nameSchema, pageSchema } from '../list.ts';
 import { requireProject, requireProvider, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { type Key, keySchema, keyView } from './key-view.ts';
+import { memberOf } from './members.ts';
 
 /** Most keys that a user may make without an operator. */
 const OWN_KEYS_MAX = 50;
@@ -136,10 +137,13 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
   if (!atLeast(account.role, role)) throw denied(`A key with the role ${role} needs an operator.`);
   const operator = account.role === 'operator';
   if (!operator && (user_id ?? account.userId) !== account.userId) throw denied('Keys of others need an operator.');
-  if (!operator && project_id != null && project_id !== account.projectId) throw denied('That project is not yours.');
+  const wanted = project_id ?? account.projectId;
+  const asMember = !operator && wanted !== undefined && wanted !== account.projectId;
+  const isMember = async () => !asMember || (await memberOf(env, wanted, account.userId)) !== undefined;
+  if (!(await isMember())) throw denied('That project is not yours.');
   const userId = operator ? (user_id ?? null) : (account.userId ?? null);
   const user = userId === null ? undefined : await requireUser(env, userId);
-  const projectId = operator ? (project_id ?? user?.projectId ?? null) : (account.projectId ?? null);
+  const projectId = operator ? (project_id ?? user?.projectId ?? null) : (wanted ?? null);
   if (projectId !== null) await requireProject(env, projectId);
   if (!operator && provider !== null && provider !== account.provider) throw denied('That provider is not yours.');
   const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
@@ -165,7 +169,14 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
     revokedAt: null,
   };
   const check = operator ? undefined : () => requireFewKeys(call);
-  return insert(call, row, plaintext, { action: 'key.create', statements: [], ...(check && { check }) });
+  const made = await insert(call, row, plaintext, { action: 'key.create', statements: [], ...(check && { check }) });
+  if (await isMember()) return made;
+  // They were let out of the project meanwhile, maybe before this key was there to be revoked.
+  await change(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
+    action: 'key.revoke',
+    object: row.id,
+  });
+  throw denied('That project is not yours.');
 }
 
 function insert(

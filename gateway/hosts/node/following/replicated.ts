@@ -15,6 +15,8 @@ export const REPLICATED: readonly Replicated[] = [
   { table: 'api_keys', key: 'id', quiet: ['last_used_at'] },
   { table: 'users', key: 'id', quiet: ['last_login_at'] },
   { table: 'projects', key: 'id' },
+  { table: 'project_members', key: 'id' },
+  { table: 'access_requests', key: 'id' },
   { table: 'providers', key: 'id' },
   { table: 'join_tokens', key: 'id', quiet: ['nodes'] },
   { table: 'model_settings', key: 'model' },

@@ -1,0 +1,211 @@
+/** People ask for a project or a model; who leads the project, answers for the model or operates the gateway decides. */
+import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { accessRequests, catalogue, projectMembers } from '../../accounts/schema.ts';
+import { newId } from '../../accounts/secrets.ts';
+import { CONTROL_FREE } from '../../described.ts';
+import { change, createOnce } from '../change.ts';
+import { listOf, pageOf, time } from '../fields.ts';
+import { pageSchema, rfc3339 } from '../list.ts';
+import { requireProject } from '../references.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { leads, memberId } from './members.ts';
+
+type Row = typeof accessRequests.$inferSelect;
+
+/** Of one person: open ones, and all within a day. */
+const OPEN_MAX = 10;
+const DAILY_MAX = 20;
+const DAY_MS = 86_400_000;
+/** Decided ones are read for so long; the audit log keeps them. */
+const KEPT_MS = 90 * DAY_MS;
+/** As catalogue.ts has it. */
+const ACCESS_MAX = 100;
+
+const createSchema = z
+  .strictObject({
+    project_id: z.string().max(64).optional(),
+    model: z.string().min(1).max(256).optional(),
+    reason: z.string().trim().max(500).regex(CONTROL_FREE, 'must be one line').default(''),
+  })
+  .refine(
+    ({ project_id, model }) => (project_id === undefined) !== (model === undefined),
+    'project_id or model, one of them',
+  );
+
+const requestSchema = z.object({
+  object: z.literal('access_request'),
+  id: z.string(),
+  user_id: z.string(),
+  project_id: z.string().nullable(),
+  model: z.string().nullable(),
+  reason: z.string(),
+  status: z.enum(['open', 'approved', 'refused']),
+  created_at: z.iso.datetime(),
+  decided_at: z.iso.datetime().nullable(),
+});
+
+export const accessRequestRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    login: true,
+    method: 'post',
+    path: '/access-requests',
+    summary: 'Ask to work in a project, or for a model that is kept for others.',
+    body: createSchema,
+    answer: requestSchema,
+    run: createRequest,
+  }),
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/access-requests',
+    summary: 'Requests for access: one’s own, and those that the caller decides.',
+    query: pageSchema,
+    answer: listOf(requestSchema),
+    run: async (call) => pageOf(call.env, accessRequests, call.query, seen(call), view),
+  }),
+  route({
+    role: 'consumer',
+    login: true,
+    method: 'patch',
+    path: '/access-requests/:id',
+    summary: 'Decide: the project’s leads, the model’s owner, operators. Nobody decides their own but operators.',
+    body: z.strictObject({ status: z.enum(['approved', 'refused']) }),
+    answer: requestSchema,
+    run: decide,
+  }),
+];
+
+async function createRequest(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { account, env, now, body } = call;
+  const { userId } = account;
+  if (userId === undefined) throw new ApiError('permission_denied', 'Only a person can ask for access.');
+  const { project_id: projectId = null, model = null, reason } = body;
+  const row: Row = {
+    id: newId('req'),
+    userId,
+    projectId,
+    model,
+    reason,
+    status: 'open',
+    createdAt: now,
+    decidedAt: null,
+  };
+  const db = database(env);
+  const old = and(ne(accessRequests.status, 'open'), lt(accessRequests.createdAt, now - KEPT_MS));
+  return createOnce(call, {
+    action: 'access_request.create',
+    object: row.id,
+    after: view(row),
+    statements: [db.delete(accessRequests).where(old), db.insert(accessRequests).values(row)],
+    shown: view(row),
+    check: () => requireRoom(call, userId),
+    find: async (id) => {
+      const [known] = await asked(db.select().from(accessRequests).where(eq(accessRequests.id, id)));
+      return known && view(known);
+    },
+  });
+}
+
+/** Whether project and model are there is not told: it is seen by those who decide. @throws ApiError 429 */
+async function requireRoom({ env, now }: Call<unknown>, userId: string): Promise<void> {
+  const db = database(env);
+  const mine = eq(accessRequests.userId, userId);
+  const counted = (where: SQL | undefined) => db.select({ n: count() }).from(accessRequests).where(and(mine, where));
+  const [[open], [today]] = await asked(
+    db.batch([counted(eq(accessRequests.status, 'open')), counted(gt(accessRequests.createdAt, now - DAY_MS))]),
+  );
+  if ((open?.n ?? 0) < OPEN_MAX && (today?.n ?? 0) < DAILY_MAX) return;
+  const message = `You may have ${OPEN_MAX} open requests, and make ${DAILY_MAX} a day.`;
+  throw new ApiError('rate_limit_exceeded', message);
+}
+
+function seen({ account, env }: Call<unknown, unknown>): SQL | undefined {
+  if (account.role === 'operator') return undefined;
+  const userId = account.userId ?? '';
+  const db = database(env);
+  const led = db
+    .select({ id: projectMembers.projectId })
+    .from(projectMembers)
+    .where(and(eq(projectMembers.userId, userId), eq(projectMembers.lead, true)));
+  const owned = db.select({ id: catalogue.model }).from(catalogue).where(eq(catalogue.ownerId, userId));
+  return or(
+    eq(accessRequests.userId, userId),
+    inArray(accessRequests.projectId, led),
+    inArray(accessRequests.model, owned),
+  );
+}
+
+async function decide(call: Call<{ status: 'approved' | 'refused' }>): Promise<object> {
+  const { env, now, body } = call;
+  const id = call.param('id');
+  const db = database(env);
+  const [row] = await asked(
+    db
+      .select()
+      .from(accessRequests)
+      .where(and(eq(accessRequests.id, id), seen(call))),
+  );
+  if (row === undefined) throw new ApiError('not_found', `There is no request with id "${id.slice(0, 64)}".`);
+  if (!(await mayDecide(call, row)))
+    throw new ApiError('permission_denied', 'The leads of the project, the owner of the model, or operators decide.');
+  if (row.status !== 'open') throw new ApiError('unprocessable_content', `This request was ${row.status} already.`);
+  const after = { ...row, status: body.status, decidedAt: now };
+  const open = and(eq(accessRequests.id, id), eq(accessRequests.status, 'open'));
+  const decided = db.update(accessRequests).set({ status: body.status, decidedAt: now }).where(open);
+  const grants = body.status === 'approved' ? await grant(call, row) : [];
+  const what = { action: `access_request.${body.status}`, object: id, before: view(row), after: view(after) };
+  await change(call, [decided, ...grants], what);
+  return view(after);
+}
+
+async function mayDecide(call: Call<unknown>, row: Row): Promise<boolean> {
+  const { account, env } = call;
+  if (account.role === 'operator') return true;
+  if (row.userId === account.userId || account.userId === undefined) return false;
+  if (row.projectId !== null) return leads(call, row.projectId);
+  const [entry] = await asked(
+    database(env)
+      .select({ owner: catalogue.ownerId })
+      .from(catalogue)
+      .where(eq(catalogue.model, row.model ?? '')),
+  );
+  return entry?.owner === account.userId;
+}
+
+/** What an approval writes, together with it. @throws ApiError 400 where there is nothing to be let into */
+async function grant({ env, now }: Call<unknown>, { userId, projectId, model }: Row) {
+  const db = database(env);
+  if (projectId !== null) {
+    await requireProject(env, projectId);
+    const id = memberId(projectId, userId);
+    const row = { id, projectId, userId, lead: false, createdAt: now };
+    return [db.insert(projectMembers).values(row).onConflictDoNothing()];
+  }
+  const mine = eq(catalogue.model, model ?? '');
+  const [entry] = await asked(db.select({ access: catalogue.access }).from(catalogue).where(mine));
+  if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model is kept for nobody.');
+  if (entry.access.length >= ACCESS_MAX)
+    throw new ApiError('unprocessable_content', `Its list has ${ACCESS_MAX} names: give a project access instead.`);
+  // In the statement itself: of two approvals at once neither takes the other's away.
+  const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;
+  return entry.access.includes(userId) ? [] : [db.update(catalogue).set({ access, updatedAt: now }).where(mine)];
+}
+
+function view(row: Row): z.infer<typeof requestSchema> {
+  return {
+    object: 'access_request',
+    id: row.id,
+    user_id: row.userId,
+    project_id: row.projectId,
+    model: row.model,
+    reason: row.reason,
+    status: row.status,
+    created_at: rfc3339(row.createdAt),
+    decided_at: time(row.decidedAt),
+  };
+}

@@ -1,0 +1,125 @@
+/** Projects with several members, their leads, and requests for access: who may do what, and who may not. */
+import { env } from 'cloudflare:workers';
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock, refusal } from './support.ts';
+
+const idSchema = z.looseObject({ id: z.string() });
+const keySchema = z.looseObject({ id: z.string(), key: z.string(), project_id: z.string().nullable() });
+const memberSchema = z.looseObject({ user_id: z.string(), lead: z.boolean() });
+const listSchema = z.object({ data: z.array(z.looseObject({ id: z.string().optional() })) });
+
+let operator = '';
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+});
+
+const asOperator = (method: string, path: string, body?: object) =>
+  knock(method, `/admin${path}`, { key: operator, body });
+const made = async (path: string, body: object = {}) =>
+  (await good(asOperator('POST', path, { name: 'x', ...body }), idSchema)).id;
+
+/** A person who is logged in, as a browser is. */
+async function person(project?: string) {
+  const id = await made('/users', project === undefined ? {} : { project_id: project });
+  const cookie = `${SESSION_COOKIE}=${await openSession(env, id, Date.now())}`;
+  const headers = { cookie, 'sec-fetch-site': 'same-origin' };
+  return {
+    id,
+    ask: (method: string, path: string, body?: object) => knock(method, `/admin${path}`, { headers, body }),
+  };
+}
+
+test('a lead lets members in and out of the project that they lead, and of no other', async () => {
+  const [physics, biology] = [await made('/projects'), await made('/projects')];
+  const [lead, ada, eve] = [await person(), await person(), await person()];
+  await good(asOperator('PUT', `/projects/${physics}/members/${lead.id}`, { lead: true }), memberSchema);
+  await good(lead.ask('PUT', `/projects/${physics}/members/${ada.id}`, {}), memberSchema);
+  await refusal(lead.ask('PUT', `/projects/${biology}/members/${ada.id}`, {}), 404, 'not_found');
+  await refusal(lead.ask('GET', `/projects/${biology}/members`), 404, 'not_found');
+  // Members and strangers neither read nor change it; nobody but operators says who leads.
+  for (const one of [ada, eve]) {
+    await refusal(one.ask('GET', `/projects/${physics}/members`), 404, 'not_found');
+    await refusal(one.ask('PUT', `/projects/${physics}/members/${one.id}`, { lead: true }), 404, 'not_found');
+  }
+  await refusal(lead.ask('PUT', `/projects/${physics}/members/${ada.id}`, { lead: true }), 403, 'permission_denied');
+  await refusal(lead.ask('PUT', `/projects/${physics}/members/${lead.id}`, { lead: false }), 403, 'permission_denied');
+  await refusal(lead.ask('DELETE', `/projects/${physics}/members/${lead.id}`), 403, 'permission_denied');
+  // A change that does not speak of it leaves a lead a lead.
+  await good(lead.ask('PUT', `/projects/${physics}/members/${lead.id}`, {}), memberSchema);
+  const { data } = await good(
+    lead.ask('GET', `/projects/${physics}/members`),
+    z.object({ data: z.array(memberSchema) }),
+  );
+  expect(data.map(({ user_id, lead: leads }) => [user_id, leads])).toEqual([
+    [lead.id, true],
+    [ada.id, false],
+  ]);
+});
+
+test('a lead by key changes no members: that needs a login', async () => {
+  const project = await made('/projects');
+  const user = await made('/users');
+  await good(asOperator('PUT', `/projects/${project}/members/${user}`, { lead: true }), memberSchema);
+  const { key } = await good(asOperator('POST', '/keys', { name: 'k', user_id: user }), keySchema);
+  const put = knock('PUT', `/admin/projects/${project}/members/${user}`, { key, body: {} });
+  await refusal(put, 403, 'permission_denied');
+});
+
+test('a member makes keys in each of their projects; who is let out loses those and no others', async () => {
+  const [home, guest, foreign] = [await made('/projects'), await made('/projects'), await made('/projects')];
+  const ada = await person(home);
+  const key = (project_id?: string) => ada.ask('POST', '/keys', { name: 'k', ...(project_id && { project_id }) });
+  await refusal(key(guest), 403, 'permission_denied');
+  await good(asOperator('PUT', `/projects/${guest}/members/${ada.id}`, {}), memberSchema);
+  const [own, there] = [await good(key(), keySchema), await good(key(guest), keySchema)];
+  expect([own.project_id, there.project_id]).toEqual([home, guest]);
+  await refusal(key(foreign), 403, 'permission_denied');
+  const { data } = await good(ada.ask('GET', '/me/projects'), listSchema);
+  expect(data.map(({ id }) => id).toSorted()).toEqual([home, guest].toSorted());
+  await good(asOperator('DELETE', `/projects/${guest}/members/${ada.id}`), z.looseObject({ deleted: z.literal(true) }));
+  expect((await knock('GET', '/admin/me', { key: there.key })).status).toBe(401);
+  expect((await knock('GET', '/admin/me', { key: own.key })).status).toBe(200);
+  await refusal(key(guest), 403, 'permission_denied');
+});
+
+test('the leads of a project, the owner of a model and operators decide on requests, nobody on their own', async () => {
+  const [physics, biology] = [await made('/projects'), await made('/projects')];
+  const [lead, other, ada] = [await person(), await person(), await person()];
+  await good(asOperator('PUT', `/projects/${physics}/members/${lead.id}`, { lead: true }), memberSchema);
+  await good(asOperator('PUT', `/projects/${biology}/members/${other.id}`, { lead: true }), memberSchema);
+  const asked = (body: object) => good(ada.ask('POST', '/access-requests', body), idSchema);
+  const { id } = await asked({ project_id: physics, reason: 'a thesis' });
+  const decide = (who: typeof ada, one: string, status = 'approved') =>
+    who.ask('PATCH', `/access-requests/${one}`, { status });
+  await refusal(decide(ada, id), 403, 'permission_denied');
+  await refusal(decide(other, id), 404, 'not_found');
+  expect((await good(other.ask('GET', '/access-requests'), listSchema)).data).toEqual([]);
+  expect((await good(lead.ask('GET', '/access-requests'), listSchema)).data).toMatchObject([
+    { id, reason: 'a thesis' },
+  ]);
+  await good(decide(lead, id), z.looseObject({ status: z.literal('approved') }));
+  await refusal(decide(lead, id, 'refused'), 422, 'unprocessable_content');
+  await good(ada.ask('POST', '/keys', { name: 'k', project_id: physics }), keySchema);
+
+  await good(asOperator('PATCH', '/catalogue/org/kept', { access: [], owner_id: other.id }), idSchema);
+  const model = (await asked({ model: 'org/kept' })).id;
+  await refusal(decide(lead, model), 404, 'not_found');
+  await good(decide(other, model), z.looseObject({ status: z.literal('approved') }));
+  const { data } = await good(
+    asOperator('GET', '/catalogue'),
+    z.object({ data: z.array(z.looseObject({ id: z.string() })) }),
+  );
+  expect(data.find((one) => one.id === 'org/kept')).toMatchObject({ access: [ada.id] });
+  expect((await good(ada.ask('GET', '/catalogue'), listSchema)).data).toMatchObject([{ id: 'org/kept', access: null }]);
+});
+
+test('requests are bounded, and tell nobody whether what they ask for is there', async () => {
+  const ada = await person();
+  const ask = () => ada.ask('POST', '/access-requests', { project_id: 'proj_of_no_one' });
+  for (let n = 0; n < 10; n++) await good(ask(), idSchema);
+  await refusal(ask(), 429, 'rate_limit_exceeded');
+  await refusal(ada.ask('POST', '/access-requests', { project_id: 'p', model: 'm' }), 400, 'invalid_request');
+});
