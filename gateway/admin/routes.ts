@@ -37,6 +37,7 @@ import { requestRoutes } from './requests.ts';
 import type { AdminRoute } from './route.ts';
 import { routingRoutes } from './routing.ts';
 import { settingsRoutes } from './settings.ts';
+import { timelineRoutes } from './timeline.ts';
 import { usageRoutes } from './usage.ts';
 import { workloadRoutes } from './workload.ts';
 
@@ -74,6 +75,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...auditRoutes,
   ...usageRoutes,
   ...workloadRoutes,
+  ...timelineRoutes,
   ...batchUsageRoutes,
   ...requestRoutes,
 ];

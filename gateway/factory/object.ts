@@ -8,6 +8,7 @@ import { DrainOrders } from './drain-nodes.ts';
 import { type FactoryIdentity, isSilent, type KnownReport, nameOf, Reports } from './reports.ts';
 import { BusyTimes, replicasOf, servingNodes } from './serving-nodes.ts';
 import { type Startable, startables } from './startable.ts';
+import { type ModelTimeline, Timelines } from './timeline.ts';
 
 /** While a factory waits, what it would be told is looked at this often; a request for a cold model does not wait for that. */
 const LOOK_MS = 1_000;
@@ -37,11 +38,12 @@ interface Told {
 
 /**
  * All factories of jobs: their reports, the demand for their models, and their exchanges that wait. Survives eviction: models, clusters
- * and the day of each report. Queues, batches and requests report the demand again within seconds.
+ * and the day of each report, and timelines. Queues, batches and requests report the demand again within seconds.
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
   readonly #reports: Reports;
+  readonly #timelines: Timelines;
   readonly #signs = new DemandSigns();
   readonly #busy = new BusyTimes();
   readonly #drains: DrainOrders;
@@ -52,6 +54,7 @@ export class FactoryObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     this.#reports = new Reports(ctx.storage);
+    this.#timelines = new Timelines(ctx.storage);
     this.#drains = new DrainOrders(env);
   }
 
@@ -124,6 +127,15 @@ export class FactoryObject extends GatewayObject {
   }
 
   /** Everything, for operators. */
+  /** What a planner that follows a forecast saw and did. */
+  tellTimelines(timelines: readonly ModelTimeline[]): void {
+    for (const one of timelines) this.#timelines.put(one);
+  }
+
+  timelines(): ModelTimeline[] {
+    return this.#timelines.all();
+  }
+
   async show(): Promise<ShownFactory[]> {
     const view = await this.#view();
     return this.#reports.all().map((report) => ({

@@ -9,6 +9,7 @@ import type { Demand } from '../solver/problem.ts';
 import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
 import { EXIT_FAILED } from './exit.ts';
 import { number } from './flags.ts';
+import { FOLLOW_FLAGS, follow } from './follow.ts';
 import type { Io } from './io.ts';
 
 interface WatchOutside extends Outside {
@@ -21,9 +22,10 @@ interface WatchOutside extends Outside {
 export const FLAGS = {
   ...APPLY_FLAGS,
   every: { value: 'S', otherwise: '30', help: 'seconds between looks' },
+  ...FOLLOW_FLAGS,
 } as const satisfies Flags;
 
-/** `otela-plan watch`: plans again when something changed. Ending it, even by kill -9, ends nothing that it started. */
+/** `otela-plan watch`: plans again when something changed, or, with --forecast, in each slot for the slots that come. Ending it, even by kill -9, ends nothing that it started. */
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
   const flags = parseLine(argv, FLAGS).values;
   const everyMs = number(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
@@ -37,7 +39,9 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
   // A dry run writes nothing, but must not say the same again each round.
   const dry: Memory = {};
   const wait = outside.wait ?? ((ms, signal) => sleep(ms, undefined, { signal }));
+  const watched = { signal: over.signal, over: () => over.signal.aborted || outside.signal?.aborted === true, wait };
   try {
+    if (flags.forecast === true) return await follow(flags, session, io, watched);
     let retry = flags.retry === true;
     while (!over.signal.aborted && outside.signal?.aborted !== true) {
       await look(session, triggers, dry, retry, io);

@@ -37,7 +37,7 @@ export function chooseForecaster(
   history: History,
   seed: number,
   members: readonly Forecaster[] = QUICK,
-  options: Partial<FitOptions> = {},
+  { lenient = false, ...options }: Partial<FitOptions> & { lenient?: boolean } = {},
 ): Chosen {
   const fit = { ...FIT, ...options, seed };
   const slots = history.counts[0]?.length ?? 0;
@@ -55,7 +55,7 @@ export function chooseForecaster(
       .filter(({ name }) => choices.some(({ chosen }) => chosen === name))
       .map((one) => [one.name, one.fit(history, fit)]),
   );
-  return { fitted: new BySeries(choices, fitted, lastValue.fit(history, fit)), choices };
+  return { fitted: new BySeries(choices, fitted, lastValue.fit(history, fit), lenient), choices };
 }
 
 function choiceOf(series: string, all: readonly Forecaster[], scores: readonly Score[][], s: number): Choice {
@@ -73,6 +73,8 @@ function choiceOf(series: string, all: readonly Forecaster[], scores: readonly S
 /** Slots, the last ones, over which a chosen method must still beat the last value: a mix that shifts makes a past choice wrong. */
 const WATCHED_SLOTS = 12;
 const MADE_MAX = 8 * WATCHED_SLOTS;
+/** Between two changes the last value is better than a season that foresees them: with `lenient` it must be clearly so, beyond what Poisson's chance makes. */
+const LENIENT = 3;
 
 /** Each series by its own method, and by the last value while that has been better of late. */
 class BySeries implements FittedForecaster {
@@ -80,28 +82,37 @@ class BySeries implements FittedForecaster {
   readonly #choices: readonly Choice[];
   readonly #fitted: ReadonlyMap<string, FittedForecaster>;
   readonly #floor: FittedForecaster;
+  readonly #lenient: boolean;
   /** Forecasts of one slot by method and origin: each is asked for again in the slots after it. */
   readonly #made = new Map<string, number[]>();
 
-  constructor(choices: readonly Choice[], fitted: ReadonlyMap<string, FittedForecaster>, floor: FittedForecaster) {
+  constructor(
+    choices: readonly Choice[],
+    fitted: ReadonlyMap<string, FittedForecaster>,
+    floor: FittedForecaster,
+    lenient: boolean,
+  ) {
     this.name = 'best by kind';
     this.#choices = choices;
     this.#fitted = fitted;
     this.#floor = floor;
+    this.#lenient = lenient;
   }
 
   /** Squared errors of one slot ahead over the last slots, each from the slots before it. */
   #worseOfLate(chosen: string, history: History, s: number): boolean {
     const counts = history.counts[s] ?? [];
-    let [own, floor, slots] = [0, 0, 0];
+    let [own, floor, slots, chance] = [0, 0, 0, 0];
     for (let origin = Math.max(1, counts.length - WATCHED_SLOTS); origin < counts.length; origin++) {
       const [truth, last] = [counts[origin] ?? Number.NaN, counts[origin - 1] ?? Number.NaN];
       if (!Number.isFinite(truth) || !Number.isFinite(last)) continue;
       own += (truth - (this.#madeAt(chosen, history, origin)[s] ?? last)) ** 2;
       floor += (truth - last) ** 2;
+      chance += truth;
       slots++;
     }
-    return slots >= WATCHED_SLOTS / 2 && own > floor;
+    if (slots < WATCHED_SLOTS / 2) return false;
+    return this.#lenient ? own > LENIENT * floor + 2 * chance : own > floor;
   }
 
   #madeAt(chosen: string, history: History, origin: number): number[] {

@@ -69,7 +69,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   };
 }
 
-/** `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --slots N --journal FILE --prefix /p --exit-after-ms N --api-key-env VAR` */
+/** `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N --journal FILE --prefix /p --exit-after-ms N --api-key-env VAR` */
 async function main(): Promise<void> {
   const { values } = parseArgs({
     // `serve NAME` and unknown flags are let through, so that it can stand where `vllm serve NAME …` would.
@@ -81,6 +81,7 @@ async function main(): Promise<void> {
       model: { type: 'string', multiple: true },
       tokens: { type: 'string' },
       rate: { type: 'string' },
+      'prompt-rate': { type: 'string' },
       slots: { type: 'string' },
       journal: { type: 'string' },
       prefix: { type: 'string', default: '' },
@@ -103,6 +104,7 @@ async function main(): Promise<void> {
     behaviour,
     ...(apiKey === undefined ? {} : { apiKey }),
     ...(values.slots === undefined ? {} : { slots: Number(values.slots) }),
+    ...(values['prompt-rate'] === undefined ? {} : { promptRate: Number(values['prompt-rate']) }),
     ...(values.journal === undefined ? {} : { journal: String(values.journal) }),
   });
   console.log(`stand-in engine (no model: its words come from a list) serves ${models.join(', ')}`);

@@ -7,6 +7,7 @@ import { Empty, Show, Tag } from '../../ui/feedback.tsx';
 import { Page, Section } from '../../ui/page.tsx';
 import { FactoryDay } from './day.tsx';
 import { ClusterTable, DecisionTable, JobTable, ModelTable } from './tables.tsx';
+import { Timelines } from './timeline.tsx';
 
 export type Factory = paths['/admin/factory']['get']['responses'][200]['content']['application/json']['data'][number];
 
@@ -22,6 +23,7 @@ export function Component() {
   });
   return (
     <Page title={t.pages.factory} about={texts.about}>
+      <Timelines />
       <Show of={factories}>
         {(all) =>
           all.length === 0 ? (

@@ -11,6 +11,7 @@ import { narrowing } from './narrowing.ts';
 import { nodes } from './nodes.ts';
 import { joinTokens, providers, wizard } from './providers.ts';
 import { regions } from './regions.ts';
+import { timeline } from './timeline.ts';
 
 export const en = {
   ...general,
@@ -20,6 +21,7 @@ export const en = {
   factory,
   startable,
   regions,
+  timeline,
   keys,
   joinTokens,
   providers,

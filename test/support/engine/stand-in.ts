@@ -12,6 +12,7 @@ import { countMessageTokens, messages, responses } from './responses.ts';
 import { send } from './sender.ts';
 import { Slots } from './slots.ts';
 import { detokenize, tokenize, tokensAlready } from './tokens.ts';
+import { countTokens } from './words.ts';
 
 export interface EngineOptions {
   /** Default 0: any free one. */
@@ -28,6 +29,8 @@ export interface EngineOptions {
   maxModelLen?: number;
   /** Answers under way at once; more wait for their turn. Default: no limit. */
   slots?: number;
+  /** Prompt tokens/s, before the answer's first token. Default: no time. */
+  promptRate?: number;
   /** Says that it is one, and has rerank and score where that has them: under /v1 alone. */
   likeSglang?: boolean;
   /** A file for `journal.ts`. */
@@ -162,6 +165,8 @@ export class StandIn {
     const model = String(body.model);
     if (!this.models.includes(model)) return this.#unknownModel(model);
     const ask = askOf(body, model, request, behaviour);
+    const { promptRate } = this.#options;
+    if (promptRate !== undefined) behaviour.delayMs ??= (1000 * countTokens(body.messages ?? body.prompt)) / promptRate;
     if (this.transfer === undefined) return endpoint(ask);
     if (this.transfer.role === 'decode') {
       const lost = await this.transfer.receive(body);

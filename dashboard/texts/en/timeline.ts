@@ -1,0 +1,14 @@
+export const timeline = {
+  title: 'Following the workload',
+  about: 'What otela-plan watch --forecast counted, expected and did in the last hours.',
+  plotAbout: 'in the slots that otela-plan told last',
+  demand: (kind: string) => `Requests: ${kind}`,
+  lines: { counted: 'counted', expected: 'expected', low: 'at least', high: 'at most' },
+  replicas: 'Replicas',
+  latency: 'Latency, milliseconds',
+  p50: 'half of all within',
+  p99: '99 of 100 within',
+  switches: 'Changes',
+  noSwitch: 'No replica was changed.',
+  columns: { when: 'When', why: 'Why', what: 'What' },
+};

@@ -1,0 +1,65 @@
+import type { ObjectStorage } from '../object-context.ts';
+import { storageHealth } from '../storage/health.ts';
+
+/** Models whose timeline is kept; the one that was silent longest makes room. */
+const MODELS_MAX = 32;
+/** Slots of each: four hours of minutes. */
+export const TIMELINE_SLOTS = 240;
+const TIMELINE = 'timeline/';
+
+/** One slot of a model whose deployment follows a forecast, as `otela-plan watch --forecast` tells it. */
+export interface TimelineSlot {
+  /** Milliseconds since the epoch: begin of the slot that was counted. */
+  at: number;
+  /** Requests by kind. */
+  requests: number[];
+  /** Of the slot that comes next, by kind. */
+  expected: { at: number; mean: number[]; low: number[]; high: number[] };
+  /** Replicas by spread, such as `TP 2`. */
+  replicas: Record<string, number>;
+  decision: 'keep' | 'wait' | 'switch';
+  why: string;
+  changes: string[];
+  p50Ms: number;
+  p99Ms: number;
+}
+
+export interface ModelTimeline {
+  model: string;
+  slotMs: number;
+  kinds: string[];
+  /** Oldest first. */
+  slots: TimelineSlot[];
+}
+
+/** Timelines of models, for the dashboard. Survives eviction; a full disk leaves them in memory. */
+export class Timelines {
+  readonly #storage: ObjectStorage;
+  readonly #known = new Map<string, ModelTimeline>();
+
+  constructor(storage: ObjectStorage) {
+    this.#storage = storage;
+    for (const [, stored] of storage.kv.list<ModelTimeline>({ prefix: TIMELINE }))
+      this.#known.set(stored.model, stored);
+  }
+
+  /** A slot that is told again takes the old one's place. Other kinds, or slots of another length, begin the timeline anew. */
+  put({ model, slotMs, kinds, slots }: ModelTimeline): void {
+    const known = this.#known.get(model);
+    const goesOn = known !== undefined && known.slotMs === slotMs && known.kinds.join('\n') === kinds.join('\n');
+    const kept = (goesOn ? known.slots : []).filter(({ at }) => !slots.some((one) => one.at === at));
+    const all = [...kept, ...slots].sort((a, b) => a.at - b.at).slice(-TIMELINE_SLOTS);
+    const timeline = { model, slotMs, kinds, slots: all };
+    this.#known.delete(model);
+    this.#known.set(model, timeline);
+    const oldest = this.#known.size > MODELS_MAX ? this.#known.keys().next().value : undefined;
+    if (oldest !== undefined) this.#known.delete(oldest);
+    if (storageHealth.failure !== undefined) return;
+    this.#storage.kv.put(TIMELINE + model, timeline);
+    if (oldest !== undefined) this.#storage.kv.delete(TIMELINE + oldest);
+  }
+
+  all(): ModelTimeline[] {
+    return [...this.#known.values()].sort((a, b) => (a.model < b.model ? -1 : 1));
+  }
+}

@@ -1,0 +1,96 @@
+import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/index.ts';
+import { readState, writeState } from '../controller/state.ts';
+import { SchedulerError } from '../errors.ts';
+import { Follower } from '../follow/follower.ts';
+import { readRates } from '../follow/options.ts';
+import { parsePin } from '../follow/pins.ts';
+import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
+import { forgiven, type Session } from './apply.ts';
+import { type FlagValues, number, text } from './flags.ts';
+import type { Io } from './io.ts';
+
+export const FOLLOW_FLAGS = {
+  forecast: { help: 'plan for the slots that come, by kinds of requests' },
+  slot: { value: 'S', otherwise: '60', help: 'with --forecast: seconds of a slot' },
+  horizon: { value: 'N', otherwise: '5', help: 'slots ahead in which a change has to pay' },
+  season: { value: 'N', otherwise: 'a day', help: 'slots after which the load repeats' },
+  margin: { value: '0…1', otherwise: '0.1', help: 'share of the waits that a change must save' },
+  confirm: { value: 'N', otherwise: '2', help: 'slots in a row that must agree on a change' },
+  'switch-s': { value: 'S', otherwise: '60', help: 'seconds that a replica is away when it changes' },
+  wave: { value: 'N', otherwise: '1', help: 'replicas that change at once' },
+  rates: { value: 'FILE', takes: 'file', help: 'measured tokens/s of replicas, by model, tp and pp' },
+  pin: { value: 'MODEL[=2xtp4,1xtp2pp2]', repeat: true, help: "a model's replicas stay, or are these" },
+  history: { value: 'FILE', takes: 'file', help: 'one line of JSON per slot and model; read at the start' },
+} as const satisfies Flags;
+
+const DAY_S = 86_400;
+
+interface Watched {
+  signal: AbortSignal;
+  over(): boolean;
+  wait(ms: number, signal: AbortSignal): Promise<unknown>;
+}
+
+/** `otela-plan watch --forecast`: a look per slot, just after it begins. */
+export async function follow(flags: FlagValues, session: Session, io: Io, watched: Watched): Promise<number> {
+  const slotS = number(flags, 'slot', 60, { min: 1, max: 3600 });
+  if (!Number.isInteger(slotS)) throw new UsageError('--slot is a whole number of seconds');
+  const whole = (name: string, fallback: number, max: number) =>
+    Math.round(number(flags, name, fallback, { min: 1, max }));
+  const history = text(flags, 'history');
+  const rates = text(flags, 'rates');
+  const { controller, yes } = session;
+  let state = forgiven(readState(session.statePath), flags.retry === true);
+  const follower = new Follower(
+    controller,
+    {
+      slotS,
+      horizon: whole('horizon', 5, 60),
+      season: whole('season', Math.max(1, Math.round(DAY_S / slotS)), 100_000),
+      margin: number(flags, 'margin', 0.1, { min: 0, max: 1 }),
+      confirm: whole('confirm', 2, 60),
+      switchS: number(flags, 'switch-s', 60, { min: 0, max: 3600 }),
+      wave: whole('wave', 1, 1000),
+      pins: listOf(flags, 'pin').map(parsePin),
+      measured: rates === undefined ? [] : readRates(rates),
+      apply: yes,
+    },
+    {
+      out: (line) => io.out(`${stamp(controller.now())} ${line}`),
+      log: (line) => io.log(`${stamp(controller.now())} ${line}`),
+      save: (now) => (yes ? writeState(session.statePath, now) : undefined),
+      record: async (records) => {
+        if (history !== undefined) appendRecords(history, records);
+        if (!yes) return;
+        // An older gateway keeps no timeline: the history file and the log say the same.
+        await controller.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
+          io.log(`the dashboard's timeline lacks this slot: ${error instanceof Error ? error.message : String(error)}`);
+        });
+      },
+    },
+    history === undefined ? [] : readRecords(history, io.log),
+  );
+  while (!watched.over()) {
+    try {
+      state = await follower.look(state);
+      if (yes) writeState(session.statePath, state);
+    } catch (error) {
+      if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
+      io.log(`${stamp(controller.now())} ${error.message}; what runs goes on`);
+      // What was started before the error is in the file.
+      if (yes) state = readState(session.statePath);
+    }
+    const slotMs = slotS * 1e3;
+    const now = controller.now();
+    await watched.wait(Math.ceil((now + 1) / slotMs) * slotMs - now, watched.signal).catch(() => undefined);
+    if (watched.signal.aborted) break;
+  }
+  return EXIT_DONE;
+}
+
+const stamp = (at: number): string => `${new Date(at).toISOString().slice(0, 19)}Z`;
+
+function listOf(flags: FlagValues, name: string): string[] {
+  const value = flags[name];
+  return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : [];
+}

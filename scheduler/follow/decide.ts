@@ -1,0 +1,116 @@
+/** Keep, wait or switch: which layout, and in which of the slots that come. */
+import { spreadText } from '../controller/actions.ts';
+import { courseCost } from './course.ts';
+import { candidateLayouts } from './layouts.ts';
+import { type FollowProblem, type Layout, sameLayout, startsOf, stopsOf } from './problem.ts';
+
+export interface DecideOptions {
+  /** A change must save this share of what staying costs: forecasts err. */
+  margin: number;
+  /** Slots in a row that must find a change worth it. */
+  confirm: number;
+}
+
+export interface Decision {
+  kind: 'keep' | 'wait' | 'switch';
+  /** What is wanted now. */
+  layout: Layout;
+  /** What it would change to: for `wait` in `inSlots`. */
+  next: Layout | undefined;
+  inSlots: number;
+  /** Request seconds over the horizon: of staying, and of the best course. */
+  stayCost: number;
+  bestCost: number;
+  why: string;
+}
+
+/** Remembers for how many slots a change was worth it. */
+export class Decider {
+  readonly #options: DecideOptions;
+  #agreed = 0;
+
+  constructor(options: DecideOptions) {
+    this.#options = options;
+  }
+
+  async decide(problem: FollowProblem): Promise<Decision> {
+    const { running } = problem;
+    const stayCost = courseCost(problem, running, undefined);
+    const stay: Decision = {
+      kind: 'keep',
+      layout: running,
+      next: undefined,
+      inSlots: 0,
+      stayCost,
+      bestCost: stayCost,
+      why: '',
+    };
+    const layouts = (await candidateLayouts(problem)).filter((one) => !sameLayout(one, running));
+    if (layouts.length === 0) {
+      this.#agreed = 0;
+      return { ...stay, why: 'no other layout is better for any slot of the forecast, or none fits' };
+    }
+    const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
+    let best = { layout: running, at: 0, cost: stayCost };
+    for (const layout of layouts)
+      for (let at = 0; at < steps; at++) {
+        const cost = courseCost(problem, layout, at);
+        if (cost < best.cost) best = { layout, at, cost };
+      }
+    const { layout, at, cost } = best;
+    const said = { stayCost, bestCost: cost };
+    const change = changeText(problem, running, layout);
+    const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, the switch included; what runs costs ${stayCost.toFixed(1)}`;
+    // What serves nothing has nothing to lose; a pin is an order.
+    const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
+    const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
+    if (sameLayout(layout, running) || stayCost - cost < stayCost * this.#options.margin) {
+      this.#agreed = 0;
+      const pinned = layouts[0];
+      if (ordered && pinned !== undefined)
+        return {
+          ...stay,
+          kind: 'switch',
+          layout: pinned,
+          next: pinned,
+          why: `an operator's pin: ${changeText(problem, running, pinned)}`,
+        };
+      return {
+        ...stay,
+        why: sameLayout(layout, running)
+          ? 'what runs is the best for the forecast'
+          : `not worth a switch (${change}): ${figures}`,
+      };
+    }
+    this.#agreed++;
+    if (at > 0)
+      return {
+        ...stay,
+        ...said,
+        kind: 'wait',
+        next: layout,
+        inSlots: at,
+        why: `${change}, best in ${at} slots: ${figures}`,
+      };
+    if (!starts && !ordered && this.#agreed < this.#options.confirm)
+      return {
+        ...stay,
+        ...said,
+        kind: 'wait',
+        next: layout,
+        inSlots: 1,
+        why: `${change}, if the next slot agrees: ${figures}`,
+      };
+    this.#agreed = 0;
+    return { kind: 'switch', layout, next: layout, inSlots: 0, ...said, why: `${change}: ${figures}` };
+  }
+}
+
+/** `m: 3 to 1 × TP 2, 1 to 3 × TP 1 × PP 2`. */
+export function changeText({ options }: Pick<FollowProblem, 'options'>, from: Layout, to: Layout): string {
+  const changes = options.flatMap(({ place }, i) => {
+    const [before, after] = [from[i] ?? 0, to[i] ?? 0];
+    return before === after ? [] : [`${place.model} ${before} to ${after} × ${spreadText(place)}`];
+  });
+  return changes.join(', ') || 'nothing changes';
+}

@@ -1,0 +1,102 @@
+/** The network as following sees it: ways to run each model, what runs, and which sessions serve how. */
+import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
+import type { Model } from '../catalogue/model.ts';
+import { type Place, placeOf, same, spreadText } from '../controller/actions.ts';
+import type { Controller, Observation } from '../controller/round.ts';
+import type { LiveNode } from '../live/nodes.ts';
+import type { Placement } from '../solver/problem.ts';
+import type { Kind } from '../workload/kinds.ts';
+import { followedPool, type OptionContext, replicaOptions } from './options.ts';
+import type { FollowedPool, Layout, ReplicaOption } from './problem.ts';
+
+export interface FollowedModel {
+  model: Model;
+  /** As the gateway and nodes call it. */
+  name: string;
+  kinds: readonly Kind[];
+  published: readonly RequestKind[];
+}
+
+export interface NetworkView {
+  options: ReplicaOption[];
+  pools: FollowedPool[];
+  running: Layout;
+  /** Sessions that serve now, by option. */
+  serving: Map<number, string[]>;
+  /** Replicas of this controller that are no option of a followed model: they stay. */
+  others: Placement[];
+}
+
+/** Others' nodes serve on as they are: each is an option of its own pool that cannot change. */
+export function networkView(
+  models: readonly FollowedModel[],
+  observation: Observation,
+  controller: Pick<Controller, 'options'>,
+  context: Pick<OptionContext, 'measured' | 'tables'>,
+): NetworkView {
+  const { pools, state } = observation;
+  const { limits, calibration } = controller.options;
+  const whole = { ...context, limits, calibration, failures: state.failures };
+  const options = models.flatMap(({ model, kinds }) => replicaOptions(model, kinds, { ...whole, pools }));
+  const followed = pools.map(followedPool);
+  const running = options.map(({ place }) => state.jobs.filter((job) => same(job, place)).length);
+  const serving = new Map<number, string[]>();
+  const add = (option: number, session: string) => serving.set(option, [...(serving.get(option) ?? []), session]);
+  for (const node of observation.nodes) {
+    const job = state.jobs.find(({ id }) => id === node.deployment || id === node.job);
+    const at = job === undefined ? -1 : options.findIndex(({ place }) => same(job, place));
+    if (at >= 0 && node.models.length > 0) add(at, node.session);
+  }
+  for (const node of observation.others) {
+    for (const followedModel of models) addForeign(node, followedModel, whole, { options, running, add });
+  }
+  const others: Placement[] = [];
+  for (const job of state.jobs.filter((one) => !options.some(({ place }) => same(one, place)))) {
+    others.push({ ...placeOf(job), replicas: 1 });
+    const pool = followed.find(({ id }) => id === job.pool);
+    if (pool !== undefined) Object.assign(pool, { replicas: pool.replicas - 1, gpus: pool.gpus - job.tp });
+  }
+  return { options, pools: followed, running, serving, others };
+}
+
+interface Growing {
+  options: ReplicaOption[];
+  running: number[];
+  add(option: number, session: string): void;
+}
+
+function addForeign(
+  node: LiveNode,
+  { model, name, kinds }: FollowedModel,
+  context: Omit<OptionContext, 'pools'>,
+  { options, running, add }: Growing,
+): void {
+  if (!node.models.includes(name)) return;
+  const id = `network: ${node.pool}`;
+  const place: Place = { model: model.id, pool: id, tp: node.gpus };
+  let at = options.findIndex((one) => one.fixed === true && same(one.place, place));
+  if (at < 0) {
+    const pools = [{ id, gpu: node.gpu, nodes: 1, gpusPerNode: node.gpus, oneEngine: true }];
+    const found = replicaOptions(model, kinds, { ...context, pools });
+    const whole = found.find((one) => same(one.place, place)) ?? found.find(({ gpus }) => gpus === node.gpus);
+    if (whole === undefined) return;
+    at = options.push({ ...whole, place, fixed: true }) - 1;
+    running.push(0);
+  }
+  running[at] = (running[at] ?? 0) + 1;
+  add(at, node.session);
+}
+
+/** Replicas by spread, for people. */
+export function replicasText(
+  { options }: Pick<NetworkView, 'options'>,
+  layout: Layout,
+  model: string,
+): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const [i, { place }] of options.entries()) {
+    const count = layout[i] ?? 0;
+    if (place.model === model && count > 0) found[spreadText(place)] = (found[spreadText(place)] ?? 0) + count;
+  }
+  return found;
+}

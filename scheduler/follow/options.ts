@@ -1,0 +1,130 @@
+/** In which ways a model can run on the nodes that there are, and what each of them does with each kind. */
+import { readFileSync } from 'node:fs';
+import * as z from 'zod';
+import type { Calibration } from '../catalogue/calibration.ts';
+import { parse } from '../catalogue/catalogue.ts';
+import type { Model } from '../catalogue/model.ts';
+import { type Place, same } from '../controller/actions.ts';
+import type { ControllerState } from '../controller/state.ts';
+import { SchedulerError } from '../errors.ts';
+import { RateTable } from '../orchestration/rates.ts';
+import { gpusOf, type Parallelism } from '../roofline/parallelism.ts';
+import type { EngineLimits } from '../serving/limits.ts';
+import type { Pool } from '../solver/problem.ts';
+import type { Kind } from '../workload/kinds.ts';
+import type { FollowedPool, ReplicaOption } from './problem.ts';
+
+/** A placement that failed so often in a row waits for `--retry`. */
+const FAILURES_MAX = 3;
+
+const ratesSchema = z.strictObject({
+  rates: z
+    .array(
+      z.strictObject({
+        model: z.string().min(1).max(256),
+        /** Class of the catalogue; every GPU where absent. */
+        gpu: z.string().min(1).max(64).optional(),
+        tp: z.number().int().positive().default(1),
+        pp: z.number().int().positive().default(1),
+        /** Of one replica that always has more to do. */
+        prompt_tokens_per_s: z.number().positive(),
+        answer_tokens_per_s: z.number().positive(),
+      }),
+    )
+    .min(1)
+    .max(1_000),
+});
+export type MeasuredRates = z.infer<typeof ratesSchema>['rates'];
+
+/** @throws SchedulerError bad_input */
+export function readRates(path: string): MeasuredRates {
+  try {
+    return parse(ratesSchema, JSON.parse(readFileSync(path, 'utf8')), path).rates;
+  } catch (cause) {
+    if (cause instanceof SchedulerError) throw cause;
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${cause instanceof Error ? cause.message : ''}`, {
+      cause,
+    });
+  }
+}
+
+export interface OptionContext {
+  pools: readonly Pool[];
+  limits: EngineLimits;
+  calibration: Calibration;
+  measured: MeasuredRates;
+  failures: ControllerState['failures'];
+  /** Options that were too slow to compute twice: kept from one slot to the next. */
+  tables: Map<string, RateTable>;
+}
+
+/** Tables that are kept: one per model, kind of GPU and fit of the kinds. */
+const TABLES_MAX = 64;
+
+/** Of one model. Measured rates win over the catalogue's: with some, only what was measured is tried. */
+export function replicaOptions(model: Model, kinds: readonly Kind[], context: OptionContext): ReplicaOption[] {
+  return context.pools.flatMap((pool) => {
+    const measured = context.measured.filter(
+      (one) => one.model === model.id && (one.gpu === undefined || one.gpu === pool.gpu.id),
+    );
+    const found = measured.length > 0 ? measuredOn(measured, kinds) : simulatedOn(model, pool, kinds, context);
+    return found.flatMap(({ spread, rates, latencyS }): ReplicaOption[] => {
+      const gpus = gpusOf(spread);
+      if (gpus > pool.gpusPerNode || !rates.some((rate) => rate > 0)) return [];
+      if (pool.allows !== undefined && !pool.allows(model.id, spread)) return [];
+      const place: Place = {
+        model: model.id,
+        pool: pool.id,
+        tp: spread.tp,
+        ...(spread.pp === undefined ? {} : { spread }),
+      };
+      const failed = context.failures.find((one) => same(one, place))?.count ?? 0;
+      return failed >= FAILURES_MAX ? [] : [{ place, gpus, rates, latencyS }];
+    });
+  });
+}
+
+interface Found {
+  spread: Parallelism;
+  rates: number[];
+  latencyS: number[];
+}
+
+function measuredOn(measured: MeasuredRates, kinds: readonly Kind[]): Found[] {
+  return measured.map(({ tp, pp, prompt_tokens_per_s, answer_tokens_per_s }) => {
+    const latencyS = kinds.map(
+      ({ moments }) => moments.input.mean / prompt_tokens_per_s + moments.output.mean / answer_tokens_per_s,
+    );
+    return { spread: spreadOf(tp, pp), rates: latencyS.map((s) => 1 / s), latencyS };
+  });
+}
+
+function simulatedOn(
+  model: Model,
+  pool: Pool,
+  kinds: readonly Kind[],
+  { limits, calibration, tables }: OptionContext,
+): Found[] {
+  if (model.opaque === true) return [];
+  const key = JSON.stringify([model.id, pool.gpu.id, pool.gpusPerNode, kinds.map(({ moments }) => moments)]);
+  let table = tables.get(key);
+  if (table === undefined) {
+    const site = { model, gpu: pool.gpu, gpus: pool.gpusPerNode, gpusPerNode: pool.gpusPerNode };
+    table = new RateTable(site, kinds, calibration, limits);
+    if (tables.size >= TABLES_MAX) tables.clear();
+    tables.set(key, table);
+  }
+  return table.shapes.map(({ shape, rates, latencyS }) => ({
+    spread: spreadOf(shape.tp, shape.pp),
+    rates: [...rates],
+    latencyS: [...latencyS],
+  }));
+}
+
+const spreadOf = (tp: number, pp: number): Parallelism => (pp === 1 ? { tp } : { tp, pp });
+
+export const followedPool = ({ id, nodes, gpusPerNode, oneEngine }: Pool): FollowedPool => ({
+  id,
+  gpus: nodes * gpusPerNode,
+  replicas: oneEngine === true ? nodes : nodes * gpusPerNode,
+});

@@ -1,0 +1,42 @@
+import { UsageError } from '../../shared/command-line/index.ts';
+import type { ReplicaOption } from './problem.ts';
+
+/** What an operator says of one model: so many replicas of each spread, or, without any, what runs now. */
+export interface Pin {
+  model: string;
+  replicas: { tp: number; pp: number; count: number }[];
+}
+
+/** `MODEL` or `MODEL=2xtp2,1xtp1pp2`. @throws UsageError */
+export function parsePin(text: string): Pin {
+  const [model = '', wanted] = text.split('=', 2);
+  if (model === '') throw new UsageError(`--pin ${text}: names no model`);
+  if (wanted === undefined) return { model, replicas: [] };
+  const replicas = wanted.split(',').map((part) => {
+    const found = /^(\d{1,4})xtp(\d{1,3})(?:pp(\d{1,3}))?$/.exec(part.trim());
+    if (found === null) throw new UsageError(`--pin ${text}: ${part} is nothing such as 2xtp4 or 1xtp2pp2`);
+    const [, count, tp, pp = '1'] = found;
+    return { count: Number(count), tp: Number(tp), pp: Number(pp) };
+  });
+  return { model, replicas };
+}
+
+/**
+ * The pin as replicas by option; `running` where it names none. Undefined where some of its replicas are no option. The first pool with a
+ * fitting option gets them.
+ */
+export function pinnedLayout(
+  pin: Pin,
+  options: readonly ReplicaOption[],
+  running: readonly number[],
+): number[] | undefined {
+  const own = (i: number) => options[i]?.place.model === pin.model;
+  if (pin.replicas.length === 0) return running.map((count, i) => (own(i) ? count : 0));
+  const layout = options.map(() => 0);
+  for (const { tp, pp, count } of pin.replicas) {
+    const at = options.findIndex(({ place }, i) => own(i) && place.tp === tp && (place.spread?.pp ?? 1) === pp);
+    if (at < 0) return undefined;
+    layout[at] = (layout[at] ?? 0) + count;
+  }
+  return layout;
+}

@@ -1,0 +1,118 @@
+/** What following saw, expected and did in each slot: one line of JSON per slot and model, for people, programs and the next start. */
+import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs';
+import * as z from 'zod';
+import { KINDS_MAX } from '../../shared/routing/kinds/kind.ts';
+import { SchedulerError } from '../errors.ts';
+
+/** A file that is larger becomes FILE.1, and the one before it goes. */
+const FILE_MAX_BYTES = 64 * 1024 * 1024;
+
+export interface SlotRecord {
+  /** Begin of the slot that was counted last, RFC 3339, and its seconds. */
+  at: string;
+  slot_s: number;
+  model: string;
+  kinds: readonly string[];
+  /** Requests by kind in that slot. */
+  requests: readonly number[];
+  /** `[kind][step]`: requests of the slots from `from` on. */
+  expected: { from: string; mean: number[][]; low: number[][]; high: number[][] };
+  methods: { kind: string; method: string; why: string }[];
+  notes: string[];
+  /** By spread, such as `TP 2`. */
+  replicas: Record<string, number>;
+  decision: 'keep' | 'wait' | 'switch';
+  why: string;
+  /** What was done, or would be. */
+  changes: string[];
+  p50_ms: number;
+  p99_ms: number;
+  /** Share of the judged requests whose kind was another; null: none was judged. */
+  misjudged: number | null;
+}
+
+const countedSchema = z.object({
+  at: z.iso.datetime(),
+  slot_s: z.number().positive(),
+  model: z.string(),
+  kinds: z.array(z.string()).max(KINDS_MAX),
+  requests: z.array(z.number().nonnegative()).max(KINDS_MAX),
+});
+export type CountedLine = z.infer<typeof countedSchema>;
+
+/** @throws SchedulerError bad_input where the file cannot be written: a history with holes would mislead the next start */
+export function appendRecords(path: string, records: readonly SlotRecord[]): void {
+  try {
+    const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    if (size > FILE_MAX_BYTES) renameSync(path, `${path}.1`);
+    appendFileSync(path, records.map((one) => `${JSON.stringify(one)}\n`).join(''), { mode: 0o600 });
+  } catch (cause) {
+    throw new SchedulerError('gateway', `cannot write ${path}: ${cause instanceof Error ? cause.message : ''}`, {
+      cause,
+    });
+  }
+}
+
+/** As the gateway keeps them for its dashboard: `PUT /admin/timeline`. */
+export function timelineOf(records: readonly SlotRecord[]): object {
+  const next = (rows: readonly (readonly number[])[]) => rows.map((steps) => steps[0] ?? 0);
+  return {
+    data: records.map(
+      ({ model, slot_s, kinds, at, requests, expected, replicas, decision, why, changes, p50_ms, p99_ms }) => ({
+        model,
+        slot_ms: slot_s * 1e3,
+        kinds,
+        slots: [
+          {
+            at,
+            // A slot that was not observed is shown as none.
+            requests: requests.map((one) => (Number.isFinite(one) ? one : 0)),
+            expected: {
+              at: expected.from,
+              mean: next(expected.mean),
+              low: next(expected.low),
+              high: next(expected.high),
+            },
+            replicas,
+            decision,
+            why: why.slice(0, TEXT_MAX_CHARS),
+            changes: changes.slice(0, CHANGES_MAX).map((line) => line.slice(0, TEXT_MAX_CHARS)),
+            p50_ms,
+            p99_ms,
+          },
+        ],
+      }),
+    ),
+  };
+}
+
+/** What a gateway takes. */
+const TEXT_MAX_CHARS = 2_000;
+const CHANGES_MAX = 64;
+
+/** Lines that can be read; a last one that was cut by a crash is left out. A file that is not there has none. */
+export function readRecords(path: string, log: (line: string) => void): CountedLine[] {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return [];
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${cause instanceof Error ? cause.message : ''}`, {
+      cause,
+    });
+  }
+  const lines = text.split('\n').filter((line) => line !== '');
+  const found = lines.flatMap((line) => parsed(line) ?? []);
+  if (found.length < lines.length)
+    log(`${path}: ${lines.length - found.length} lines are no slots of a history, and are left out`);
+  return found;
+}
+
+function parsed(line: string): CountedLine | undefined {
+  try {
+    const one = countedSchema.safeParse(JSON.parse(line)).data;
+    return one?.kinds.length === one?.requests.length ? one : undefined;
+  } catch {
+    return undefined;
+  }
+}

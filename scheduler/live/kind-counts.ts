@@ -1,0 +1,84 @@
+import * as z from 'zod';
+import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
+import type { Gateway } from './gateway.ts';
+import { parseAnswer } from './nodes.ts';
+
+const count = z.number().nonnegative();
+/** What of `/admin/workload?by=kind` following needs. */
+const answerSchema = z.object({
+  slot_ms: z.number().positive(),
+  data: z
+    .array(
+      z.object({
+        model: z.string().max(1024),
+        kinds: z
+          .array(
+            z.object({
+              name: z.string().max(KIND_NAME_MAX_CHARS),
+              input: z.number().positive(),
+              output: z.number().positive(),
+              share: z.number(),
+            }),
+          )
+          .max(KINDS_MAX),
+        slots: z
+          .array(
+            z.object({
+              at: z.iso.datetime(),
+              requests: z.array(count).max(KINDS_MAX),
+              unserved: count,
+              p50_ms: count,
+              p99_ms: count,
+            }),
+          )
+          .max(10_000),
+        latency_ms: z.array(z.object({ mean: count, p95: count })).max(KINDS_MAX),
+        misjudged: z.object({ requests: count, wrong: count }),
+        lengths: z.array(z.object({ input: count, output: count, requests: count })).max(10_000),
+      }),
+    )
+    .max(10_000),
+});
+
+export interface KindSlot {
+  /** Requests by kind. */
+  requests: number[];
+  /** Refused because no node served the model: of which kind is not known. */
+  unserved: number;
+  p50Ms: number;
+  p99Ms: number;
+}
+
+/** One model's requests by kind. */
+export interface KindCount {
+  kinds: RequestKind[];
+  /** By number of slot since the epoch. A slot of the window that is absent had no request. */
+  slots: Map<number, KindSlot>;
+  /** Milliseconds in which 95 of 100 answers of the slowest kind are over. */
+  settleMs: number;
+  misjudged: { requests: number; wrong: number };
+  lengths: { input: number; output: number; requests: number }[];
+}
+
+/** `windowS` and `slotS`: whole seconds. By model, as the gateway calls it. @throws SchedulerError gateway */
+export async function kindCounts(gateway: Gateway, windowS: number, slotS: number): Promise<Map<string, KindCount>> {
+  const path = `/admin/workload?by=kind&window=${windowS}s&slot=${slotS}s`;
+  const { data, slot_ms } = parseAnswer(answerSchema, await gateway.get(path), path);
+  return new Map(
+    data.map(({ model, kinds, slots, latency_ms, misjudged, lengths }) => [
+      model,
+      {
+        kinds,
+        misjudged,
+        lengths,
+        settleMs: Math.max(0, ...latency_ms.map(({ p95 }) => p95)),
+        slots: new Map(
+          slots.map(({ at, requests, unserved, p50_ms: p50Ms, p99_ms: p99Ms }) => [
+            Math.round(Date.parse(at) / slot_ms),
+            { requests, unserved, p50Ms, p99Ms },
+          ]),
+        ),
+      },
+    ]),
+  );
+}

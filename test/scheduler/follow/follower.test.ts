@@ -1,0 +1,156 @@
+/** Following a live network, slot by slot: what it does when the network, the load or the change itself goes wrong. */
+import { expect, test } from 'vitest';
+import { MODEL, SLOT_S, World } from './world.ts';
+
+/** Mostly prompts, mostly answers: requests of a slot, `[answers, prompts]`. */
+const PROMPTS = [120, 1_200];
+const ANSWERS = [1_200, 120];
+
+const more = ([a, b]: readonly [number, number]) => a > b;
+
+test('from nothing it starts what is asked for, gives kinds to the replicas that suit them, and stays', async () => {
+  const world = new World();
+  world.arrivals = () => PROMPTS;
+  await world.run(2);
+  expect(more(world.running)).toBe(true);
+  const before = world.running;
+  await world.run(6);
+  expect(world.running).toEqual(before);
+  const fast = world.state.jobs.filter(({ tp }) => tp === 2).map(({ id }) => id.padStart(26, 'a'));
+  const toFast = world.published.weights.filter(
+    ({ kind, session }) => kind === 'prompts' && fast.includes(session ?? ''),
+  );
+  expect(toFast.reduce((sum, { weight }) => sum + weight, 0)).toBeGreaterThan(0.9);
+  expect(world.last).toMatchObject({ model: MODEL, decision: 'keep', misjudged: 0.04, requests: PROMPTS });
+});
+
+test('a mix that changes for good changes the replicas; a burst of one slot does not', async () => {
+  const world = new World();
+  const start = Math.floor(world.now / (SLOT_S * 1e3));
+  world.arrivals = (slot) => (slot < start + 20 ? PROMPTS : ANSWERS);
+  await world.run(12);
+  const before = world.running;
+  const steady = world.arrivals;
+  world.arrivals = (slot) => (slot === start + 12 ? PROMPTS.map((one) => 10 * one) : steady(slot));
+  await world.run(4);
+  expect(world.running).toEqual(before);
+  world.arrivals = steady;
+  await world.run(14);
+  expect(more(world.running)).toBe(false);
+  expect(world.text).toMatch(/switch: .*request seconds in 5 slots, the switch included; what runs costs/);
+});
+
+test('a node that is lost, or gained, is planned with in the next slots', async () => {
+  const world = new World();
+  world.arrivals = () => [600, 1_200];
+  await world.run(4);
+  expect(world.running[0] + world.running[1]).toBe(4);
+  world.nodes = 3;
+  const [victim] = world.jobs.alive.keys();
+  world.jobs.alive.delete(victim ?? '');
+  await world.run(5);
+  expect(world.text).toContain('ended unasked');
+  expect(world.running[0] + world.running[1]).toBe(3);
+  world.nodes = 5;
+  world.arrivals = () => [1_200, 2_000];
+  await world.run(6);
+  expect(world.running[0] + world.running[1]).toBe(5);
+});
+
+test('a gateway that does not answer leaves everything running, and a gap in the counts', async () => {
+  const world = new World();
+  await world.run(4);
+  const before = world.running;
+  world.down = true;
+  await expect(world.run(1)).rejects.toThrow('does not answer');
+  world.down = false;
+  await world.run(3);
+  expect(world.running).toEqual(before);
+  expect(world.last?.expected.mean.flat().every(Number.isFinite)).toBe(true);
+});
+
+test('hours without a request, and a kind that vanishes and comes back, change nothing by themselves', async () => {
+  const world = new World();
+  await world.run(4);
+  const before = world.running;
+  world.arrivals = () => [0, 0];
+  await world.run(8);
+  world.arrivals = () => [0, 600];
+  await world.run(8);
+  expect(world.running).toEqual(before);
+  // The kind that is away still has a node to go to.
+  const answers = world.published.weights.filter(({ kind }) => kind === 'answers');
+  expect(answers.some(({ weight }) => weight > 0)).toBe(true);
+});
+
+test('a change that fails half-way ends there: what still runs serves on, and a placement that keeps failing is left', async () => {
+  const world = new World({ wave: 1 });
+  world.arrivals = () => PROMPTS;
+  await world.run(6);
+  world.jobs.failing = true;
+  world.arrivals = () => ANSWERS;
+  await world.run(10);
+  expect(world.text).toContain('FAILED: start');
+  expect(world.text).toContain('the change ends here');
+  expect(world.jobs.alive.size).toBeGreaterThan(0);
+  world.jobs.failing = false;
+  await world.run(10);
+  expect(more(world.running)).toBe(false);
+});
+
+test('an operator’s pin is brought about and kept; one that fits nowhere is said and left out', async () => {
+  const pin = {
+    model: MODEL,
+    replicas: [
+      { tp: 2, pp: 1, count: 1 },
+      { tp: 1, pp: 2, count: 3 },
+    ],
+  };
+  const world = new World({ pins: [pin] });
+  world.arrivals = () => PROMPTS;
+  await world.run(8);
+  expect(world.running).toEqual([1, 3]);
+  const wide = new World({ pins: [{ model: MODEL, replicas: [{ tp: 2, pp: 1, count: 9 }] }] });
+  await wide.run(3);
+  expect(wide.text).toContain(`the pin of ${MODEL} does not fit`);
+});
+
+test('a dry run changes nothing and says what it would do', async () => {
+  const world = new World({ apply: false });
+  world.published = { kinds: [], weights: [] };
+  await world.run(4);
+  expect(world.jobs.scripts.size).toBe(0);
+  expect(world.published).toEqual({ kinds: [], weights: [] });
+  expect(world.text).toMatch(/would publish kinds of .*prompt/);
+  expect(world.last?.changes.join()).toMatch(/would change .* 0 to \d/);
+});
+
+test('kinds are learned from what was recorded, and published with names that stay', async () => {
+  const world = new World();
+  world.published = { kinds: [], weights: [] };
+  await world.run(3);
+  const names = (world.published.kinds as { name: string }[]).map(({ name }) => name);
+  expect(names.toSorted()).toEqual(['long prompt, short answer', 'short prompt, long answer']);
+  await world.run(70);
+  expect((world.published.kinds as { name: string }[]).map(({ name }) => name)).toEqual(names);
+}, 60_000);
+
+test('an earlier run’s history is read: a flip that came at this time of the last two days is met before it comes', async () => {
+  const season = 20;
+  const at = Math.floor(Date.parse('2026-01-01T10:00:00Z') / (SLOT_S * 1e3));
+  const mix = (slot: number) => ((((slot - at) % season) + season) % season < 10 ? PROMPTS : ANSWERS);
+  const kinds = ['answers', 'prompts'];
+  const before = Array.from({ length: 3 * season }, (_, i) => at - 3 * season + i).map((slot) => {
+    const noise = Math.round(20 * Math.sin(slot * 12.9898));
+    const requests = mix(slot).map((one) => one + noise);
+    return { at: new Date(slot * SLOT_S * 1e3).toISOString(), slot_s: SLOT_S, model: MODEL, kinds, requests };
+  });
+  const world = new World({ season, switchS: 30 }, before);
+  world.arrivals = (slot) => (slot < at ? undefined : mix(slot));
+  await world.run(10);
+  const change = world.records.find(({ changes, replicas }) => changes.length > 0 && Object.keys(replicas).length > 0);
+  const ordered = Date.parse(change?.expected.from ?? '') / (SLOT_S * 1e3);
+  expect(ordered).toBeLessThan(at + 10);
+  expect(ordered).toBeGreaterThan(at + 4);
+  expect(more(world.running)).toBe(false);
+});

@@ -1,0 +1,155 @@
+/** A gateway, its records and a launcher in memory, in virtual time: what a follower looks at and acts on. */
+import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { Controller } from '../../../scheduler/controller/round.ts';
+import { EMPTY_STATE } from '../../../scheduler/controller/state.ts';
+import { Follower, type FollowOptions } from '../../../scheduler/follow/follower.ts';
+import type { CountedLine, SlotRecord } from '../../../scheduler/follow/record.ts';
+import type { Gateway } from '../../../scheduler/live/gateway.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
+import { Jobs } from '../support/workplace.ts';
+
+export const MODEL = 'meta-llama/Llama-2-13b-hf';
+export const SLOT_S = 60;
+const SLOT_MS = SLOT_S * 1e3;
+export const KINDS = [
+  { name: 'answers', input: 50, output: 1_000, share: 0.5 },
+  { name: 'prompts', input: 4_000, output: 10, share: 0.5 },
+];
+/** Ten prompts or one answer a second, and the other way round. */
+const RATES = [
+  { model: MODEL, tp: 2, pp: 1, prompt_tokens_per_s: 44_000, answer_tokens_per_s: 1_000 },
+  { model: MODEL, tp: 1, pp: 2, prompt_tokens_per_s: 4_400, answer_tokens_per_s: 11_000 },
+];
+const TEMPLATE =
+  '#!/bin/bash\nexec otela-agent start -- vllm serve {{model}} --tensor-parallel-size {{tp}} --pipeline-parallel-size {{pp}}\n';
+
+export class World {
+  now = Date.parse('2026-01-01T10:00:00Z');
+  nodes = 4;
+  readonly jobs = new Jobs();
+  /** `[answers, prompts]` of the slot that begins at a time; undefined: the gateway knows of none. */
+  arrivals: (slot: number) => readonly number[] | undefined = () => [60, 600];
+  unserved = 0;
+  down = false;
+  published: { kinds: unknown[]; weights: { session?: string; kind?: string; weight: number }[] } = {
+    kinds: [...KINDS],
+    weights: [],
+  };
+  readonly lines: string[] = [];
+  readonly records: SlotRecord[] = [];
+  state = EMPTY_STATE;
+  readonly follower: Follower;
+  readonly #catalogue = loadCatalogue();
+
+  constructor(options: Partial<FollowOptions> = {}, before: readonly CountedLine[] = []) {
+    const gateway: Gateway = {
+      url: 'http://gateway',
+      get: async (path) => {
+        if (this.down)
+          throw new (await import('../../../scheduler/errors.ts')).SchedulerError('gateway', 'does not answer');
+        return path.startsWith('/v1/registry') ? this.#registry() : this.#workload(path);
+      },
+      put: async (_path, body) => void Object.assign(this.published, body),
+      delete: async () => {},
+    };
+    const world = this;
+    const gpu = this.#catalogue.gpus.find(({ id }) => id === 'A100-80-SXM');
+    if (gpu === undefined) throw new Error('no A100');
+    const controller: Controller = {
+      gateway,
+      catalogue: this.#catalogue,
+      planner: () => Promise.reject(new Error('following plans by itself')),
+      options: {
+        objective: 'throughput',
+        reclaim: true,
+        limits: DEFAULT_LIMITS,
+        calibration: this.#catalogue.calibration,
+        measured: [],
+        timeLimitS: 5,
+        gap: 0,
+        seed: 1,
+      } as Controller['options'],
+      slurm: {
+        launcher: this.jobs,
+        template: TEMPLATE,
+        inventory: {
+          running: [],
+          get pools() {
+            return [{ id: 'a100', gpu, nodes: world.nodes, gpusPerNode: 2 }];
+          },
+        },
+      },
+      agents: undefined,
+      now: () => this.now,
+      log: (line) => void this.lines.push(line),
+    };
+    const defaults = { slotS: SLOT_S, horizon: 5, season: 1_440, margin: 0.1, confirm: 2, switchS: 60, wave: 4 };
+    this.follower = new Follower(
+      controller,
+      { ...defaults, pins: [], measured: RATES, apply: true, ...options },
+      {
+        out: (line) => void this.lines.push(line),
+        log: (line) => void this.lines.push(line),
+        save: (state) => {
+          this.state = state;
+        },
+        record: async (records) => void this.records.push(...records),
+      },
+      before,
+    );
+  }
+
+  /** So many slots, a look at the begin of each. */
+  async run(slots: number): Promise<void> {
+    for (let n = 0; n < slots; n++) {
+      this.now = (Math.floor(this.now / SLOT_MS) + 1) * SLOT_MS + 1;
+      this.state = await this.follower.look(this.state);
+    }
+  }
+
+  /** Replicas that run, `[TP 2, TP 1 × PP 2]`. */
+  get running(): [number, number] {
+    const of = (tp: number) => this.state.jobs.filter((job) => job.tp === tp).length;
+    return [of(2), of(1)];
+  }
+
+  get last(): SlotRecord | undefined {
+    return this.records.at(-1);
+  }
+
+  get text(): string {
+    return this.lines.join('\n');
+  }
+
+  #registry(): object {
+    const data = [...this.jobs.alive.keys()].map((id) => ({
+      session: id.padStart(26, 'a'),
+      state: 'SERVING',
+      suspected: false,
+      provider: 'lab',
+      cluster: 'here',
+      models: [{ id: MODEL, state: 'ready' }],
+      job: { id },
+      hardware: { gpus: [{ class: 'A100', vram_mib: 81_920, count: 2 }] },
+    }));
+    return { data };
+  }
+
+  #workload(path: string): object {
+    const windowS = Number(/window=(\d+)s/.exec(path)?.[1]);
+    const end = Math.floor(this.now / SLOT_MS);
+    const first = Math.max(end - Math.floor(windowS / SLOT_S), end - 120);
+    const slots = Array.from({ length: end - first }, (_, i) => first + i).flatMap((slot) => {
+      const requests = this.arrivals(slot);
+      if (requests === undefined) return [];
+      return [
+        { at: new Date(slot * SLOT_MS).toISOString(), requests, unserved: this.unserved, p50_ms: 900, p99_ms: 2_000 },
+      ];
+    });
+    const lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
+    const latency = KINDS.map(() => ({ mean: 900, p95: 2_000 }));
+    const misjudged = { requests: 100, wrong: 4 };
+    const { kinds } = this.published;
+    return { slot_ms: SLOT_MS, data: [{ model: MODEL, kinds, slots, latency_ms: latency, misjudged, lengths }] };
+  }
+}
