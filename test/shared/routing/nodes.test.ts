@@ -92,7 +92,7 @@ test.each([
   ['all that were admitted', []],
   ['a list of providers', [['lab', 'eth']]],
 ])(
-  'choosing one of a thousand nodes takes less than 0.05 ms where %s are trusted, and so does a change',
+  'choosing one of a thousand nodes takes less than 0.05 ms of a processor where %s are trusted, and so does a change',
   (_, lists) => {
     const index = new NodeIndex();
     const sessions = Array.from({ length: 1000 }, (_unused, n) =>
@@ -102,9 +102,10 @@ test.each([
     const trust = decideTrust({ ...NOBODY_SAYS, lists });
     const time = (act: (round: number) => void) => {
       const rounds = 2_000;
-      const startedAt = performance.now();
+      const before = process.cpuUsage(); // of this process: others' work does not count
       for (let round = 0; round < rounds; round++) act(round);
-      return (performance.now() - startedAt) / rounds;
+      const { user, system } = process.cpuUsage(before);
+      return (user + system) / 1_000 / rounds;
     };
     const asked = { model: 'm', priority: 'interactive' as const, inputTokens: 1 };
     const pick = () => randomPolicy.pick(poolFor(index.model('m'), trust, NO_DEMAND, 0).ready, asked, Math.random);
