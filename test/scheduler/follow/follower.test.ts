@@ -135,6 +135,17 @@ test('kinds are learned from what was recorded, and published with names that st
   expect((world.published.kinds as { name: string }[]).map(({ name }) => name)).toEqual(names);
 }, 60_000);
 
+test('kinds that moved are published with the shares that replicas have of them, though these stay as they were', async () => {
+  const spreads = [1, 2].map((pp) => ({ tp: 3 - pp, pp, count: 2 }));
+  const world = new World({ pins: [{ model: MODEL, replicas: spreads }] });
+  await world.run(10);
+  const { kinds, weights } = structuredClone(world.published);
+  world.lengths = world.lengths.map(({ input, output, requests }) => ({ input: 1.5 * input, output, requests }));
+  await world.run(60);
+  expect(world.published.kinds).not.toEqual(kinds);
+  expect(world.published.weights).toEqual(weights);
+}, 60_000);
+
 test('an earlier run’s history is read: a flip that came at this time of the last two days is met before it comes', async () => {
   const season = 20;
   const at = Math.floor(Date.parse('2026-01-01T10:00:00Z') / (SLOT_S * 1e3));

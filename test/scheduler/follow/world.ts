@@ -30,6 +30,8 @@ export class World {
   /** `[answers, prompts]` of the slot that begins at a time; undefined: the gateway knows of none. */
   arrivals: (slot: number) => readonly number[] | undefined = () => [60, 600];
   unserved = 0;
+  /** Prompts and answers as they were recorded. */
+  lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
   down = false;
   published: { kinds: unknown[]; weights: { session?: string; kind?: string; weight: number }[] } = {
     kinds: [...KINDS],
@@ -146,9 +148,9 @@ export class World {
         { at: new Date(slot * SLOT_MS).toISOString(), requests, unserved: this.unserved, p50_ms: 900, p99_ms: 2_000 },
       ];
     });
-    const lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
     const latency = KINDS.map(() => ({ mean: 900, p95: 2_000 }));
     const misjudged = { requests: 100, wrong: 4 };
+    const { lengths } = this;
     const { kinds } = this.published;
     return { slot_ms: SLOT_MS, data: [{ model: MODEL, kinds, slots, latency_ms: latency, misjudged, lengths }] };
   }
