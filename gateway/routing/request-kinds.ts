@@ -9,8 +9,8 @@ import type { RoutedRequest } from '../../shared/routing/policy.ts';
 import { type Settings, settingsOf } from '../accounts/settings.ts';
 import type { HttpRequest } from '../http.ts';
 
-/** Bounded by itself. */
-const answers = new LengthPredictor();
+/** Bounded by itself. What other keys and other models were answered says nothing: before a key has a history the published kinds decide. */
+const answers = new LengthPredictor('senders');
 
 /** Two models of one key answer at different lengths. */
 const senderOf = (model: string, keyId: string): string => `${keyId} ${model}`;

@@ -15,11 +15,17 @@ const FORGET = 0.02;
  */
 export class LengthPredictor {
   readonly #classes = new Map<string, { logTokens: number; seen: number }>();
+  readonly #keysOf: (request: Arriving) => string[];
+
+  /** `senders`: of the same sender alone. */
+  constructor(of: 'senders' | 'all' = 'all') {
+    this.#keysOf = of === 'senders' ? (request) => keysOf(request).slice(0, OF_SENDER) : keysOf;
+  }
 
   /** An answer ended with so many tokens. */
   learn(request: Arriving, output: number): void {
     const value = Math.log(Math.max(1, output));
-    for (const key of keysOf(request)) {
+    for (const key of this.#keysOf(request)) {
       const known = this.#classes.get(key);
       if (known === undefined) {
         if (this.#classes.size < CLASSES_MAX) this.#classes.set(key, { logTokens: value, seen: 1 });
@@ -32,7 +38,7 @@ export class LengthPredictor {
 
   predict(request: Arriving): AnswerPrediction {
     let found = { logTokens: Math.log(UNKNOWN_TOKENS), seen: 0 };
-    for (const key of keysOf(request)) {
+    for (const key of this.#keysOf(request)) {
       const known = this.#classes.get(key);
       if (known === undefined) continue;
       found = known;
@@ -47,6 +53,9 @@ export class LengthPredictor {
 
 /** Nothing at all is known: as long as a model without records is taken to answer elsewhere in the planner. */
 const UNKNOWN_TOKENS = 256;
+
+/** Of the keys the first ones that name the sender. */
+const OF_SENDER = 2;
 
 /** From the finest to the coarsest. */
 function keysOf({ input, endpoint = '', sender = '' }: Arriving): string[] {
