@@ -197,7 +197,8 @@ export class Note implements Recorder {
       const labels = [operationName(endpoint), this.provider, this.#model, type];
       reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
-    if (this.#reached !== undefined && this.#firstAt !== 0) {
+    // What an engine refused, or what ended early, took next to nothing: a planner would send all requests to that region.
+    if (this.#reached !== undefined && this.#firstAt !== 0 && status < 400 && error === '') {
       const { region = '', model, engineMs } = this.#reached;
       reporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
     }

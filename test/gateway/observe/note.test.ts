@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { LEFT, QUEUE_WAIT } from '../../../gateway/observe/families.ts';
+import { LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/observe/families.ts';
 import { Note, reporter } from '../../../gateway/observe/note.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 
@@ -30,4 +30,20 @@ test('a failure of the gateway itself is told by its place, without its message'
   note.refused(new TypeError('unexpected "a word of a prompt"'));
   expect(note.failedAt).toMatch(/^TypeError at .*note\.test/);
   expect(note.failedAt).not.toContain('prompt');
+});
+
+test.each([
+  ['was answered', 200, (note: Note) => note.over(), true],
+  ['was refused by the engine', 400, (note: Note) => note.over(), false],
+  ['broke off', 200, (note: Note) => note.broke('stall', 'upstream_error'), false],
+  ['was given up by its client', 200, (note: Note) => note.left(), false],
+])('the time of a request that %s tells what an answer takes: %i', (_, status, end, counts) => {
+  const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
+  const context = { env, ctx: { waitUntil: () => {} } };
+  const note = new Note(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
+  reporter.counts.take();
+  note.attempt(status, 's', { region: 'near', model: 'm', forwardMs: 1, engineMs: 5 });
+  note.answered(status, { node: { session: 's', provider: 'lab' }, model: 'm' });
+  end(note);
+  expect(reporter.counts.take()[REGION_SERVICE.name] !== undefined).toBe(counts);
 });
