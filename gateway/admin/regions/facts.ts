@@ -138,7 +138,10 @@ const NOTHING = { answered: 0, service_s: 0 };
 /** @throws ApiError 503 */
 async function viewOf({ env, c, now }: Call): Promise<View> {
   try {
-    return await snapshots.get(env, c.executionCtx, now, () => true);
+    const view = await snapshots.get(env, c.executionCtx, now, () => true);
+    // Else what was said while the last request ran is believed until the next one comes.
+    view.nodes.live.expire(now);
+    return view;
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }

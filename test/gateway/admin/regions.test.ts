@@ -1,10 +1,13 @@
 import { env } from 'cloudflare:workers';
-import { afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { auditLog, settings } from '../../../gateway/accounts/schema.ts';
 import { readSettings } from '../../../gateway/accounts/settings.ts';
 import { priceAt } from '../../../gateway/admin/regions/price-state.ts';
+import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
+import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -162,4 +165,15 @@ test('prices are put, read, shown with their regions and deleted', async () => {
   const near = data.find(({ region }) => region === 'near');
   expect(near).toMatchObject({ nodes: 0, round_trips: null, price: { usd_kwh: 0.3, state: 'stale' } });
   expect(await good(admin('DELETE', '/prices'), anything)).toMatchObject({ deleted: true });
+});
+
+test('what an engine said while its last request ran is no use of its region once it is old', async () => {
+  const nodes = new NodeIndex();
+  const node = entry('a'.repeat(26), { region: 'idle' });
+  nodes.put(node);
+  nodes.live.heard(node.session, { running: 3, waiting: 2, at: Date.now() - 20_000 });
+  const get = vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const { data } = await good(admin('GET', ''), z.object({ data: z.array(anything) })).finally(() => get.mockRestore());
+  const region = data.find(({ region }) => region === 'idle');
+  expect(region?.models).toEqual([expect.objectContaining({ replicas: 1, running: 0, waiting: 0 })]);
 });
