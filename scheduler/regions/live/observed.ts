@@ -51,6 +51,8 @@ const OTHERS_WEIGHT = 0.3;
 const ANSWERS_LEAST = 5;
 /** Of the round trips that were measured: a busy gateway makes the others longer. */
 const ROUND_TRIP_QUANTILE = 0.25;
+/** A node's word is believed up to so many times what it answers at once: whatever it claims, what is answered in the end counts. */
+const BELIEVED = 4;
 /** Bounds what is remembered: regions times models. */
 const REMEMBERED_MAX = 65_536;
 
@@ -63,7 +65,7 @@ interface Memory {
   means: number[];
   /** Most requests of one node while others waited there. */
   full: number;
-  /** Requests in the engines at the last look. */
+  /** Requests in the engines at the last look, as far as that is believed. */
   inEngines: number;
   /** Of others, smoothed; below 0 by chance. */
   others: number;
@@ -125,8 +127,9 @@ export class Tracker {
     // Little's law: seconds of service in a second of time are the requests of this gateway.
     const own = seconds / this.#options.slotS;
     memory.others += OTHERS_WEIGHT * (running + waiting - own - memory.others);
-    const arrived = Math.max(0, count + running + waiting - memory.inEngines);
-    memory.inEngines = running + waiting;
+    const inEngines = Math.min(running + waiting, BELIEVED * this.#options.concurrency * replicas);
+    const arrived = Math.max(0, count + inEngines - memory.inEngines);
+    memory.inEngines = inEngines;
     const nodes = Math.max(1, replicas);
     const watts = kinds.reduce((sum, kind) => sum + kind.replicas * this.#wattsOf(kind), 0) / nodes;
     return {

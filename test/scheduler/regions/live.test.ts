@@ -271,6 +271,21 @@ describe('warm contexts', () => {
     }
   });
 
+  it('are not driven up by one node that claims a million requests now and then', () => {
+    const [eyes, planner] = [tracker(), new LivePlanner(options)];
+    let warm: number | undefined;
+    for (let slot = 1; slot <= 40; slot++) {
+      const seen = facts(slot, { near: {}, liar: { replicas: 1, answered: 10 } });
+      for (const { region, models } of seen)
+        for (const model of models) if (region === 'liar') model.running = slot % 2 === 0 ? 1_000_000 : 0;
+      const observed = eyes.look(seen);
+      if (observed !== undefined)
+        warm = planner.plan(observed, seen).models[0]?.regions.find(({ region }) => region === 'near')?.warm;
+    }
+    expect(warm).toBeGreaterThan(0);
+    expect(warm).toBeLessThan(8);
+  });
+
   it('are not written where a provider calls its region by a path', () => {
     const folder = mkdtempSync(join(tmpdir(), 'otela-warm-'));
     try {
