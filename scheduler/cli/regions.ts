@@ -146,6 +146,8 @@ class Loop {
   #said = '';
   #trouble = '';
   #prices = '';
+  /** Milliseconds since the epoch. */
+  #lookedAt: number | undefined;
 
   constructor(options: LoopOptions) {
     this.#options = options;
@@ -161,7 +163,10 @@ class Loop {
         ...region,
         models: region.models.filter(({ model }) => only === undefined || only.has(model)),
       }));
-      const observed = tracker.look(facts);
+      const at = now();
+      const observed = tracker.look(facts, this.#lookedAt === undefined ? undefined : (at - this.#lookedAt) / 1e3);
+      // Of a gateway that cannot read its counts nothing was seen.
+      if (observed !== undefined || this.#lookedAt === undefined) this.#lookedAt = at;
       if (observed === undefined) {
         this.#say('measuring: the first plan comes after the next slot');
         return false;

@@ -83,15 +83,19 @@ export class Tracker {
     this.#options = options;
   }
 
-  /** Undefined after the first look, and while the gateway cannot read its counts: there is nothing to compare. */
-  look(facts: readonly RegionFacts[]): Observed | undefined {
+  /**
+   * `sinceS`: seconds since the last look; longer than a slot where the gateway did not answer meanwhile. Undefined after the first look, and
+   * while the gateway cannot read its counts: there is nothing to compare.
+   */
+  look(facts: readonly RegionFacts[], sinceS = this.#options.slotS): Observed | undefined {
+    const seconds = Math.max(sinceS, this.#options.slotS);
     const models = new Map<string, ObservedModel>();
     let isCounted = facts.some((region) => region.models.some(({ answered }) => answered !== null));
     for (const region of facts) {
       this.#measure(region);
       for (const model of region.models) {
         if (model.answered === null) isCounted = false;
-        const place = this.#place(region.region, model);
+        const place = this.#place(region.region, model, seconds);
         const known = models.get(model.model) ?? { model: model.model, arrived: 0, places: [] };
         models.set(model.model, known);
         known.arrived += place.arrived;
@@ -105,7 +109,9 @@ export class Tracker {
     return { models: [...models.values()], roundTripS: new Map(this.#roundTripS) };
   }
 
-  #place(region: string, { model, replicas, kinds, running, waiting, answered, service_s }: ModelFacts): Place {
+  /** `sinceS`: as of `look`, a slot at least. */
+  #place(region: string, facts: ModelFacts, sinceS: number): Place {
+    const { model, replicas, kinds, running, waiting, answered, service_s } = facts;
     const memory = this.#of(`${region}\n${model}`);
     let [count, seconds] = [0, 0];
     if (answered !== null && service_s !== null) {
@@ -125,10 +131,10 @@ export class Tracker {
     }
     if (waiting > 0 && replicas > 0) memory.full = Math.max(memory.full, Math.ceil(running / replicas));
     // Little's law: seconds of service in a second of time are the requests of this gateway.
-    const own = seconds / this.#options.slotS;
+    const own = seconds / sinceS;
     memory.others += OTHERS_WEIGHT * (running + waiting - own - memory.others);
     const inEngines = Math.min(running + waiting, BELIEVED * this.#options.concurrency * replicas);
-    const arrived = Math.max(0, count + inEngines - memory.inEngines);
+    const arrived = (Math.max(0, count + inEngines - memory.inEngines) * this.#options.slotS) / sinceS;
     memory.inEngines = inEngines;
     const nodes = Math.max(1, replicas);
     const watts = kinds.reduce((sum, kind) => sum + kind.replicas * this.#wattsOf(kind), 0) / nodes;

@@ -10,6 +10,7 @@ interface Put {
   planner: string;
   sequence: number;
   models: Record<string, { shares: Record<string, number>; spill: Record<string, unknown> }>;
+  warm: { region: string; replicas: number }[];
 }
 
 /** As `/admin/regions…` answers; each look finds 100 more requests answered in each region. */
@@ -120,6 +121,19 @@ describe('otela-plan regions', () => {
     });
     expect(said).toContain('The plan of "other" holds.');
     expect(gateway.plans[0]?.sequence).toBe(42);
+  });
+
+  it('takes what came while the gateway was away for what came in so many slots', async () => {
+    const most = async (away: boolean) => {
+      gateway = new MemoryGateway();
+      await run(['--apply', '--concurrency', '1'], 60, (look) => {
+        gateway.down = away && look >= 10 && look < 40;
+        // It goes on answering.
+        if (gateway.down) gateway.looks++;
+      });
+      return Math.max(...gateway.plans.flatMap(({ warm }) => warm.map(({ replicas }) => replicas)));
+    };
+    expect(await most(true)).toBe(await most(false));
   });
 
   it('says once that the gateway is away, and plans again when it is back', async () => {

@@ -199,6 +199,15 @@ describe('faults', () => {
     expect(eyes.look(unread)).toBeUndefined();
   });
 
+  it('what came in the slots that a planner could not look at is spread over them', () => {
+    const eyes = tracker();
+    eyes.look(facts(1, { near: {} }));
+    expect(eyes.look(facts(2, { near: {} }))?.models[0]?.arrived).toBe(100);
+    expect(eyes.look(facts(32, { near: {} }), 30 * SLOT_S)?.models[0]?.arrived).toBeCloseTo(100, 9);
+    // A clock that was set back.
+    expect(eyes.look(facts(33, { near: {} }), -60)?.models[0]?.arrived).toBe(100);
+  });
+
   it('few answers have a time, too', () => {
     const eyes = tracker();
     eyes.look(facts(1, { near: { answered: 1 } }));
