@@ -57,7 +57,8 @@ const BELIEVED = 4;
 const REMEMBERED_MAX = 65_536;
 
 interface Memory {
-  answered: number;
+  /** Undefined: its count was never read. */
+  answered: number | undefined;
   serviceS: number;
   /** Since the last mean. */
   service: { answers: number; seconds: number };
@@ -113,10 +114,12 @@ export class Tracker {
   #place(region: string, facts: ModelFacts, sinceS: number): Place {
     const { model, replicas, kinds, running, waiting, answered, service_s } = facts;
     const memory = this.#of(`${region}\n${model}`);
+    const isKnown = memory.answered !== undefined;
     let [count, seconds] = [0, 0];
     if (answered !== null && service_s !== null) {
-      const restarted = answered < memory.answered;
-      count = answered - (restarted ? 0 : memory.answered);
+      const before = memory.answered ?? 0;
+      const restarted = answered < before;
+      count = answered - (restarted ? 0 : before);
       seconds = Math.max(0, service_s - (restarted ? 0 : memory.serviceS));
       [memory.answered, memory.serviceS] = [answered, service_s];
     }
@@ -129,6 +132,8 @@ export class Tracker {
       if (memory.means.length > SERVICE_SLOTS) memory.means.shift();
       memory.service = { answers: 0, seconds: 0 };
     }
+    // Counts from before this planner knew it tell how long answers take, and nothing of this slot.
+    if (!isKnown) [count, seconds] = [0, 0];
     if (waiting > 0 && replicas > 0) memory.full = Math.max(memory.full, Math.ceil(running / replicas));
     // Little's law: seconds of service in a second of time are the requests of this gateway.
     const own = seconds / sinceS;
@@ -159,7 +164,7 @@ export class Tracker {
     let memory = this.#memory.get(key);
     if (memory === undefined) {
       memory = {
-        answered: 0,
+        answered: undefined,
         serviceS: 0,
         service: { answers: 0, seconds: 0 },
         means: [],

@@ -208,6 +208,25 @@ describe('faults', () => {
     expect(eyes.look(facts(33, { near: {} }), -60)?.models[0]?.arrived).toBe(100);
   });
 
+  it('what was answered before a planner knew a region did not come in this slot', () => {
+    const eyes = tracker();
+    eyes.look(facts(10_000, { near: {} }));
+    eyes.look(facts(10_001, { near: {} }));
+    // Its nodes are back, and the gateway counts on from last week.
+    const all = facts(10_002, { near: {}, back: {} });
+    const unread = { answered: null, service_s: null };
+    const cannotRead = all.map((one) => ({ ...one, models: one.models.map((model) => ({ ...model, ...unread })) }));
+    expect(eyes.look(cannotRead)).toBeUndefined();
+    const seen = eyes.look(all);
+    expect(seen?.models[0]?.arrived).toBe(100);
+    expect(seen?.models[0]?.places[1]).toMatchObject({ answered: 0, serviceS: 4 });
+    for (const { models } of all) for (const model of models) model.running = 20;
+    const [near, back] = eyes.look(all)?.models[0]?.places ?? [];
+    // All of it is of others, of the one as of the other.
+    expect(near?.others).toBeGreaterThan(0);
+    expect(back?.others).toBeGreaterThan(5);
+  });
+
   it('few answers have a time, too', () => {
     const eyes = tracker();
     eyes.look(facts(1, { near: { answered: 1 } }));
