@@ -115,11 +115,16 @@ async function messageIn(response: Response, path: string): Promise<string> {
 async function bounded(response: Response, path: string): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > ANSWER_MAX_BYTES)
-      throw new SchedulerError('gateway', `${path} answers more than ${ANSWER_MAX_BYTES} bytes`);
-    chunks.push(chunk);
+  try {
+    for await (const chunk of response.body ?? []) {
+      bytes += chunk.byteLength;
+      if (bytes > ANSWER_MAX_BYTES)
+        throw new SchedulerError('gateway', `${path} answers more than ${ANSWER_MAX_BYTES} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (cause) {
+    if (cause instanceof SchedulerError) throw cause;
+    throw new SchedulerError('gateway', `the answer to ${path} broke off: ${reason(cause)}`, { cause });
   }
   return Buffer.concat(chunks).toString('utf8');
 }

@@ -17,6 +17,8 @@ interface Put {
 class MemoryGateway {
   looks = 0;
   down = false;
+  /** Connections that break in the middle of an answer. */
+  breaks = false;
   holder = '';
   stored: { planner: string; sequence: number } | undefined;
   readonly plans: Put[] = [];
@@ -26,6 +28,7 @@ class MemoryGateway {
     const { pathname } = new URL(String(input));
     const body: unknown = typeof init.body === 'string' ? JSON.parse(init.body) : undefined;
     if (this.down) return answer(503, { error: { message: 'down' } });
+    if (this.breaks) return new Response(broken());
     if (pathname === '/admin/regions') return answer(200, { object: 'list', data: this.#facts() });
     if (pathname === '/admin/regions/prices') {
       this.prices.push(body);
@@ -64,6 +67,11 @@ class MemoryGateway {
   }
 }
 
+const broken = () =>
+  new ReadableStream({
+    start: (controller) => controller.enqueue(new TextEncoder().encode('{"data": [')),
+    pull: (controller) => controller.error(new TypeError('terminated')),
+  });
 const answer = (status: number, body: unknown) => new Response(JSON.stringify(body), { status });
 
 let folder: string;
@@ -134,6 +142,14 @@ describe('otela-plan regions', () => {
       return Math.max(...gateway.plans.flatMap(({ warm }) => warm.map(({ replicas }) => replicas)));
     };
     expect(await most(true)).toBe(await most(false));
+  });
+
+  it('outlives an answer that breaks off', async () => {
+    const said = await run(['--apply'], 8, (look) => {
+      gateway.breaks = look >= 3 && look <= 5;
+    });
+    expect(said).toMatch(/broke off.*terminated/);
+    expect(gateway.plans.length).toBeGreaterThanOrEqual(3);
   });
 
   it('says once that the gateway is away, and plans again when it is back', async () => {
