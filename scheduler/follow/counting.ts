@@ -1,6 +1,7 @@
 /** Counts of requests by kind, slot after slot, with kinds that are fitted again and forecasts of the slots that come. */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Controller } from '../controller/round.ts';
+import { SchedulerError } from '../errors.ts';
 import { type KindCount, kindCounts } from '../live/kind-counts.ts';
 import { knownModel } from '../live/nodes.ts';
 import type { Kind } from '../workload/kinds.ts';
@@ -19,6 +20,8 @@ const ASKED_AGAIN_SLOTS = 8;
 /** A gateway gives two days of slots at most, and no more than seven days. */
 const WINDOW_SLOTS_MAX = 2_800;
 const WINDOW_S_MAX = 6 * 86_400;
+/** Of the window that a gateway did not read in time this part is asked for next. */
+const WINDOW_SHARE = 0.25;
 /** A report reaches the records so long after its answer. */
 const REPORT_MS = 1_000;
 /** Of a slot: what is missing of it at its end, if answers are short, is no reason to wait for the next one. */
@@ -63,6 +66,8 @@ export class Counting {
   readonly #models = new Map<string, Followed>();
   /** Slots before it were asked for. */
   #askedTo = 0;
+  /** Slots of one question at most. */
+  #window: number;
 
   /** `before`: slots of an earlier run. */
   constructor(
@@ -75,12 +80,13 @@ export class Counting {
     this.#options = options;
     this.#out = out;
     this.#before = before;
+    this.#window = Math.min(WINDOW_SLOTS_MAX, Math.floor(WINDOW_S_MAX / options.slotS));
   }
 
   /** Counts of the last slots, forecasts of the next. */
   async look(now: number): Promise<ModelLook[]> {
     const { slotS } = this.#options;
-    const most = Math.min(WINDOW_SLOTS_MAX, Math.floor(WINDOW_S_MAX / slotS));
+    const most = this.#window;
     const slots = this.#askedTo === 0 ? most : Math.min(most, now - this.#askedTo + ASKED_AGAIN_SLOTS);
     const first = now - slots;
     let counts = await this.#counts(slots + 1);
@@ -110,9 +116,17 @@ export class Counting {
     return looks.sort((a, b) => busy(b) - busy(a)).slice(0, MODELS_MAX);
   }
 
-  #counts(slots: number): Promise<Map<string, KindCount>> {
+  /** @throws SchedulerError gateway: where it was late with all of the window, the next question is for less */
+  async #counts(slots: number): Promise<Map<string, KindCount>> {
     const { slotS } = this.#options;
-    return kindCounts(this.#controller.gateway, Math.ceil(slots * slotS), slotS);
+    try {
+      return await kindCounts(this.#controller.gateway, Math.ceil(slots * slotS), slotS);
+    } catch (error) {
+      const isLate =
+        error instanceof SchedulerError && error.cause instanceof Error && error.cause.name === 'TimeoutError';
+      if (isLate && slots >= this.#window) this.#window = Math.max(ASKED_AGAIN_SLOTS, Math.floor(slots * WINDOW_SHARE));
+      throw error;
+    }
   }
 
   /** Fits kinds where it is time for it. Returns whether a gateway counts by other ones from now on. */

@@ -69,6 +69,13 @@ test('a gateway that does not answer leaves everything running, and a gap in the
   expect(world.last?.expected.mean.flat().every(Number.isFinite)).toBe(true);
 });
 
+test('a gateway whose records of two days take it too long is asked for less, until it answers', async () => {
+  const world = new World();
+  world.slowAboveS = 2 * 3_600;
+  for (let slot = 0; slot < 5; slot++) await world.run(1).catch(() => {});
+  expect(world.last).toMatchObject({ model: MODEL });
+});
+
 test('hours without a request, and a kind that vanishes and comes back, change nothing by themselves', async () => {
   const world = new World();
   await world.run(4);

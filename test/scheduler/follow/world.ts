@@ -2,6 +2,7 @@
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Controller } from '../../../scheduler/controller/round.ts';
 import { EMPTY_STATE } from '../../../scheduler/controller/state.ts';
+import { SchedulerError } from '../../../scheduler/errors.ts';
 import { Follower, type FollowOptions } from '../../../scheduler/follow/follower.ts';
 import type { CountedLine, SlotRecord } from '../../../scheduler/follow/record.ts';
 import type { Gateway } from '../../../scheduler/live/gateway.ts';
@@ -33,6 +34,8 @@ export class World {
   /** Prompts and answers as they were recorded. */
   lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
   down = false;
+  /** Windows that take the gateway longer than a planner waits. */
+  slowAboveS = Number.POSITIVE_INFINITY;
   published: { kinds: unknown[]; weights: { session?: string; kind?: string; weight: number }[] } = {
     kinds: [...KINDS],
     weights: [],
@@ -47,8 +50,7 @@ export class World {
     const gateway: Gateway = {
       url: 'http://gateway',
       get: async (path) => {
-        if (this.down)
-          throw new (await import('../../../scheduler/errors.ts')).SchedulerError('gateway', 'does not answer');
+        if (this.down) throw new SchedulerError('gateway', 'does not answer');
         return path.startsWith('/v1/registry') ? this.#registry() : this.#workload(path);
       },
       put: async (_path, body) => void Object.assign(this.published, body),
@@ -139,6 +141,8 @@ export class World {
 
   #workload(path: string): object {
     const windowS = Number(/window=(\d+)s/.exec(path)?.[1]);
+    if (windowS > this.slowAboveS)
+      throw new SchedulerError('gateway', 'does not answer', { cause: new DOMException('late', 'TimeoutError') });
     const end = Math.floor(this.now / SLOT_MS);
     const first = Math.max(end - Math.floor(windowS / SLOT_S), end - 120);
     const slots = Array.from({ length: end - first }, (_, i) => first + i).flatMap((slot) => {
