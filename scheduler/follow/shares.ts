@@ -34,7 +34,6 @@ export function kindShares(
   const sessions = layout.reduce((sum, one) => sum + one, 0);
   if (sessions === 0) return undefined;
   const { indexes, assignment } = sharesOf(problem, demand, layout, typical);
-  const rest: KindRule = { weight: rounded(NEW_NODE / sessions) };
   const rules = indexes.flatMap((option, g) =>
     (serving.get(option) ?? []).flatMap((session): KindRule[] =>
       kinds.map(({ name }, k) => {
@@ -45,6 +44,7 @@ export function kindShares(
     ),
   );
   // A kind that no replica can hold, and sessions beyond what a gateway takes, go by the last rule.
+  const rest = { weight: rounded((rules.length > RULES_MAX ? 1 : NEW_NODE) / sessions) };
   return { kinds, weights: [...rules.slice(0, RULES_MAX), rest] };
 }
 
