@@ -119,12 +119,13 @@ it('requests go by their kind, among nodes that may have them; the workload coun
   expect(await provider(document, { 'x-otela-trusted-providers': 'lab' })).toBe('lab');
   type Row = { model: string; slots: { requests: number[] }[]; misjudged: { requests: number; wrong: number } };
   const counted = await eventually('the records', 20_000, async () => {
-    const { data } = (await house.gateway.admin('GET', 'workload?by=kind&window=10m&slot=600s')) as { data: Row[] };
+    const { data } = (await house.gateway.admin('GET', 'workload?by=kind&window=30m&slot=600s')) as { data: Row[] };
     const row = data.find(({ model }) => model === MODEL);
     return row !== undefined && row.misjudged.requests >= 25 ? row : undefined;
   });
+  // A slot may end while it asks.
   for (const kind of [0, 1])
-    expect(Math.max(...counted.slots.map(({ requests }) => requests[kind] ?? 0))).toBeGreaterThan(5);
+    expect(counted.slots.reduce((sum, { requests }) => sum + (requests[kind] ?? 0), 0)).toBeGreaterThan(5);
   expect(counted.misjudged.wrong).toBe(0);
   await house.gateway.admin('DELETE', `routing/${MODEL}`);
 });
