@@ -66,7 +66,8 @@ export class TarReader {
     this.#throw();
     // The parser would keep what comes behind the archive's end.
     if (this.#eof) return;
-    if (!this.#parser.write(chunk)) await this.#waiting();
+    // What failed within `write` has woken before: what is read no further drains no more.
+    if (!this.#parser.write(chunk) && this.#failure === undefined) await this.#waiting();
     if (this.#failure === undefined) await this.#before;
     this.#throw();
   }

@@ -25,6 +25,21 @@ function blocksOf({ path, type = 'File', content = '', linkpath, mode = 0o644 }:
   return [header.block, body, padding];
 }
 
+/** One that says nothing of its own but its header's type: what the parser knows by no name, or knows and leaves out. */
+export function withType(flag: string, entry: Entry): Buffer {
+  const tar = tarOf(entry);
+  tar.write(flag, 156);
+  tar.fill(' ', 148, 156);
+  const sum = tar.subarray(0, BLOCK).reduce((all, byte) => all + byte, 0);
+  tar.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+  return withoutEnd(tar);
+}
+
+/** Entries that others follow. */
+export function withoutEnd(tar: Buffer): Buffer {
+  return tar.subarray(0, tar.length - 2 * BLOCK);
+}
+
 /** What an environment must have. */
 export const BIN: Entry[] = [
   { path: 'bin/', type: 'Directory', mode: 0o755 },

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterEach, expect, it } from 'vitest';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
-import { BIN, type Entry, PACKED, tarOf } from './archives.ts';
+import { BIN, type Entry, PACKED, tarOf, withoutEnd, withType } from './archives.ts';
 import { Cluster, type Node } from './cluster.ts';
 
 afterEach(endAll);
@@ -159,10 +159,19 @@ it.each([
 });
 
 const GOOD = gzipSync(tarOf(...WHOLE));
+/** More than the parser takes before a reader comes. */
+const BEHIND = tarOf({ path: 'lib/behind', content: randomBytes(MIB / 2) });
+const MISPRINTED = withoutEnd(tarOf({ path: 'a', content: '' })).fill('b', 0, 1);
 it.each([
   ['cut off', GOOD.subarray(0, GOOD.length - 100_000), /damaged/],
   ['cut off within a file', tarOf(...WHOLE).subarray(0, 100_000), /damaged/],
   ['with wrong bytes', Buffer.concat([GOOD.subarray(0, 5000), randomBytes(GOOD.length - 5000)]), /damaged/],
+  ['with a wrong header before a file', Buffer.concat([withoutEnd(tarOf(...BIN)), MISPRINTED, BEHIND]), /damaged/],
+  [
+    'with a sparse file before another',
+    Buffer.concat([withoutEnd(tarOf(...BIN)), withType('S', { path: 'a', content: 'x' }), BEHIND]),
+    /no environment needs: SparseFile/,
+  ],
   ['of another kind', randomBytes(5000), /none of/],
   ['packed with xz', Buffer.from('fd377a585a00', 'hex'), /xz/],
   ['empty', Buffer.alloc(0), /none of/],
