@@ -3,6 +3,10 @@ import { PassThrough, type Readable } from 'node:stream';
 import { Parser, type ReadEntry } from 'tar';
 import { WeightsError } from '../error.ts';
 
+const BLOCK_BYTES = 512;
+/** How gzip and zstd begin. The parser would unpack them itself, and without a bound. */
+const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
+
 /** Of a path that is longer than a header has room for. */
 const META_MAX_BYTES = 64 * 1024;
 
@@ -13,6 +17,8 @@ export class TarReader {
   /** The same without the last, of which a part may be still to come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
+  /** Until there is a block of it. */
+  #head: Buffer | undefined = Buffer.alloc(0);
   #failure: unknown;
   #ended = false;
   #eof = false;
@@ -64,6 +70,16 @@ export class TarReader {
   /** @throws of the parser, or of `take` */
   async push(chunk: Buffer): Promise<void> {
     this.#throw();
+    if (this.#head === undefined) return this.#write(chunk);
+    const head = Buffer.concat([this.#head, chunk]);
+    this.#head = head.length < BLOCK_BYTES ? head : undefined;
+    if (this.#head !== undefined) return;
+    if (PACKED.some((magic) => head.subarray(0, magic.length).equals(magic)))
+      throw new WeightsError('wrong', 'the environment is packed twice; pack it once, as .tar.zst or .tar.gz');
+    await this.#write(head);
+  }
+
+  async #write(chunk: Buffer): Promise<void> {
     // The parser would keep what comes behind the archive's end.
     if (this.#eof) return;
     // What failed within `write` has woken before: what is read no further drains no more.

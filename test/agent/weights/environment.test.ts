@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterEach, expect, it } from 'vitest';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { BIN, type Entry, PACKED, tarOf, withoutEnd, withType } from './archives.ts';
@@ -172,6 +172,9 @@ it.each([
     Buffer.concat([withoutEnd(tarOf(...BIN)), withType('S', { path: 'a', content: 'x' }), BEHIND]),
     /no environment needs: SparseFile/,
   ],
+  ['packed twice with gzip', gzipSync(GOOD), /packed twice/],
+  ['packed with zstd and then gzip', gzipSync(zstdCompressSync(tarOf(...WHOLE))), /packed twice/],
+  ['of less than a block', gzipSync('x'), /damaged/],
   ['of another kind', randomBytes(5000), /none of/],
   ['packed with xz', Buffer.from('fd377a585a00', 'hex'), /xz/],
   ['empty', Buffer.alloc(0), /none of/],
