@@ -2,6 +2,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
+import { GPU, modelMeter, userMeter } from '../../../gateway/accounts/limits/limiter.ts';
 import type { LimitsObject, MonthCount } from '../../../gateway/accounts/limits/limits-object.ts';
 import { Budgets } from '../../../gateway/hosts/node/following/budgets.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
@@ -31,11 +32,13 @@ async function first(counts: MonthCount[] = []) {
   const database = openFollowingFile(await temporaryDirectory('otela-first'));
   const added: unknown[] = [];
   const settled: string[] = [];
+  const heard: MonthCount[] = [];
   const usage = { getByName: () => ({ add: async (rows: unknown[]) => void added.push(...rows) }) };
   const limits = {
     getByName: () => ({
       counts: async () => counts,
       settle: async (source: string) => void settled.push(source),
+      hearCounts: async (_month: string, told: MonthCount[]) => void heard.push(...told),
     }),
   } as unknown as ObjectNamespace<LimitsObject>;
   const budgets = new Budgets(database, 'first');
@@ -57,6 +60,7 @@ async function first(counts: MonthCount[] = []) {
     url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`),
     added,
     settled,
+    heard,
     budgets,
     limits,
   };
@@ -103,4 +107,18 @@ it('months of many keys come in pages that fit an answer, and none is left out',
   }
   expect(pages).toBeGreaterThan(2);
   expect(subjects).toEqual(Array.from({ length: 12 }, (_, n) => `project:${n}`));
+});
+
+it('months of a model with the longest name that a node may publish are told, and handed over', async () => {
+  const ofModel = modelMeter(userMeter(`user_${'0'.repeat(32)}`), 'm'.repeat(256));
+  const counts = [ofModel, `${GPU}${ofModel}`].map((id) => ({ origin: 'second', id, tokens: 1 }));
+  const { url, budgets, heard } = await first(counts);
+  budgets.note('project:a');
+  const link = new GatewayLink(identity(3));
+  atEnd(() => link.close());
+  const { answer } = await link.ask(url, '/gateway/budgets', { seq: 0 }, budgetsPageSchema, WITHIN_MS);
+  expect(answer.items).toMatchObject([{ subject: 'project:a', counts }]);
+  const items = [{ position: 1, kind: 'months', name: 'project:a', body: JSON.stringify(answer.items[0]) }];
+  await link.ask(url, '/gateway/records', { origin: 'third', items }, recordsTakenSchema, WITHIN_MS);
+  expect(heard).toEqual(counts);
 });

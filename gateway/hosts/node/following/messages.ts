@@ -3,6 +3,8 @@ import * as z from 'zod';
 
 const url = z.url({ protocol: /^https?$/ }).max(2048);
 const cell = z.union([z.string(), z.number(), z.null()]);
+/** Characters of a meter's id: of a key or a person, with a model's name of 256. */
+const METER_ID_MAX = 512;
 
 /** POST /gateway/follow, once a second. */
 export const followSchema = z.object({
@@ -54,7 +56,13 @@ export const subjectCountsSchema = z.object({
   subject: z.string().min(1).max(256),
   month: z.string().regex(/^\d{4}-\d{2}$/),
   counts: z
-    .array(z.object({ origin: z.string().min(1).max(64), id: z.string().max(256), tokens: z.number().int().min(0) }))
+    .array(
+      z.object({
+        origin: z.string().min(1).max(64),
+        id: z.string().max(METER_ID_MAX),
+        tokens: z.number().int().min(0),
+      }),
+    )
     .max(100_000),
 });
 export const budgetsPageSchema = z.object({
