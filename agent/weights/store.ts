@@ -2,7 +2,7 @@
  * A directory of weights: a Hugging Face cache (`models--org--name/{blobs,refs,snapshots}`) whose blobs are hard links of those below
  * `.otela/`, where each is once, however many models have it. Bounded: the models that were not used for longest go first.
  */
-import { mkdir, readdir, rm, stat } from 'node:fs/promises';
+import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { blobsOf, type Manifest, type ManifestFile } from '../../shared/weights/manifest.ts';
 import { cacheFolder, parseSource, type Source } from '../../shared/weights/source.ts';
@@ -14,6 +14,9 @@ import { linkSnapshot, unlinkSnapshot } from './hub-cache.ts';
 import { holderLives, takeLock } from './lock-file.ts';
 import { type KeptManifest, Manifests } from './manifests.ts';
 import { Room } from './room.ts';
+
+/** Of the host's mount points; and what that user is called in a user namespace that has no name for it. */
+const ROOT_UIDS = [0, 65_534];
 
 export interface StoreOptions {
   directory: string;
@@ -45,8 +48,12 @@ export class Store {
     return this.options.directory;
   }
 
-  /** @throws Error: the directory cannot be made */
+  /** @throws Error: the directory cannot be made, or is another user's */
   async open(): Promise<void> {
+    await mkdir(this.inside, { recursive: true, mode: 0o700 });
+    // Below /tmp its name can be guessed: who made it first could change what engines run.
+    await requireOwn(this.directory, [process.getuid?.(), ...ROOT_UIDS]);
+    await requireOwn(this.inside, [process.getuid?.()]);
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
     await this.manifests.open();
     await this.environments.open();
@@ -199,6 +206,13 @@ export class Store {
     for (const key of await this.environments.keys()) if (!named.has(key)) await this.environments.remove(key);
     return before - (await this.used());
   }
+}
+
+/** Of a link both, itself and what it leads to. `uids` of its owner; undefined: this system has none. @throws Error */
+async function requireOwn(path: string, uids: readonly (number | undefined)[]): Promise<void> {
+  for (const { uid } of [await lstat(path), await stat(path)])
+    if (!uids.includes(undefined) && !uids.includes(uid))
+      throw new Error(`${path} belongs to another user (uid ${uid}): name another directory`);
 }
 
 /** As engines ask for it. */
