@@ -98,6 +98,10 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
   checkCommand(command);
   const span = engineSpan(command, env, isOn('span-nodes', one('span-nodes') ?? 'false'));
   const registers = span.role === 'register';
+  if (one('environment') !== undefined && (!registers || one('accept-deployments') !== undefined))
+    throw new UsageError(
+      `--environment is for the engine of one agent: ${registers ? 'programs of --accept-deployments do' : 'other nodes of an engine do'} not run in it`,
+    );
   return {
     gateways: registers ? gateways(many('gateway'), env, warnings) : [],
     token: registers ? token(settings, env, warnings) : '',
