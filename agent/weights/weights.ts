@@ -110,12 +110,15 @@ export class Weights {
   pull(text: string, keep = false): Promise<Pulled> {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
-    return this.#pulls.run(source, (status) =>
+    const pulling = this.#pulls.run(source, (status) =>
       this.#pull(source, status).catch((error: unknown) => {
         this.#keep.delete(source);
         throw error;
       }),
     );
+    if (!keep) return pulling;
+    // One that began without `keep` may have been at its end already.
+    return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 
   async #pull(text: string, status: PullStatus): Promise<Pulled> {

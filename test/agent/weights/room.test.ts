@@ -67,6 +67,21 @@ it('a pull that failed keeps nothing in use', async () => {
   expect(await node.weights.held()).toMatchObject([{ pinned: false }]);
 });
 
+it('what is pulled for an engine is in use, also where another pull of it is about to end', async () => {
+  const node = await new Cluster().add();
+  const source = `dir:${await plainFolder({ a: randomBytes(PIECE) })}`;
+  const { manifests } = node.weights.store;
+  const unpin = manifests.unpin.bind(manifests);
+  let forEngine: Promise<unknown> | undefined;
+  manifests.unpin = (id) => {
+    forEngine ??= node.weights.pull(source, true);
+    return unpin(id);
+  };
+  await node.weights.pull(source);
+  await forEngine;
+  expect(await node.weights.held()).toMatchObject([{ pinned: true }]);
+});
+
 /** The source of a model, and how its content changes: a new list is due at once. */
 async function changing(config: { limitBytes?: number } = {}) {
   let now = Date.now();
