@@ -7,6 +7,7 @@ import type { LimitsObject, MonthCount } from '../../../gateway/accounts/limits/
 import { Budgets } from '../../../gateway/hosts/node/following/budgets.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
 import { openFollowingFile } from '../../../gateway/hosts/node/following/following-file.ts';
+import { HandOver } from '../../../gateway/hosts/node/following/hand-over.ts';
 import { Leader } from '../../../gateway/hosts/node/following/leader.ts';
 import { ANSWER_MAX_BYTES, GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
 import { MemberTable } from '../../../gateway/hosts/node/following/member-table.ts';
@@ -120,5 +121,28 @@ it('months of a model with the longest name that a node may publish are told, an
   expect(answer.items).toMatchObject([{ subject: 'project:a', counts }]);
   const items = [{ position: 1, kind: 'months', name: 'project:a', body: JSON.stringify(answer.items[0]) }];
   await link.ask(url, '/gateway/records', { origin: 'third', items }, recordsTakenSchema, WITHIN_MS);
+  expect(heard).toEqual(counts);
+});
+
+it('months of a subject with more keys than one item may have are handed over whole', async () => {
+  const counts = Array.from({ length: 100_001 }, (_, n) => ({ origin: 'former', id: `key_${n}`, tokens: n }));
+  const { url, limits, heard } = await first(counts);
+  const link = new GatewayLink(identity(3));
+  atEnd(() => link.close());
+  const former = new Budgets(openFollowingFile(await temporaryDirectory('otela-former')), 'former');
+  former.note('project:a');
+  former.depose();
+  const queue = new HandOver(openFollowingFile(await temporaryDirectory('otela-queue')));
+  await former.handOver(limits, queue, () => {});
+  for (let items = queue.oldest(); items.length > 0; items = queue.oldest()) {
+    const { answer } = await link.ask(
+      url,
+      '/gateway/records',
+      { origin: 'former', items },
+      recordsTakenSchema,
+      WITHIN_MS,
+    );
+    queue.done(answer.position);
+  }
   expect(heard).toEqual(counts);
 });

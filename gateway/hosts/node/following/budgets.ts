@@ -13,6 +13,8 @@ import { ANSWER_MAX_BYTES } from './link.ts';
 /** Subjects of one answer, and bytes of it where one alone does not have more. A follower reads ANSWER_MAX_BYTES of one. */
 const PAGE = 50;
 const PAGE_BYTES = ANSWER_MAX_BYTES / 2;
+/** Of one item that is handed over: the first takes 100,000 in 8 MiB, and what it does not take holds up all that waits behind it. */
+const HANDED_OVER_MAX = 5_000;
 const AGAIN_MS = 5_000;
 
 export interface SubjectCounts {
@@ -107,8 +109,9 @@ export class Budgets {
   ): Promise<void> {
     try {
       for (const { subject } of this.#database.rows('SELECT subject FROM past_budgets', [])) {
-        const item = await this.counts(String(subject), limits);
-        queue.add('months', item.subject, item);
+        const { counts, ...item } = await this.counts(String(subject), limits);
+        for (let at = 0; at < counts.length; at += HANDED_OVER_MAX)
+          queue.add('months', item.subject, { ...item, counts: counts.slice(at, at + HANDED_OVER_MAX) });
         this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
       }
     } catch (error) {
