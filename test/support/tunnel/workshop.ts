@@ -15,7 +15,7 @@ import { TestIssuer, wordsOf } from './identities.ts';
 import { Path } from './path.ts';
 
 /** How the lines begin that requests and nodes leave in the log, inside a message that is a string of JSON. */
-const EVENT_LINES = ['request', 'node_left'].map((event) => `{\\"event\\":\\"${event}\\"`);
+const EVENT_LINES = ['request', 'node_left', 'cluster_'].map((event) => `{\\"event\\":\\"${event}`);
 
 const usageSchema = z.object({
   requestId: z.string(),
@@ -81,7 +81,7 @@ export interface Workshop {
   suspected(): Promise<string[]>;
   /** Waits until the Worker has a younger view of the registry than now. */
   refreshed(): Promise<void>;
-  /** But for the lines that requests and nodes that left leave. */
+  /** But for the lines that requests, nodes that left and clusters leave. */
   logs(): string[];
 }
 
