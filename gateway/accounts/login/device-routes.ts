@@ -6,6 +6,7 @@ import * as z from 'zod';
 import type { Env } from '../../env.ts';
 import { readForm } from '../../json-body.ts';
 import { tellRegistry } from '../../tell-registry.ts';
+import type { Scope } from '../account.ts';
 import { asked, database, requireFirst, requireWritable } from '../database.ts';
 import { installationSecret } from '../installation.ts';
 import { findUser } from '../look-up.ts';
@@ -25,6 +26,8 @@ import {
 type DeviceContext = Context<{ Bindings: Env }>;
 
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+/** What a machine's key is for, where a person logged in let it in; a key hands on what of it it has. */
+const SCOPES: readonly Scope[] = ['inference', 'registry', 'usage'];
 /** A login node's scratch space lives as long in many centres. */
 const KEY_MS = 30 * 24 * 60 * 60_000;
 /** Polls of this isolate that are remembered, to tell who comes too soon. */
@@ -131,6 +134,8 @@ async function makeKey(
   if (approvedBy !== null && (parent === undefined || parent.revokedAt !== null)) return undefined;
   const expiresAt = Math.min(now + KEY_MS, parent?.expiresAt ?? Number.POSITIVE_INFINITY);
   if (expiresAt <= now) return undefined;
+  const scopes = SCOPES.filter((scope) => parent?.scopes?.includes(scope) ?? true);
+  if (scopes.length === 0) return undefined;
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
   const name = `otela login on ${machine}`;
   const row: typeof apiKeys.$inferInsert = {
@@ -142,7 +147,7 @@ async function makeKey(
     role: 'consumer',
     userId,
     projectId,
-    scopes: ['inference', 'registry', 'usage'],
+    scopes,
     grantedBy: approvedBy,
     createdAt: now,
     expiresAt,

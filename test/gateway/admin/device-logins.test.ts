@@ -1,0 +1,50 @@
+/** Keys that machines fetch with a code: they never do more than what approved them, and end with it. */
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock } from './support.ts';
+
+const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+const startedSchema = z.object({ device_code: z.string(), user_code: z.string() });
+const grantedSchema = z.object({ access_token: z.string() });
+const idSchema = z.looseObject({ id: z.string() });
+const keySchema = z.looseObject({ id: z.string(), key: z.string() });
+
+let operator = '';
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+});
+
+const asOperator = (method: string, path: string, body?: object) =>
+  knock(method, `/admin${path}`, { key: operator, body });
+const user = async () => (await good(asOperator('POST', '/users', { name: 'x' }), idSchema)).id;
+const keyOf = (user_id: string, more: object = {}) =>
+  good(asOperator('POST', '/keys', { name: 'k', user_id, ...more }), keySchema);
+
+const form = (path: string, fields: Record<string, string>) =>
+  knock('POST', path, {
+    body: new URLSearchParams(fields).toString(),
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+  });
+let machines = 0;
+const begin = () => good(form('/login/device', { client_id: `machine ${++machines}` }), startedSchema);
+const fetchKey = (device_code: string) => form('/login/device/token', { grant_type: GRANT, device_code });
+const approve = (key: string, user_code: string) => knock('POST', '/admin/device-logins', { key, body: { user_code } });
+
+/** The key of a machine that `key` let in. */
+async function granted(key: string): Promise<string> {
+  const { device_code, user_code } = await begin();
+  expect((await approve(key, user_code)).status).toBe(202);
+  return (await good(fetchKey(device_code), grantedSchema)).access_token;
+}
+
+const statusOf = async (key: string) => (await knock('GET', '/admin/me/limits', { key })).status;
+
+test('a machine gets no scope that the key which let it in lacks', async () => {
+  const id = await user();
+  const narrow = await granted((await keyOf(id, { scopes: ['admin', 'usage'] })).key);
+  expect((await knock('GET', '/v1/models', { key: narrow })).status).toBe(403);
+  expect(await statusOf(narrow)).toBe(200);
+  const wide = await granted((await keyOf(id)).key);
+  expect((await knock('GET', '/v1/models', { key: wide })).status).not.toBe(403);
+});
