@@ -213,6 +213,7 @@ async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object
   const after = keyView({ ...row, ...set });
   const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
   await change(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
+  if (typeof set.expiresAt === 'number') await endGranted(call, row.id, { expiresAt: set.expiresAt });
   return after;
 }
 
@@ -271,12 +272,18 @@ async function endGranted(
   end: { revokedAt: number } | { expiresAt: number },
 ): Promise<void> {
   const db = database(call.env);
-  const working = and(eq(apiKeys.grantedBy, id), isNull(apiKeys.revokedAt));
-  for (const row of await asked(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX))) {
-    const set = 'revokedAt' in end ? end : { expiresAt: Math.min(row.expiresAt ?? end.expiresAt, end.expiresAt) };
-    const update = db.update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
-    const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
-    await change(call, [update], { action, object: row.id, before: keyView(row), after: keyView({ ...row, ...set }) });
+  const later = 'revokedAt' in end ? undefined : or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, end.expiresAt));
+  const working = and(eq(apiKeys.grantedBy, id), isNull(apiKeys.revokedAt), later);
+  const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
+  // Approvals at once may let in more than a person may have keys: each that ends is in the list no more.
+  for (;;) {
+    const rows = await asked(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX));
+    if (rows.length === 0) return;
+    for (const row of rows) {
+      const update = db.update(apiKeys).set(end).where(eq(apiKeys.id, row.id));
+      const after = keyView({ ...row, ...end });
+      await change(call, [update], { action, object: row.id, before: keyView(row), after });
+    }
   }
 }
 

@@ -1,6 +1,10 @@
 /** Keys that machines fetch with a code: they never do more than what approved them, and end with it. */
+import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
 
@@ -47,4 +51,30 @@ test('a machine gets no scope that the key which let it in lacks', async () => {
   expect(await statusOf(narrow)).toBe(200);
   const wide = await granted((await keyOf(id)).key);
   expect((await knock('GET', '/v1/models', { key: wide })).status).not.toBe(403);
+});
+
+test('machines end no later than the key that let them in, when that is given an end', async () => {
+  const parent = await keyOf(await user());
+  await granted(parent.key);
+  const ends = Date.now() + 3_600_000;
+  await good(asOperator('PATCH', `/keys/${parent.id}`, { expires_at: new Date(ends).toISOString() }), idSchema);
+  const rows = await database(env).select().from(apiKeys).where(eq(apiKeys.grantedBy, parent.id));
+  expect(rows.map(({ expiresAt }) => expiresAt)).toEqual([ends]);
+});
+
+test('all machines end with the key that let them in, however many it let in at once', async () => {
+  const id = await user();
+  const parent = await keyOf(id);
+  const codes = await Promise.all(Array.from({ length: 53 }, begin));
+  // The last five are approved when the person has one key less than they may have.
+  for (let at = -2; at < codes.length; at += 5) {
+    const some = codes.slice(Math.max(0, at), at + 5);
+    const answers = await Promise.all(some.map(({ user_code }) => approve(parent.key, user_code)));
+    for (const answer of answers) await answer.text();
+    for (const { device_code } of some) await (await fetchKey(device_code)).text();
+  }
+  await good(asOperator('DELETE', `/keys/${parent.id}`), idSchema);
+  const rows = await database(env).select().from(apiKeys).where(eq(apiKeys.grantedBy, parent.id));
+  expect(rows).toHaveLength(53);
+  expect(rows.filter(({ revokedAt }) => revokedAt === null)).toEqual([]);
 });
