@@ -1,5 +1,5 @@
 /** A person lets a machine without a browser in: the second half of accounts/login/device-routes.ts. */
-import { and, count, eq, gt, isNull, lt, or } from 'drizzle-orm';
+import { and, count, eq, gt, isNull, lt, ne, or } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
@@ -46,9 +46,10 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
     throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
   const approvedBy = call.login ? null : account.keyId;
   if (approvedBy !== null) await requireUnlimited(call, approvedBy);
-  await requireFewKeys(call);
+  if (body.approve) await requireFewKeys(call);
+  const hash = sha256Hex(code);
   const db = database(env);
-  const open = and(eq(deviceLogins.userId, userId), gt(deviceLogins.expiresAt, now));
+  const open = and(eq(deviceLogins.userId, userId), gt(deviceLogins.expiresAt, now), ne(deviceLogins.hash, hash));
   const [mine] = await asked(db.select({ n: count() }).from(deviceLogins).where(open));
   if ((mine?.n ?? 0) >= OPEN_MAX)
     throw new ApiError(
@@ -56,17 +57,21 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
       `${OPEN_MAX} machines that you let in have not come yet. Try again in ten minutes.`,
     );
   const row = {
-    hash: sha256Hex(code),
+    hash,
     userId,
     projectId,
     approvedBy,
     denied: !body.approve,
     expiresAt: now + DEVICE_MS,
   };
-  // Whoever typed a code first has it: a second person cannot put themselves in the place of the first.
+  // Whoever typed a code first has it: a second person cannot put themselves in the place of the first, who may still refuse.
+  const insert = db.insert(deviceLogins).values(row);
+  const { hash: target } = deviceLogins;
   const statements = [
     db.delete(deviceLogins).where(lt(deviceLogins.expiresAt, now)),
-    db.insert(deviceLogins).values(row).onConflictDoNothing(),
+    body.approve
+      ? insert.onConflictDoNothing()
+      : insert.onConflictDoUpdate({ target, set: { denied: true }, setWhere: eq(deviceLogins.userId, userId) }),
   ];
   await change(call, statements, { action: body.approve ? 'device.approve' : 'device.deny', object: userId });
   return call.c.json({ object: 'device_login', approved: body.approve }, 202, { 'cache-control': 'no-store' });

@@ -4,6 +4,7 @@ import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
+import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
@@ -77,4 +78,17 @@ test('all machines end with the key that let them in, however many it let in at 
   const rows = await database(env).select().from(apiKeys).where(eq(apiKeys.grantedBy, parent.id));
   expect(rows).toHaveLength(53);
   expect(rows.filter(({ revokedAt }) => revokedAt === null)).toEqual([]);
+});
+
+test('who refuses a code that they approved before the machine came lets no machine in', async () => {
+  const id = await user();
+  const cookie = `${SESSION_COOKIE}=${await openSession(env, id, Date.now())}`;
+  const headers = { cookie, 'sec-fetch-site': 'same-origin' };
+  const { device_code, user_code } = await begin();
+  const say = (approved: boolean) =>
+    knock('POST', '/admin/device-logins', { headers, body: { user_code, approve: approved } });
+  expect((await say(true)).status).toBe(202);
+  expect((await say(false)).status).toBe(202);
+  const answer = await fetchKey(device_code);
+  expect([answer.status, await answer.json()]).toEqual([400, { error: 'access_denied' }]);
 });
