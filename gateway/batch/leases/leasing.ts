@@ -7,7 +7,8 @@ import { heldBackMs } from '../../../shared/batch/preference.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { parseRequirements, RequirementError, satisfies } from '../../../shared/routing/requirements.ts';
 import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
-import type { Account } from '../../accounts/account.ts';
+import { type Account, mayUseModel } from '../../accounts/account.ts';
+import { hasAccess, isRetired } from '../../accounts/catalogue.ts';
 import { trustOf } from '../../accounts/trust.ts';
 import { after } from '../../after.ts';
 import type { Env } from '../../env.ts';
@@ -129,6 +130,8 @@ function meets(
   entry: RegistryEntry,
   view: View,
 ): boolean {
+  // A batch lives for days: the model may have been kept for others since, or have ended.
+  if (!isAllowed(account, model, view)) return false;
   const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
   if (trustedProviders !== undefined && list === undefined) return false;
   if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
@@ -138,6 +141,10 @@ function meets(
     if (error instanceof RequirementError) return false;
     throw error;
   }
+}
+
+function isAllowed(account: Account, model: string, { settings }: View): boolean {
+  return mayUseModel(account, model) && hasAccess(settings, account, model) && !isRetired(settings, model, Date.now());
 }
 
 function pause(ms: number): Promise<void> {
