@@ -4,6 +4,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { type Account, mayUseModel, requireModel } from '../accounts/account.ts';
 import { hasAccess, isRetired, requireListed } from '../accounts/catalogue.ts';
+import { limitsOfModel } from '../accounts/limits/limits.ts';
 import { indexOf, type Settings, settingsOf } from '../accounts/settings.ts';
 
 export interface Chain {
@@ -30,13 +31,19 @@ export function chainOf(account: Account, settings: Settings, parsed: ParsedRequ
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
+  // A request counts as the model that it means: a key's own word must not have one with limits answer as another.
   const follows = (next: string) =>
     next !== model &&
+    !(chain !== undefined && hasOwnLimits(account, next)) &&
     mayUseModel(account, next) &&
     hasAccess(settings, account, next) &&
     !isRetired(settings, next, now);
   const fallbacks = listed.length === 0 ? NONE : listed.filter(follows);
   return { model, fallbacks };
+}
+
+function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string): boolean {
+  return [limits?.key, limits?.user, limits?.project].some((set) => limitsOfModel(set, model) !== undefined);
 }
 
 interface Meaning {

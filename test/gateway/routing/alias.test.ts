@@ -56,6 +56,21 @@ test('a key’s own word counts first, and opens nothing that its list does not'
   expect(chainOf(account(undefined, { routing: [...routing, project] }), ALIASED, asking('gpt')).model).toBe('mine');
 });
 
+test('a key’s own fallbacks lead to no model that its person or project has limits for: it would count as another', () => {
+  const own = { routing: [{ fallbacks: { none: ['big', 'other'] } }] };
+  const limited = (models: Record<string, { tokens_per_month: number }>): Partial<Account> => ({
+    ...own,
+    limits: { subject: 'user:u', key: undefined, project: undefined, user: { models }, userId: 'u' },
+  });
+  const asked = (more: Partial<Account>) => chainOf(account(undefined, more), ALIASED, asking('none')).fallbacks;
+  expect(asked(own)).toEqual(['big', 'other']);
+  expect(asked(limited({ big: { tokens_per_month: 1 } }))).toEqual(['other']);
+  expect(asked(limited({ '*': { tokens_per_month: 1 } }))).toEqual([]);
+  // The operator's word: as they say.
+  const { limits } = limited({ small: { tokens_per_month: 1 } });
+  expect(chainOf(account(undefined, { limits }), ALIASED, asking('big')).fallbacks).toEqual(['small', 'tiny']);
+});
+
 test('a body that nobody looked into is told to name the model itself, and has no fallbacks', () => {
   const opaque = (model: string) => ({ ...asking(model), ...opaqueFields(chat(), model, null), modelAt: undefined });
   const { modelAt: _, ...gpt } = opaque('gpt');
