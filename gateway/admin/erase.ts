@@ -1,5 +1,5 @@
 /** Deletion of a person: who they are goes at once, what is on record of them day by day, and sums stay without them. */
-import { and, countDistinct, eq, inArray, isNull, or, sql } from 'drizzle-orm';
+import { and, countDistinct, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
 import {
   accessRequests,
@@ -71,7 +71,9 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     lastLoginAt: null,
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
-  const requests = db.select({ id: accessRequests.id }).from(accessRequests).where(eq(accessRequests.userId, user));
+  // Requests that were decided long ago are in the audit log alone.
+  const asker = sql`${auditLog.after} ->> '$.user_id'`;
+  const requests = and(like(auditLog.action, 'access_request.%'), eq(asker, user));
   const statements = [
     db
       .update(apiKeys)
@@ -86,7 +88,7 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     db
       .update(auditLog)
       .set({ before: null, after: null })
-      .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys), inArray(auditLog.object, requests))),
+      .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys), requests)),
     db.delete(accessRequests).where(eq(accessRequests.userId, user)),
     db.delete(projectMembers).where(eq(projectMembers.userId, user)),
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),

@@ -1,6 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
 import { shardOf } from '../../../gateway/usage/row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
@@ -11,7 +12,7 @@ const DAY_MS = 24 * HOUR_MS;
 const NOW = Date.now();
 /** Longer ago than one call reaches, and a moment ago. */
 const TIMES = [0, 1, 2, 3, 5, 8, 13].map((days) => NOW - days * DAY_MS);
-const WORDS = ['Ada Lovelace', 'ada@example.org', 'subject-of-ada', "ada's laptop"];
+const WORDS = ['Ada Lovelace', 'ada@example.org', 'subject-of-ada', "ada's laptop", 'a thesis on engines'];
 
 let operator = '';
 const made = z.looseObject({ id: z.string() });
@@ -29,6 +30,20 @@ beforeAll(async () => {
   const key = await good(ask('POST', '/keys', { name: WORDS[3], user_id: user.id }), withKey);
   ada = { id: user.id, keyId: key.id, key: key.key };
   bob = (await good(ask('POST', '/users', { name: 'Bob' }), made)).id;
+  const asks = async (who: string, reason: string | undefined) => {
+    const headers = {
+      cookie: `${SESSION_COOKIE}=${await openSession(env, who, NOW)}`,
+      'sec-fetch-site': 'same-origin',
+    };
+    return good(knock('POST', '/admin/access-requests', { headers, body: { model: 'm', reason } }), made);
+  };
+  const { id } = await asks(ada.id, WORDS[4]);
+  await good(ask('PATCH', `/access-requests/${id}`, { status: 'refused' }), made);
+  // It was decided long ago: the next request of anybody clears it away.
+  await env.DB.prepare('UPDATE access_requests SET created_at = ? WHERE id = ?')
+    .bind(NOW - 100 * DAY_MS, id)
+    .run();
+  await asks(bob, 'mine');
   for (const [n, time] of TIMES.entries()) {
     const rows = [ada.id, bob].map((who, m) =>
       usageRow(10 * n + m, {
