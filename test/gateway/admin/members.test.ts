@@ -2,7 +2,9 @@
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
+import { projectMembers, projects } from '../../../gateway/accounts/schema.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -122,4 +124,18 @@ test('requests are bounded, and tell nobody whether what they ask for is there',
   for (let n = 0; n < 10; n++) await good(ask(), idSchema);
   await refusal(ask(), 429, 'rate_limit_exceeded');
   await refusal(ada.ask('POST', '/access-requests', { project_id: 'p', model: 'm' }), 400, 'invalid_request');
+});
+
+test('a person works in as many projects as they are let into', async () => {
+  const ada = await person();
+  const now = Date.now();
+  const ids = Array.from({ length: 120 }, (_, n) => `proj_many${n}`);
+  for (const id of ids) {
+    await database(env).insert(projects).values({ id, name: id, createdAt: now });
+    await database(env)
+      .insert(projectMembers)
+      .values({ id: `${id}/${ada.id}`, projectId: id, userId: ada.id, createdAt: now });
+  }
+  const { data } = await good(ada.ask('GET', '/me/projects'), listSchema);
+  expect(data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
 });
