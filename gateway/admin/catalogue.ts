@@ -1,5 +1,5 @@
 /** The catalogue as operators keep it: who answers for a model, who may use it, whether it is always there, and when it ends. */
-import { asc, count, eq, ne } from 'drizzle-orm';
+import { asc, count, eq, ne, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
@@ -154,6 +154,16 @@ async function deleteEntry(call: Call): Promise<object> {
     await change(call, [write], { action: 'catalogue.delete', object: model, before: view(before, call.account) });
   }
   return { object: 'catalogue_entry', id: model, deleted: before !== undefined };
+}
+
+/** The key that takes the place of `old` is let in where that was. What `old` took the place of is let in no more: lists do not grow. */
+export function listSuccessor(env: Call['env'], old: { id: string; rotatedFrom: string | null }, next: string) {
+  const { access } = catalogue;
+  const more = sql`json_insert(${access}, '$[#]', ${next})`;
+  const former = old.rotatedFrom ?? '';
+  const list = sql<string[]>`(SELECT json_group_array(value) FROM json_each(${more}) WHERE value <> ${former})`;
+  const listed = sql`EXISTS (SELECT 1 FROM json_each(${access}) WHERE value = ${old.id})`;
+  return database(env).update(catalogue).set({ access: list }).where(listed);
 }
 
 async function find(env: Call['env'], model: string): Promise<Row | undefined> {

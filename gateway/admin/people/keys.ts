@@ -8,6 +8,7 @@ import { asked, database } from '../../accounts/database.ts';
 import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
+import { listSuccessor } from '../catalogue.ts';
 import { change, createOnce, tell } from '../change.ts';
 import {
   expiryMs,
@@ -226,7 +227,8 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
   const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
   // The old key's line comes by itself: its end is a change of its own.
   const check = () => requireRotatable(call, old);
-  const response = await insert(call, row, plaintext, { action: 'key.rotate', statements: [ending], check });
+  const statements = [ending, listSuccessor(env, old, row.id)];
+  const response = await insert(call, row, plaintext, { action: 'key.rotate', statements, check });
   if (response.status === 201) {
     await change(call, [], {
       action: 'key.update',

@@ -231,3 +231,18 @@ test('where only marked providers are trusted a new one is not marked by itself'
   expect(await good(admin('POST', '/providers', asked), shown)).toMatchObject({ trusted_by_default: true });
   await good(admin('PATCH', '/settings', { default_trust: null }), z.unknown());
 });
+
+test('a key that takes the place of another has it on the access lists of models, too; what was rotated twice is off them', async () => {
+  const first = await create({});
+  await good(admin('PATCH', '/catalogue/org/kept', { access: ['proj_other', first.id] }), thing);
+  await good(admin('PATCH', '/catalogue/org/other', { access: ['proj_other'] }), thing);
+  const access = async () => {
+    const listed = z.object({ data: z.array(z.object({ id: z.string(), access: z.array(z.string()) })) });
+    const { data } = await good(admin('GET', '/catalogue'), listed);
+    return Object.fromEntries(data.map((one) => [one.id, one.access]));
+  };
+  const second = await good(admin('POST', `/keys/${first.id}/rotate`, {}), secret);
+  expect(await access()).toEqual({ 'org/kept': ['proj_other', first.id, second.id], 'org/other': ['proj_other'] });
+  const third = await good(admin('POST', `/keys/${second.id}/rotate`, {}), secret);
+  expect((await access())['org/kept']).toEqual(['proj_other', second.id, third.id]);
+});
