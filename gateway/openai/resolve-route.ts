@@ -3,6 +3,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import { readStartWait } from '../../shared/proxy/cold-model.ts';
 import type { ColdModels, Route } from '../../shared/proxy/host.ts';
+import type { Candidate } from '../../shared/routing/candidates.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
@@ -102,7 +103,8 @@ function routeIn(
   const { settings, nodes } = view;
   // The view may have brought what was just set.
   const chain = settings === asked.settings ? asked.chain : chainOf(account, settings, parsed, Date.now());
-  if (parsed.unseen && parsed.sealed === undefined) requireOpenNodes(view, account, chain.model);
+  const opaque = parsed.unseen && parsed.sealed === undefined;
+  if (opaque) requireOpenNodes(view, account, chain.model);
   const trust = trustOf(account, asked.trust, settings);
   const own = routeOf(request, parsed, chain, account, settings);
   // A fallback model has kinds of its own, by which this request was not judged.
@@ -112,6 +114,7 @@ function routeIn(
   });
   return {
     ...own,
+    ...(opaque && { only: ({ session }: Pick<Candidate, 'session'>) => isOpenNode(view, account, session) }),
     view,
     nodes,
     trust,
@@ -135,11 +138,15 @@ function routeIn(
  * @throws ApiError 403 model_not_allowed
  */
 function requireOpenNodes({ nodes, settings }: View, account: Account, model: string): void {
-  const closed = (id: string) => !hasAccess(settings, account, id);
   const all = nodes.model(model)?.ready ?? [];
-  if (!all.some((entry) => entry.models.some(({ id }) => closed(id)))) return;
+  if (all.every(({ models }) => models.every(({ id }) => hasAccess(settings, account, id)))) return;
   const message = `Nodes of '${quoted(model)}' serve models that are not yours, too, so the body must be looked into: leave x-otela-model out.`;
   throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
+}
+
+/** Nodes come while a request waits, and those whose path is lost are asked where no other is there. */
+function isOpenNode({ nodes, settings }: View, account: Account, session: string): boolean {
+  return nodes.get(session)?.models.every(({ id }) => hasAccess(settings, account, id)) ?? false;
 }
 
 export function servesAny(nodes: Pick<NodeIndex, 'model'>, models: readonly string[]): boolean {

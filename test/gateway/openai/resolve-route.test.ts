@@ -1,0 +1,43 @@
+/** Where a request may go whose body nobody looks into: it could name any model of the node that gets it. */
+import { env } from 'cloudflare:workers';
+import { afterEach, expect, test, vi } from 'vitest';
+import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { resolveRoute } from '../../../gateway/openai/resolve-route.ts';
+import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
+import { endpointById } from '../../../shared/openai/endpoints.ts';
+import type { Candidate } from '../../../shared/routing/candidates.ts';
+import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { opaqueFields, type ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
+import { entry } from '../../shared/routing/support.ts';
+
+afterEach(() => vi.restoreAllMocks());
+
+const ready = (id: string) => ({ id, state: 'ready' as const });
+const settings = { ...NO_SETTINGS, known: true, catalogue: { kept: { access: ['proj_other'] } } };
+
+function opaque(): ParsedRequest {
+  const endpoint = endpointById(1);
+  if (endpoint === undefined) throw new Error('no such endpoint');
+  const body = { kind: 'kept' as const, bytes: new Uint8Array() };
+  return { ...opaqueFields(endpoint, 'm', null), body, release: () => {} };
+}
+
+test('it goes to no node with a model that is kept for others, though its path is lost or it came while the request waited', async () => {
+  const nodes = new NodeIndex();
+  nodes.put(entry('lost', { suspected: true, models: [ready('m'), ready('kept')] }));
+  nodes.put(entry('open', { models: [ready('m')] }));
+  const view = { nodes, settings, gateway: 'g', issuers: new Map() } as unknown as View;
+  vi.spyOn(snapshots, 'get').mockReturnValue(view);
+  const caller = {
+    account: { ...BOOTSTRAP, role: 'consumer' as const, keyId: 'key_1' },
+    settings,
+    untracked: false,
+  };
+  const ctx = { waitUntil: () => {} };
+  const request = new Request('https://gateway.test/v1/chat/completions');
+  const route = await resolveRoute(request, caller, opaque(), { env, ctx });
+  nodes.put(entry('came', { models: [ready('m'), ready('kept')] }));
+  const may = (session: string) => route.only?.({ session } as Candidate) ?? true;
+  expect(['open', 'lost', 'came'].map(may)).toEqual([true, false, false]);
+});
