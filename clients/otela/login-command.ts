@@ -1,10 +1,12 @@
 /** `otela login`: a key for a machine without a browser (RFC 8628), into a file that its owner alone reads. */
-import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { homedir, hostname, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { printable } from '../../shared/terminal/printable.ts';
 import type { Out } from './main.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
@@ -33,9 +35,12 @@ export function keyFile(given: string | undefined): string {
 
 export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Out): Promise<void> {
   const client_id = `${userInfo().username}@${hostname()}`.replace(/[^\x20-\x7e]/g, '?').slice(0, 100);
+  // Before anybody is asked: a key that cannot be kept is lost.
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   const started = startedSchema.parse(await post(`${gateway}/login/device`, { client_id }));
-  out.print(`Open ${started.verification_uri} in a browser and enter ${started.user_code}`);
-  if (started.verification_uri_complete !== undefined) out.print(`or open ${started.verification_uri_complete}`);
+  const { verification_uri: page, user_code, verification_uri_complete: whole } = started;
+  out.print(printable(`Open ${page} in a browser and enter ${user_code}`));
+  if (whole !== undefined) out.print(printable(`or open ${whole}`));
   const { access_token: key } = await granted(gateway, started);
   await store(file, key);
   const me = await fetch(`${gateway}/admin/me`, {
@@ -47,7 +52,7 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   );
   const name = meSchema.safeParse(me).data?.name;
   out.print(
-    `Logged in${name == null ? '' : ` as ${name}`}. The key is in ${file}; programs take it from OPENAI_API_KEY:`,
+    `Logged in${name == null ? '' : ` as ${printable(name)}`}. The key is in ${file}; programs take it from OPENAI_API_KEY:`,
   );
   out.print(`export OPENAI_BASE_URL=${gateway}/v1 OPENAI_API_KEY="$(cat ${quotedPath(file)})"`);
 }
@@ -73,7 +78,7 @@ async function granted(
     if (error === 'slow_down') intervalS += SLOWER_S;
     else if (error === 'access_denied') throw new UsageError('the login was refused');
     else if (error !== 'authorization_pending')
-      throw new UsageError(`the login ended: ${error ?? 'no answer that is known'}`);
+      throw new UsageError(printable(`the login ended: ${error ?? 'no answer that is known'}`));
   }
   throw new UsageError('nobody entered the code in time: begin again');
 }
@@ -90,16 +95,21 @@ async function post(url: string, form: Record<string, string>): Promise<unknown>
   const said = failedSchema.safeParse(body).data?.error.message;
   if (said === undefined) return body;
   if (answer.status >= 500) throw new TypeError(said);
-  throw new UsageError(said);
+  throw new UsageError(printable(said));
 }
 
 /** The file is never readable by others, not for a moment, and whole or as it was. */
 async function store(file: string, key: string): Promise<void> {
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  const beside = `${file}.${process.pid}`;
-  await writeFile(beside, `${key}\n`, { mode: 0o600, flag: 'wx' });
-  await chmod(beside, 0o600);
-  await rename(beside, file);
+  // By chance: in a container each process has the number of one before, which may have left its file on a full disk.
+  const beside = `${file}.${randomUUID()}`;
+  try {
+    await writeFile(beside, `${key}\n`, { mode: 0o600, flag: 'wx' });
+    await chmod(beside, 0o600);
+    await rename(beside, file);
+  } catch (error) {
+    await rm(beside, { force: true });
+    throw error;
+  }
 }
 
 function quotedPath(path: string): string {

@@ -1,0 +1,59 @@
+/** `otela login` where its disk, or its gateway, is not as it should be. */
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { loginCommand } from '../../../clients/otela/login-command.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
+
+afterAll(endAll);
+
+/** What `otela login` prints to a stand-in of a gateway that says these words. */
+async function login(file: string, { page = 'https://gw.test/device', name = 'Ada' } = {}): Promise<string[]> {
+  const answers: Record<string, object> = {
+    '/login/device': {
+      device_code: 'd',
+      user_code: 'BCD-FGH-JKL',
+      verification_uri: page,
+      expires_in: 60,
+      interval: 0.01,
+    },
+    '/login/device/token': { access_token: 'sk-otela-1' },
+    '/admin/me': { name },
+  };
+  const server = createServer((request, response) => {
+    response.setHeader('connection', 'close');
+    response.end(JSON.stringify(answers[request.url ?? '']));
+  }).listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const lines: string[] = [];
+  try {
+    const { port } = server.address() as AddressInfo;
+    const out = { print: (line: string) => void lines.push(line) } as unknown as Parameters<typeof loginCommand>[1];
+    await loginCommand({ gateway: `http://127.0.0.1:${port}`, file }, out);
+  } finally {
+    server.close();
+  }
+  return lines;
+}
+
+it('takes no notice of what a process of the same number left when its disk was full', async () => {
+  const file = join(await temporaryDirectory('otela-login'), 'key');
+  await writeFile(`${file}.${process.pid}`, '');
+  await login(file);
+  expect(await readFile(file, 'utf8')).toBe('sk-otela-1\n');
+});
+
+it('leaves nothing of a key that cannot be put in its place', async () => {
+  const directory = await temporaryDirectory('otela-login');
+  await mkdir(join(directory, 'key', 'full'), { recursive: true });
+  await expect(login(join(directory, 'key'))).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
+  expect(await readdir(directory)).toEqual(['key']);
+});
+
+it('prints no word of a gateway that would drive the terminal', async () => {
+  const file = join(await temporaryDirectory('otela-login'), 'key');
+  const lines = await login(file, { page: 'https://gw.test/\u001b[2J', name: 'Ada\r\u009b1A' });
+  expect(lines.join('')).not.toMatch(/\p{Cc}/u);
+});
