@@ -144,23 +144,34 @@ async function decide(call: Call<{ status: 'approved' | 'refused' }>): Promise<o
   const { env, now, body } = call;
   const id = call.param('id');
   const db = database(env);
-  const [row] = await asked(
-    db
-      .select()
-      .from(accessRequests)
-      .where(and(eq(accessRequests.id, id), seen(call))),
-  );
+  const find = async () => {
+    const mine = and(eq(accessRequests.id, id), seen(call));
+    return (await asked(db.select().from(accessRequests).where(mine)))[0];
+  };
+  const row = await find();
   if (row === undefined) throw new ApiError('not_found', `There is no request with id "${id.slice(0, 64)}".`);
   if (!(await mayDecide(call, row)))
     throw new ApiError('permission_denied', 'The leads of the project, the owner of the model, or operators decide.');
-  if (row.status !== 'open') throw new ApiError('unprocessable_content', `This request was ${row.status} already.`);
+  requireOpen(row);
   const after = { ...row, status: body.status, decidedAt: now };
-  const open = and(eq(accessRequests.id, id), eq(accessRequests.status, 'open'));
-  const decided = db.update(accessRequests).set({ status: body.status, decidedAt: now }).where(open);
+  // Of two decisions at once the second finds no open request, has no status to write, and fails with all that it grants.
+  const status = sql<Row['status']>`CASE WHEN ${accessRequests.status} = 'open' THEN ${body.status} END`;
+  const decided = db.update(accessRequests).set({ status, decidedAt: now }).where(eq(accessRequests.id, id));
   const grants = body.status === 'approved' ? await grant(call, row) : [];
   const what = { action: `access_request.${body.status}`, object: id, before: view(row), after: view(after) };
-  await change(call, [decided, ...grants], what);
+  try {
+    await change(call, [decided, ...grants], what);
+  } catch (error) {
+    const left = await find();
+    if (left !== undefined) requireOpen(left);
+    throw error;
+  }
   return view(after);
+}
+
+/** @throws ApiError 422 */
+function requireOpen({ status }: Row): void {
+  if (status !== 'open') throw new ApiError('unprocessable_content', `This request was ${status} already.`);
 }
 
 async function mayDecide(call: Call<unknown>, row: Row): Promise<boolean> {

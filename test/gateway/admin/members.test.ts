@@ -139,3 +139,20 @@ test('a person works in as many projects as they are let into', async () => {
   const { data } = await good(ada.ask('GET', '/me/projects'), listSchema);
   expect(data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
 });
+
+test('of two decisions at once one holds: who was refused is let in by nobody', async () => {
+  const project = await made('/projects');
+  const answers: number[][] = [];
+  for (let n = 0; n < 5; n++) {
+    const ada = await person();
+    const { id } = await good(ada.ask('POST', '/access-requests', { project_id: project }), idSchema);
+    const decide = (status: string) => asOperator('PATCH', `/access-requests/${id}`, { status });
+    const both = await Promise.all([decide('refused'), decide('approved')]);
+    for (const answer of both) await answer.text();
+    answers.push(both.map(({ status }) => status).toSorted());
+    const [, approved] = both;
+    const { data } = await good(ada.ask('GET', '/me/projects'), listSchema);
+    expect(data).toHaveLength(approved?.status === 200 ? 1 : 0);
+  }
+  expect(answers).toEqual(Array(5).fill([200, 422]));
+});
