@@ -5,7 +5,7 @@ import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '
 import { VERSION } from '../../shared/release/release.ts';
 import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
-import { CACHED_MS } from './account.ts';
+import { CACHED_MS, matchesAny } from './account.ts';
 import type { Catalogue, CatalogueEntry } from './catalogue.ts';
 import { asked, database } from './database.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
@@ -184,6 +184,12 @@ const NOTHING_SET: ModelSettings = {};
 /** What is set for a model; its name is a client's word. */
 export function settingsOf({ models }: Pick<Settings, 'models'>, model: string): ModelSettings {
   return Object.hasOwn(models, model) ? (models[model] ?? NOTHING_SET) : NOTHING_SET;
+}
+
+/** Whether the provider was given the name of this model. */
+export function mayPublish({ providers }: Pick<Settings, 'providers'>, provider: string, model: string): boolean {
+  const given = Object.hasOwn(providers, provider) ? providers[provider]?.models : undefined;
+  return given === undefined || matchesAny(given, model);
 }
 
 /** The model's own time-outs, else those of its class, the installation's before those that are shipped. */

@@ -3,6 +3,7 @@ import { FACTORY_SILENT_AFTER_MS } from '../../shared/factory/exchange.ts';
 import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trust.ts';
 import type { Account } from '../accounts/account.ts';
+import { mayPublish, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
 import { FACTORY_NAME } from './name.ts';
@@ -64,11 +65,12 @@ class ColdModelCache {
     }
   }
 
-  /** All that are known at `now`, with what is left of their estimates. */
-  all(now: number): Startable[] {
+  /** All that are known at `now`, with what is left of their estimates, of providers that were given their names. */
+  all(now: number, settings: Pick<Settings, 'providers'>): Startable[] {
     const age = now - this.#knownAt;
     if (!(Math.abs(age) < FACTORY_SILENT_AFTER_MS)) return [];
-    return this.#known.map((one) => {
+    const given = this.#known.filter(({ provider, id }) => mayPublish(settings, provider, id));
+    return given.map((one) => {
       const left = one.readyInMs === undefined ? 0 : one.readyInMs - age;
       return { ...one, readyInMs: left > 0 ? left : undefined };
     });

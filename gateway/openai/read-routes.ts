@@ -7,6 +7,7 @@ import { coldModels } from '../factory/cold-models.ts';
 import type { Startable } from '../factory/startable.ts';
 import { readModels } from '../registry/access.ts';
 import { registryRoutes } from '../registry/routes.ts';
+import type { View } from '../registry/snapshot.ts';
 import { requestIdOf } from '../request-id.ts';
 import { listModels, retrieveModel } from './models.ts';
 import { answerSeal } from './seal-route.ts';
@@ -21,19 +22,19 @@ readRoutes.use('*', async (c, next) => {
 
 readRoutes.get('/models', async (c) => {
   const { view, account } = await readModels(c);
-  return c.json(listModels(view, account, wantsAll(c.req.query('state')) ? await startable(c) : undefined));
+  return c.json(listModels(view, account, wantsAll(c.req.query('state')) ? await startable(c, view) : undefined));
 });
 readRoutes.get('/models/:id{.+}', async (c) => {
   const { view, account } = await readModels(c);
   const id = c.req.param('id');
-  return c.json(retrieveModel(view, account, id, await startable(c, id)), 200, lifeHeaders(view.settings, id));
+  return c.json(retrieveModel(view, account, id, await startable(c, view, id)), 200, lifeHeaders(view.settings, id));
 });
 readRoutes.get('/otela/seal', answerSeal);
 readRoutes.route('/registry', registryRoutes);
 
-async function startable(c: Context<{ Bindings: Env }>, ...wanted: string[]): Promise<Startable[]> {
+async function startable(c: Context<{ Bindings: Env }>, { settings }: View, ...wanted: string[]): Promise<Startable[]> {
   await coldModels.refresh({ env: c.env, ctx: c.executionCtx }, Date.now(), wanted);
-  return coldModels.all(Date.now());
+  return coldModels.all(Date.now(), settings);
 }
 
 /** @throws ApiError 400 */

@@ -68,12 +68,14 @@ export function resolveRoute(
 
 /** The route with the models that are started for it, where no node serves one of its own. */
 function withCold(route: GatewayRoute, { account }: Caller, context: Context): GatewayRoute | Promise<GatewayRoute> {
-  const { nodes, trust } = route;
+  const { nodes, trust, view } = route;
   const models = [route.request.model, ...route.fallbacks];
   if (models.some((model) => isServedTo(nodes, model, trust))) return route;
   const cold: ColdModels = {
     find: (model) =>
-      isServedTo(nodes, model, trust) ? undefined : coldFor(model, coldModels.all(Date.now()), trust, account),
+      isServedTo(nodes, model, trust)
+        ? undefined
+        : coldFor(model, coldModels.all(Date.now(), view.settings), trust, account),
     ask: (model) => coldModels.ask(model, context, Date.now()),
   };
   const refreshed = coldModels.refresh(context, Date.now(), models);

@@ -1,8 +1,7 @@
 import { within } from '../../shared/collections/within.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
-import { matchesAny } from '../accounts/account.ts';
-import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
+import { mayPublish, NO_SETTINGS, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
@@ -108,10 +107,8 @@ class IsolateView implements View {
 
   /** Without models whose names its provider was not given. */
   #publishable(entry: RegistryEntry): RegistryEntry {
-    const { providers } = this.settings;
-    const given = Object.hasOwn(providers, entry.provider) ? providers[entry.provider]?.models : undefined;
-    if (given === undefined || entry.models.every(({ id }) => matchesAny(given, id))) return entry;
-    return { ...entry, models: entry.models.filter(({ id }) => matchesAny(given, id)) };
+    const given = ({ id }: { id: string }) => mayPublish(this.settings, entry.provider, id);
+    return entry.models.every(given) ? entry : { ...entry, models: entry.models.filter(given) };
   }
 
   /** `gone`: the tunnel's object says that the session has left. The registry's entry of that is on its way. */

@@ -1,8 +1,9 @@
-/** Where a request may go whose body nobody looks into: it could name any model of the node that gets it. */
+/** Where a request may go: if nobody looks into its body, that could name any model of the node that gets it. */
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
 import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
 import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import type { Env } from '../../../gateway/env.ts';
 import { resolveRoute } from '../../../gateway/openai/resolve-route.ts';
 import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
@@ -40,4 +41,18 @@ test('it goes to no node with a model that is kept for others, though its path i
   nodes.put(entry('came', { models: [ready('m'), ready('kept')] }));
   const may = (session: string) => route.only?.({ session } as Candidate) ?? true;
   expect(['open', 'lost', 'came'].map(may)).toEqual([true, false, false]);
+});
+
+test('a factory’s provider gives out no name of a model that it was not given, as its nodes do not', async () => {
+  const model = (id: string, provider: string) => ({ id, provider, state: 'cold' as const });
+  const startable = async () => [model('m', 'lab'), model('n', 'lab'), model('n', 'other')];
+  const host = { ...env, FACTORY: { getByName: () => ({ startable }) } } as unknown as Env;
+  const provider = { trusted_by_default: true, deleted: false };
+  const providers = { lab: { ...provider, models: ['org/*'] }, other: provider };
+  const view = { nodes: new NodeIndex(), settings: { ...NO_SETTINGS, known: true, providers }, issuers: new Map() };
+  vi.spyOn(snapshots, 'get').mockReturnValue(view as unknown as View);
+  const caller = { account: BOOTSTRAP, settings: view.settings, untracked: false };
+  const ctx = { waitUntil: () => {} };
+  const route = await resolveRoute(new Request('https://gateway.test/'), caller, opaque(), { env: host, ctx });
+  expect(['m', 'n'].map((id) => route.cold?.find(id)?.state)).toEqual([undefined, 'cold']);
 });
