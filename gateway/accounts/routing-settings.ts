@@ -61,10 +61,7 @@ export const kindSchema = z.strictObject({
   share: z.number().min(0).max(1),
 });
 /** Kinds of one model's requests; none: its requests have no kinds. */
-export const kindsSchema = z
-  .array(kindSchema)
-  .max(KINDS_MAX)
-  .refine((all) => new Set(all.map(({ name }) => name)).size === all.length, 'two kinds have the same name');
+export const kindsSchema = z.array(kindSchema).max(KINDS_MAX);
 export const weightRuleSchema = z.strictObject({
   session: z.string().regex(SESSION_PATTERN).optional(),
   cluster: idSchema.optional(),

@@ -89,6 +89,9 @@ async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
     rule.gpu === undefined ? rule : { ...rule, gpu: findGpuClass(rule.gpu)?.name ?? rule.gpu.toUpperCase() },
   );
   const kinds = call.body.kinds ?? [];
+  const twice = kinds.find(({ name }, at) => kinds.findIndex((one) => one.name === name) !== at);
+  if (twice !== undefined)
+    throw new ApiError('unprocessable_content', `kinds: "${twice.name}" stands there twice.`, { param: 'kinds' });
   const unknown = weights.find(({ kind }) => kind !== undefined && !kinds.some(({ name }) => name === kind));
   if (unknown !== undefined)
     throw new ApiError('unprocessable_content', `weights: "${unknown.kind}" is none of \`kinds\`.`, {

@@ -16,7 +16,7 @@ export const PEERS: Command = {
   summary: 'other institutions whose nodes this gateway takes in',
   examples: `add NAME KEY URL | list | remove NAME
 
-  otela-gateway peers add psi 3q2-7w… https://llm.psi.example  KEY: root_key of their \`otela-gateway issuer show\`
+  otela-gateway peers add psi 3q2-7w… https://llm.psi.example  KEY: root_key of their \`otela-gateway issuer show\`; one that begins with - stands behind --: peers add -- psi KEY URL
   otela-gateway peers list
   otela-gateway peers remove psi`,
   verbs: ['add', 'list', 'remove'],

@@ -55,7 +55,7 @@ interface Rules {
 
 export const JSON_FLAG = { json: { help: 'JSON, for scripts' } } as const satisfies Flags;
 
-/** @throws UsageError for an unknown flag, a missing value, a value of a switch, a word too many */
+/** Words may stand behind `--`, where one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a switch, a word too many */
 export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): Line<F> {
   const known: Flags = flags;
   const given = new Map<string, string[]>();
@@ -65,8 +65,12 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
   for (let at = 0; at < args.length && command === undefined; at++) {
     const arg = args[at] ?? '';
     if (arg === '--') {
-      if (rest === undefined) throw new UsageError('no command is taken after --');
-      command = args.slice(at + 1);
+      if (rest !== undefined) command = args.slice(at + 1);
+      else if (rules.words === undefined) throw new UsageError('no command is taken after --');
+      else {
+        words.push(...args.slice(at + 1));
+        break;
+      }
     } else if (!arg.startsWith('-') || arg === '-') words.push(arg);
     else {
       const [, written = arg, inline] = /^(--[^=]+)=(.*)$/s.exec(arg) ?? [];

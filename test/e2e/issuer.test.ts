@@ -91,11 +91,11 @@ it('Peers are added, listed and removed from the command line', async () => {
   const elsewhere = join(gateway.data, 'elsewhere');
   cli('issuer', 'init', '--data', elsewhere);
   const { root_key } = shownSchema.parse(JSON.parse(cli('issuer', 'show', '--data', elsewhere, '--json')));
-  expect(cli('peers', 'add', 'eth', root_key, 'https://eth.example', ...door)).toContain(root_key);
+  expect(cli('peers', 'add', ...door, '--', 'eth', root_key, 'https://eth.example')).toContain(root_key);
   expect(cli('peers', 'list', ...door)).toMatch(/^name +root key +url +created\neth +\S+ +https:\/\/eth\.example +/);
-  expect(() => cli('peers', 'add', 'own', issuer(gateway, 'show').root_key, 'https://x.example', ...door)).toThrow(
-    /our own/,
-  );
+  expect(() =>
+    cli('peers', 'add', ...door, '--', 'own', issuer(gateway, 'show').root_key, 'https://x.example'),
+  ).toThrow(/our own/);
   cli('peers', 'remove', 'eth', ...door);
   expect(cli('peers', 'list', ...door)).not.toContain('eth');
 });

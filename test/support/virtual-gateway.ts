@@ -89,7 +89,7 @@ export class VirtualGateway {
       uses: async ({ key }: { key?: { tokens_per_month?: number } }) => {
         const allowed = key?.tokens_per_month;
         const use = { limit: 'tokens_per_month', allowed, used: this.usedTokens };
-        return { key: allowed === undefined ? [] : [use], project: [] };
+        return { key: allowed === undefined ? [] : [use], user: [], project: [] };
       },
     };
     this.env = {

@@ -24,16 +24,11 @@ const KEPT_MS = 90 * DAY_MS;
 /** As catalogue.ts has it. */
 const ACCESS_MAX = 100;
 
-const createSchema = z
-  .strictObject({
-    project_id: z.string().max(64).optional(),
-    model: z.string().min(1).max(256).optional(),
-    reason: z.string().trim().max(500).regex(CONTROL_FREE, 'must be one line').default(''),
-  })
-  .refine(
-    ({ project_id, model }) => (project_id === undefined) !== (model === undefined),
-    'project_id or model, one of them',
-  );
+const createSchema = z.strictObject({
+  project_id: z.string().max(64).optional(),
+  model: z.string().min(1).max(256).optional(),
+  reason: z.string().trim().max(500).regex(CONTROL_FREE, 'must be one line').default(''),
+});
 
 const requestSchema = z.object({
   object: z.literal('access_request'),
@@ -85,6 +80,8 @@ async function createRequest(call: Call<z.infer<typeof createSchema>>): Promise<
   const { userId } = account;
   if (userId === undefined) throw new ApiError('permission_denied', 'Only a person can ask for access.');
   const { project_id: projectId = null, model = null, reason } = body;
+  if ((projectId === null) === (model === null))
+    throw new ApiError('unprocessable_content', 'Name project_id or model, one of them.');
   const row: Row = {
     id: newId('req'),
     userId,

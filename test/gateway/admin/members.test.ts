@@ -123,7 +123,7 @@ test('requests are bounded, and tell nobody whether what they ask for is there',
   const ask = () => ada.ask('POST', '/access-requests', { project_id: 'proj_of_no_one' });
   for (let n = 0; n < 10; n++) await good(ask(), idSchema);
   await refusal(ask(), 429, 'rate_limit_exceeded');
-  await refusal(ada.ask('POST', '/access-requests', { project_id: 'p', model: 'm' }), 400, 'invalid_request');
+  await refusal(ada.ask('POST', '/access-requests', { project_id: 'p', model: 'm' }), 422, 'unprocessable_content');
 });
 
 test('a person works in as many projects as they are let into', async () => {

@@ -139,12 +139,13 @@ test('weights by kind come with the kinds that they name, and both reach request
 });
 
 test.each([
-  ['a name twice', [KINDS[0], KINDS[0]]],
+  ['a name twice', [KINDS[0], KINDS[0]], 422],
   ['no length', [{ ...KINDS[0], input: 0 }]],
   ['a share above all', [{ ...KINDS[0], share: 2 }]],
   ['more of them than a snapshot carries', Array.from({ length: 13 }, (_, i) => ({ ...KINDS[0], name: `k${i}` }))],
-])('kinds with %s are refused', async (_, kinds) => {
-  await refusal(admin('PUT', '/routing/m', { weights: [{ weight: 1 }], kinds }), 400, 'invalid_request');
+])('kinds with %s are refused', async (_, kinds, status = 400) => {
+  const code = status === 400 ? 'invalid_request' : 'unprocessable_content';
+  await refusal(admin('PUT', '/routing/m', { weights: [{ weight: 1 }], kinds }), status, code);
 });
 
 test('a workload by kind has at most two days of minutes', async () => {

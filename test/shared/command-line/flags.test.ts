@@ -57,3 +57,8 @@ test('another program’s command line is not looked into', () => {
   expect(parseLine(['--'], RUNS).command).toEqual([]);
   expect(parseLine(['--quiet'], RUNS).command).toBeUndefined();
 });
+
+test('a word that begins with - stands behind --', () => {
+  expect(parseLine(['--port', '9', '--', 'eth', '-S5U'], FLAGS, { words: 2 }).words).toEqual(['eth', '-S5U']);
+  expect(() => parseLine(['--', 'eth', '-S5U'], FLAGS, { words: 1 })).toThrow('"-S5U" is one word too many');
+});

@@ -89,7 +89,16 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
       options.handOver(subject, source, items);
     },
     uses: (asked) =>
-      options.ask(subject, 'uses', [asked]).catch(() => stub.uses(asked)) as ReturnType<LimitsStub['uses']>,
+      options
+        .ask(subject, 'uses', [asked])
+        // A first of an earlier version knows no limits of persons.
+        .then((uses) => ({
+          project: [],
+          user: [],
+          key: [],
+          ...(uses as Partial<Awaited<ReturnType<LimitsStub['uses']>>>),
+        }))
+        .catch(() => stub.uses(asked)),
     used: (month) =>
       options.ask(subject, 'used', [month]).catch(() => stub.used(month)) as ReturnType<LimitsStub['used']>,
   }));
