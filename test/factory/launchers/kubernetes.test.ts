@@ -1,8 +1,9 @@
-/** The Kubernetes launcher at a stand-in API server, which keeps Jobs and answers as the API's conventions say. */
+/** The Kubernetes launcher at a stand-in API server, which checks Jobs by the published schema, keeps them, and answers as the API's conventions say. */
 import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { Job as PublishedJob } from 'kubernetes-models/batch/v1/Job';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { afterEach, expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
@@ -56,6 +57,12 @@ class ApiServer {
     if (fault !== undefined) return [fault.status, { kind: 'Status', ...fault, code: fault.status }];
     if (request.method === 'POST') {
       const job = JSON.parse(body) as Job;
+      // By the schema that Kubernetes publishes: a Job that a real server would refuse is refused here.
+      try {
+        new PublishedJob(job as never).validate();
+      } catch (error) {
+        return [422, { kind: 'Status', message: String(error), code: 422 }];
+      }
       if (url.searchParams.get('dryRun') !== 'All') this.jobs.push(job);
       return [201, job];
     }
