@@ -33,7 +33,9 @@ export function kindShares(
   const layout = problem.options.map((_, i) => serving.get(i)?.length ?? 0);
   const sessions = layout.reduce((sum, one) => sum + one, 0);
   if (sessions === 0) return undefined;
-  const { indexes, assignment } = sharesOf(problem, demand, layout, typical);
+  // Where no request is expected, the first ones still go where they are answered soonest.
+  const expected = typical.some((rate) => rate > 0) ? typical : kinds.map(({ share }) => Math.max(share, 1e-3) * 1e-3);
+  const { indexes, assignment } = sharesOf(problem, demand, layout, expected);
   const rules = indexes.flatMap((option, g) =>
     (serving.get(option) ?? []).flatMap((session): KindRule[] =>
       kinds.map(({ name }, k) => {

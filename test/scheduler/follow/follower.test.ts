@@ -1,6 +1,6 @@
 /** Following a live network, slot by slot: what it does when the network, the load or the change itself goes wrong. */
 import { expect, test } from 'vitest';
-import { MODEL, SLOT_S, World } from './world.ts';
+import { KINDS, MODEL, SLOT_S, World } from './world.ts';
 
 /** Mostly prompts, mostly answers: requests of a slot, `[answers, prompts]`. */
 const PROMPTS = [120, 1_200];
@@ -82,6 +82,9 @@ test('hours without a request, and a kind that vanishes and comes back, change n
   const before = world.running;
   world.arrivals = () => [0, 0];
   await world.run(8);
+  // The first request after a quiet night goes where it is answered soonest.
+  for (const { name } of KINDS)
+    expect(world.published.weights.some(({ kind, weight }) => kind === name && weight > 0.2)).toBe(true);
   world.arrivals = () => [0, 600];
   await world.run(8);
   expect(world.running).toEqual(before);
