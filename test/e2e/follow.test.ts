@@ -1,0 +1,208 @@
+/**
+ * The deployment follows the forecast: eight idle agents, stand-in engines of two shapes, and a mix of requests that flips in the middle. Two models
+ * get the same requests: the deployment of one is pinned to the best for the mean of both halves, the other's follows. A "minute" is 3 s.
+ */
+
+import { readFileSync } from 'node:fs';
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, expect, it } from 'vitest';
+import type { SlotRecord } from '../../scheduler/follow/record.ts';
+import { seeded } from '../../scheduler/serving/random.ts';
+import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
+import { Gateway } from '../support/gateway.ts';
+import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+afterEach(endAll);
+
+const FOLLOWED = 'Qwen/Qwen3-8B';
+const PINNED = 'meta-llama/Llama-3.1-8B-Instruct';
+const MODELS = [FOLLOWED, PINNED];
+const PLAN_MAIN = join(ROOT, 'scheduler/cli/main.ts');
+const GPU = (n: number) => `${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920`;
+
+const SLOT_S = 3;
+/** Slots without requests, of one mix, and of the other; the two days before were alike. */
+const [NIGHT, BEFORE, AFTER] = [6, 12, 12];
+const SEASON = NIGHT + BEFORE + AFTER;
+/** Requests/s of one model: more than the mean's deployment can do in either half, less than each half's own. */
+const RATE = 4.1;
+const OFTEN = 0.8;
+
+/** Tokens/s: what takes 0.75 s in one shape takes ten times as long in the other. */
+const SHAPES = [
+  { name: 'prompts', tp: 2, pp: 1, prompt: 4_000, answer: 32 },
+  { name: 'answers', tp: 1, pp: 2, prompt: 270, answer: 345 },
+] as const;
+const KINDS = {
+  prompts: { content: 'word '.repeat(1_600), tokens: 8 },
+  answers: { content: 'Say something long.', tokens: 240 },
+} as const;
+type Kind = keyof typeof KINDS;
+/** As the fit numbers and names them. */
+const KIND_NAMES = ['short prompt, long answer', 'long prompt, short answer'];
+
+const template = ({ tp, pp, prompt, answer }: (typeof SHAPES)[number]) => ({
+  argv: [
+    NODE,
+    ENGINE_MAIN,
+    '--port',
+    '{{port}}',
+    '--model',
+    '{{model}}',
+    '--slots',
+    '1',
+    '--prompt-rate',
+    String(prompt),
+  ].concat(['--rate', String(answer), '--tp', '{{tp}}', '--pp', '{{pp}}']),
+  parameters: {
+    model: { type: 'string', allow: MODELS },
+    tp: { type: 'integer', allow: [tp] },
+    pp: { type: 'integer', allow: [pp], default: pp },
+  },
+});
+
+it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the plan that stays', async () => {
+  const gateway = await Gateway.start();
+  const [token, key] = [await gateway.createJoinToken(), await gateway.createKey()];
+  const directory = await temporaryDirectory('otela-follow');
+  const file = async (name: string, content: unknown, mode = 0o600) => {
+    const path = join(directory, name);
+    await mkdir(join(path, '..'), { recursive: true, mode: 0o755 });
+    await writeFile(path, typeof content === 'string' ? content : JSON.stringify(content), { mode });
+    return path;
+  };
+  for (const shape of SHAPES) await file(`templates/${shape.name}.json`, template(shape), 0o644);
+  await chmod(await file('bin/nvidia-smi', `#!/bin/sh\necho '${GPU(0)}'\necho '${GPU(1)}'\n`), 0o755);
+  const env = { PATH: `${join(directory, 'bin')}:${process.env.PATH}` };
+  // What queues queues where the plan sent it.
+  const args = ['--accept-deployments', join(directory, 'templates'), '--max-waiting', 'none'];
+  await Promise.all(Array.from({ length: 8 }, () => startAgent({ gateways: [gateway.url], token, args, env })));
+  await eventually('eight idle agents', 60_000, async () => {
+    const idle = (await gateway.nodes()).filter(({ labels }) => labels?.['otela.accepts'] !== undefined);
+    return idle.length === 8 || undefined;
+  });
+
+  const history = join(directory, 'history.jsonl');
+  const rates = SHAPES.map(({ tp, pp, prompt, answer }) => ({
+    tp,
+    pp,
+    prompt_tokens_per_s: prompt,
+    answer_tokens_per_s: answer,
+  }));
+  const argv = ['watch', '--forecast', '--gateway', gateway.url, '--key-file', await file('key', gateway.adminKey)];
+  argv.push(
+    '--agents',
+    '--yes',
+    '--state',
+    join(directory, 'state.json'),
+    '--slot',
+    String(SLOT_S),
+    '--season',
+    String(SEASON),
+  );
+  argv.push(
+    '--rates',
+    await file('rates.json', { rates: MODELS.flatMap((model) => rates.map((one) => ({ model, ...one }))) }),
+  );
+  argv.push('--switch-s', '4', '--history', history, '--pin', `${PINNED}=2xtp2,2xtp1pp2`);
+  const watch = (...more: string[]) => new Managed([NODE, PLAN_MAIN, ...argv, ...more], { label: 'watch', cwd: ROOT });
+
+  const ask = async (model: string, kind: Kind, behaviour: object = {}) => {
+    const { content, tokens } = KINDS[kind];
+    const began = performance.now();
+    const response = await fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content }], stand_in: { tokens, ...behaviour } }),
+    });
+    const text = await response.text();
+    return { model, kind, status: response.status, text, seconds: (performance.now() - began) / 1e3 };
+  };
+
+  // Asked for while nobody serves them: that is how a model becomes wanted. Both begin with pins.
+  await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } });
+  for (const model of MODELS) await gateway.admin('PUT', `models/${model}`, {});
+  for (const model of MODELS) await ask(model, 'answers');
+  const first = watch('--pin', `${FOLLOWED}=3xtp2,1xtp1pp2`);
+  await gateway.serving(8, 90_000);
+  first.signal('SIGTERM');
+  await first.exited;
+  await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 60_000, stream_ms: 60_000 } });
+
+  // Kinds are learned from records, whose lengths count and not their times.
+  const quick = { delayMs: 0, tokensPerSecond: 0 };
+  for (let n = 0; n < 30; n++)
+    await Promise.all(MODELS.flatMap((model) => [ask(model, 'prompts', quick), ask(model, 'answers', quick)]));
+  await eventually('records to learn kinds from', 30_000, async () => {
+    const { data } = (await gateway.admin('GET', 'workload?window=10m')) as { data: { requests: number }[] };
+    return data.filter((row) => row.requests >= 60).length === 2 || undefined;
+  });
+  // Some quiet slots, as the nights before had them: what was just counted is no sign of the next slots.
+  const start = Math.floor(Date.now() / (SLOT_S * 1e3)) + 3 + NIGHT;
+  await sleep((start - NIGHT) * SLOT_S * 1e3 - Date.now());
+  const flip = start + BEFORE;
+  const end = flip + AFTER;
+  await writeFile(history, earlier(start - NIGHT), { mode: 0o600 });
+  const second = watch();
+
+  const requests: ReturnType<typeof ask>[] = [];
+  const random = seeded(7);
+  for (let n = 0; ; n++) {
+    // Evenly, with some jitter: what queues then queues for the deployment's sake.
+    const due = 1e3 * (start * SLOT_S + (n + 0.8 * random()) / RATE);
+    if (due >= end * SLOT_S * 1e3) break;
+    await sleep(Math.max(0, due - Date.now()));
+    const [often, rare]: Kind[] = due < flip * SLOT_S * 1e3 ? ['prompts', 'answers'] : ['answers', 'prompts'];
+    const kind = (random() < OFTEN ? often : rare) ?? 'prompts';
+    for (const model of MODELS) requests.push(ask(model, kind));
+  }
+  const answers = await Promise.all(requests);
+  process.stdout.write(second.output);
+  if (process.env.FOLLOW_KEEP) {
+    const { copyFileSync } = await import('node:fs');
+    copyFileSync(history, process.env.FOLLOW_KEEP);
+    await writeFile(`${process.env.FOLLOW_KEEP}.answers`, JSON.stringify(answers.map(({ text, ...one }) => one)));
+  }
+  expect(answers.filter(({ status }) => status !== 200).slice(0, 3)).toEqual([]);
+
+  const records = readFileSync(history, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line): SlotRecord => JSON.parse(line));
+  const switched = records.filter(
+    ({ model, decision, changes }) => model === FOLLOWED && decision === 'switch' && changes.length > 0,
+  );
+  expect(switched.length).toBeGreaterThan(0);
+  const ordered = Date.parse(switched[0]?.expected.from ?? '') / (SLOT_S * 1e3);
+  const p99 = (model: string) => {
+    const sorted = answers
+      .filter((one) => one.model === model)
+      .map(({ seconds }) => seconds)
+      .sort((a, b) => a - b);
+    return sorted[Math.ceil(0.99 * sorted.length) - 1] ?? 0;
+  };
+  const report = `switch ordered ${flip - ordered} slots before the flip; P99 ${p99(FOLLOWED).toFixed(2)} s, of the static plan ${p99(PINNED).toFixed(2)} s; ${answers.length} answers`;
+  process.stdout.write(`${report}\n`);
+  expect(ordered).toBeLessThan(flip);
+  expect(p99(FOLLOWED)).toBeLessThan(0.8 * p99(PINNED));
+}, 240_000);
+
+/** The two seasons before a slot, as the history of an earlier run has them. */
+function earlier(before: number): string {
+  const lines: string[] = [];
+  const random = seeded(11);
+  for (let slot = before - 2 * SEASON; slot < before; slot++) {
+    const at = (slot - before + 2 * SEASON) % SEASON;
+    const all = at < NIGHT ? 0 : Math.round(RATE * SLOT_S);
+    const prompts = Math.max(
+      0,
+      Math.round(all * (at < NIGHT + BEFORE ? OFTEN : 1 - OFTEN) + (all / 6) * (random() - 0.5)),
+    );
+    const line = { at: new Date(slot * SLOT_S * 1e3).toISOString(), slot_s: SLOT_S, kinds: KIND_NAMES };
+    for (const model of MODELS) lines.push(JSON.stringify({ ...line, model, requests: [all - prompts, prompts] }));
+  }
+  return `${lines.join('\n')}\n`;
+}
