@@ -1,5 +1,6 @@
 import type { Candidate } from '../candidates.ts';
 import type { Policy } from '../policy.ts';
+import { pressure } from './pressure.ts';
 import { statelessPolicy } from './stateless.ts';
 import type { Weights } from './weights.ts';
 
@@ -11,7 +12,7 @@ const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /**
  * Shares by weight. Not drawn at random, which would queue where chance heaps requests: each model walks the golden ratio's
- * multiples, from a random start, so that isolates do not walk in step.
+ * multiples, from a random start, so that isolates do not walk in step. Of two nodes of equal weight the less busy one is taken.
  */
 export function weighted(weightsFor: (model: string) => Weights): Policy {
   const walks = new Map<string, number>();
@@ -32,8 +33,30 @@ export function weighted(weightsFor: (model: string) => Weights): Policy {
     const total = known.sums.at(-1) ?? 0;
     // No candidate has a weight: any of them is better than none.
     if (!(total > 0)) return candidates[Math.floor(at * candidates.length)];
-    return candidates[firstAbove(known.sums, at * total)];
+    const drawn = firstAbove(known.sums, at * total);
+    return candidates[lessBusy(candidates, known.sums, drawn, at)];
   });
+}
+
+/** Steps further along the walk that are looked at for another node of the same weight. */
+const LOOKED_AT = 6;
+/** Weights that differ by less, as a share of the sum, are equal. */
+const EQUAL = 1e-9;
+
+/**
+ * The next node of the walk with the same weight, where it has less to do: shares between unequal nodes are kept, and a queue at one of
+ * equals drains. One and not the best of all, or isolates that share a stale view would all run to it.
+ */
+function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: number, at: number): number {
+  const total = sums.at(-1) ?? 0;
+  const weight = (index: number) => (sums[index] ?? 0) - (sums[index - 1] ?? 0);
+  for (let step = 1; step <= LOOKED_AT; step++) {
+    const second = firstAbove(sums, ((at + step * GOLDEN) % 1) * total);
+    if (second === first || Math.abs(weight(first) - weight(second)) > EQUAL * total) continue;
+    const [a, b] = [candidates[first], candidates[second]];
+    return a !== undefined && b !== undefined && pressure(b) < pressure(a) ? second : first;
+  }
+  return first;
 }
 
 /** Index of the first sum above `value`; sums do not fall. */

@@ -127,6 +127,18 @@ test('a rule may be for one kind of requests; a request without a kind goes by t
   expect(Math.abs(other - 750)).toBeLessThanOrEqual(5);
 });
 
+test('of nodes with one weight the less busy gets more, and what nodes of other weights get stays', () => {
+  const weights = weightsOf([{ session: 's2', weight: 2 }, { weight: 1 }]);
+  const some = nodes({ inFlight: 9 }, {}, { inFlight: 20 });
+  const [queued = 0, free = 0, other = 0] = counts(
+    weighted(() => weights),
+    some,
+    1000,
+  );
+  expect(queued).toBeLessThan(free);
+  expect(Math.abs(other - 500)).toBeLessThanOrEqual(5);
+});
+
 test('where every weight is nought the request is served all the same', () => {
   const given = counts(
     weighted(() => weightsOf([{ cluster: 'gone', weight: 1 }])),
