@@ -118,7 +118,7 @@ export class Follower {
       const demand = problem.models.find((one) => one.model === model.id);
       if (demand === undefined || published.length === 0) continue;
       const step = Math.max(0, Math.min(demand.mean.length - 1, this.#slotNow() - expectation.slot));
-      const shares = kindShares(problem, demand, published, view.serving, demand.mean[step] ?? []);
+      const shares = kindShares(problem, demand, published, view.serving, step);
       if (shares === undefined) continue;
       if (!(await this.#publisher.publish(name, shares, this.#options.apply))) continue;
       const own = new Map([...view.serving].filter(([i]) => problem.options[i]?.place.model === model.id));

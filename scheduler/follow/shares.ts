@@ -1,15 +1,22 @@
 /** A layout's shares by kind, as weights of sessions: `PUT /admin/routing/{model}`. */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Gateway } from '../live/gateway.ts';
-import { sharesOf } from './course.ts';
-import type { FollowProblem, ModelDemand } from './problem.ts';
+import { fillOrWait } from '../orchestration/assignment.ts';
+import type { Assignment } from '../orchestration/types.ts';
+import { type FollowProblem, type ModelDemand, optionsOf } from './problem.ts';
 
 /** Rules that a gateway takes for one model, less the one for nodes that come later. */
 const RULES_MAX = 499;
 /** Shares that moved less are not sent again: each change is a line of the audit log. */
 const MOVED = 0.05;
-/** A node that is not known yet gets this part of the mean until its shares are sent. */
-const NEW_NODE = 0.25;
+/** A node that is not known yet gets this part of the mean until its shares are sent: one request of a kind that it does not suit blocks it for long. */
+const NEW_NODE = 0.02;
+/** Replicas are filled to this share; above it requests queue. */
+const FULL = 0.92;
+/** Fewer requests/s than this are none. */
+const NO_DEMAND = 1e-3;
+/** A kind that is not expected still has a place to go: this share of the demand. */
+const TRACE_DEMAND = 1e-3;
 
 export interface KindRule {
   session?: string;
@@ -22,32 +29,84 @@ export interface PublishedShares {
   weights: KindRule[];
 }
 
-/** `serving[option]`: sessions that serve the model so. Undefined where none does. */
+/** `serving[option]`: sessions that serve the model so. `step`: of the forecast's slots the one that is now. Undefined where none serves. */
 export function kindShares(
   problem: FollowProblem,
   demand: ModelDemand,
   kinds: readonly RequestKind[],
   serving: ReadonlyMap<number, readonly string[]>,
-  typical: readonly number[],
+  step: number,
 ): PublishedShares | undefined {
-  const layout = problem.options.map((_, i) => serving.get(i)?.length ?? 0);
-  const sessions = layout.reduce((sum, one) => sum + one, 0);
+  const indexes = optionsOf(problem, demand.model).filter((i) => (serving.get(i)?.length ?? 0) > 0);
+  const sessions = indexes.reduce((sum, i) => sum + (serving.get(i)?.length ?? 0), 0);
   if (sessions === 0) return undefined;
-  // Where no request is expected, the first ones still go where they are answered soonest.
-  const expected = typical.some((rate) => rate > 0) ? typical : kinds.map(({ share }) => Math.max(share, 1e-3) * 1e-3);
-  const { indexes, assignment } = sharesOf(problem, demand, layout, expected);
+  const assignment = assigned(
+    problem,
+    indexes,
+    serving,
+    expectedOf(demand, kinds, step),
+    waitsOf(problem, demand, indexes, serving, step),
+  );
   const rules = indexes.flatMap((option, g) =>
     (serving.get(option) ?? []).flatMap((session): KindRule[] =>
       kinds.map(({ name }, k) => {
         const served = assignment.served[k] ?? 0;
         const share = served > 0 ? (assignment.flow[g]?.[k] ?? 0) / served : 0;
-        return { session, kind: name, weight: rounded(share / (layout[option] ?? 1)) };
+        return { session, kind: name, weight: rounded(share / (serving.get(option)?.length ?? 1)) };
       }),
     ),
   );
   // A kind that no replica can hold, and sessions beyond what a gateway takes, go by the last rule.
-  const rest = { weight: rounded((rules.length > RULES_MAX ? 1 : NEW_NODE) / sessions) };
+  const rest: KindRule = { weight: rounded((rules.length > RULES_MAX ? 1 : NEW_NODE) / sessions) };
   return { kinds, weights: [...rules.slice(0, RULES_MAX), rest] };
+}
+
+/** Requests/s by kind; where no request is expected, the first ones still go where they are answered soonest. */
+function expectedOf({ mean }: ModelDemand, kinds: readonly RequestKind[], step: number): number[] {
+  const typical = mean[step] ?? [];
+  const all = typical.reduce((sum, one) => sum + one, 0);
+  if (all < NO_DEMAND) return kinds.map(({ share }) => Math.max(share, TRACE_DEMAND) * NO_DEMAND);
+  const trace = TRACE_DEMAND * all;
+  return typical.map((rate) => Math.max(rate, trace));
+}
+
+/**
+ * By kind, seconds that a request above what its quickest replicas can do waits on average: half of the time for which the forecast exceeds
+ * them, one slot at least. A short excess, as while replicas change, waits; one that lasts goes where there is room.
+ */
+function waitsOf(
+  { options, slotS }: FollowProblem,
+  { mean, kinds }: ModelDemand,
+  indexes: readonly number[],
+  serving: ReadonlyMap<number, readonly string[]>,
+  step: number,
+): number[] {
+  return kinds.map((_, kind) => {
+    const quickest = Math.min(...indexes.map((i) => options[i]?.latencyS[kind] ?? Number.POSITIVE_INFINITY));
+    const capacity = indexes
+      .filter((i) => (options[i]?.latencyS[kind] ?? Number.POSITIVE_INFINITY) <= quickest)
+      .reduce((sum, i) => sum + (options[i]?.rates[kind] ?? 0) * (serving.get(i)?.length ?? 0), 0);
+    const later = mean.slice(step);
+    const fits = later.findIndex((rates) => (rates[kind] ?? 0) <= FULL * capacity);
+    return (slotS * Math.max(1, fits < 0 ? later.length : fits)) / 2;
+  });
+}
+
+function assigned(
+  { options }: FollowProblem,
+  indexes: readonly number[],
+  serving: ReadonlyMap<number, readonly string[]>,
+  demand: readonly number[],
+  wait: readonly number[],
+): Assignment {
+  const groups = indexes.flatMap((i) => options[i] ?? []);
+  const problem = {
+    rates: groups.map(({ rates }) => rates),
+    replicas: indexes.map((i) => serving.get(i)?.length ?? 0),
+    demand,
+  };
+  const cost = groups.map(({ latencyS }) => latencyS.map((s) => (Number.isFinite(s) ? s : 1e4)));
+  return fillOrWait(problem, { cost, wait, full: FULL });
 }
 
 const rounded = (weight: number): number => Math.round(weight * 1e4) / 1e4;
@@ -72,8 +131,7 @@ export class SharePublisher {
 }
 
 function differ(a: PublishedShares, b: PublishedShares): boolean {
-  // Kinds are published without shares: whatever of them changed, the gateway has lost the shares.
-  if (JSON.stringify(a.kinds) !== JSON.stringify(b.kinds)) return true;
+  if (JSON.stringify(a.kinds.map(({ name }) => name)) !== JSON.stringify(b.kinds.map(({ name }) => name))) return true;
   if (a.weights.length !== b.weights.length) return true;
   return a.weights.some((rule, i) => {
     const other = b.weights[i];

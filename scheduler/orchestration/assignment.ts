@@ -129,6 +129,66 @@ export function mostServed(problem: AssignmentProblem): Assignment {
   return assignmentOf(problem, (k, j) => (Number.isFinite(load(problem, k, j)) ? (x[j * groups + k] ?? 0) : 0));
 }
 
+/** A group whose cost is at most this many times the least takes its part of what waits. */
+const ALIKE = 2;
+
+/**
+ * The waiting form: no group is filled above `full`, and what is more waits for the groups that suit it. min Σ cost_kj x_kj + Σ_j (wait_j +
+ * least cost_j) u_j, Σ_k x_kj + u_j = λ_j, Σ_j x_kj/n_kj ≤ full. So a kind goes to a group that does not suit it only into room that is
+ * free there, and only if that costs less than the wait. `flow` has what waits too: a load above `full` is a queue. Costs are per request.
+ */
+export function fillOrWait(
+  problem: AssignmentProblem,
+  { cost, wait, full }: { cost: readonly (readonly number[])[]; wait: readonly number[]; full: number },
+): Assignment {
+  const [groups, kinds] = [problem.replicas.length, problem.demand.length];
+  const best = problem.demand.map((_, j) =>
+    problem.replicas.reduce(
+      (least, _, k) => (Number.isFinite(load(problem, k, j)) ? Math.min(least, cost[k]?.[j] ?? 0) : least),
+      Number.POSITIVE_INFINITY,
+    ),
+  );
+  const served = [...problem.demand.keys()].filter((j) => Number.isFinite(best[j]) && (problem.demand[j] ?? 0) > 0);
+  // Columns: flows by group and kind, what waits by kind, slacks by group.
+  const columns = groups * kinds + kinds + groups;
+  const price = new Float64Array(columns);
+  const matrix: Float64Array[] = [];
+  const right: number[] = [];
+  for (const j of served) {
+    const row = new Float64Array(columns);
+    for (let k = 0; k < groups; k++) if (Number.isFinite(load(problem, k, j))) row[k * kinds + j] = 1;
+    row[groups * kinds + j] = 1;
+    price[groups * kinds + j] = (wait[j] ?? 0) + (best[j] ?? 0);
+    matrix.push(row);
+    right.push(problem.demand[j] ?? 0);
+  }
+  for (let k = 0; k < groups; k++) {
+    const row = new Float64Array(columns);
+    for (const j of served) {
+      const each = load(problem, k, j);
+      row[k * kinds + j] = Number.isFinite(each) ? each : 0;
+      price[k * kinds + j] = cost[k]?.[j] ?? 0;
+    }
+    row[groups * kinds + kinds + k] = 1;
+    matrix.push(row);
+    right.push(full);
+  }
+  const basis = [
+    ...served.map((j) => groups * kinds + j),
+    ...problem.replicas.map((_, k) => groups * kinds + kinds + k),
+  ];
+  const x = simplex(matrix, Float64Array.from(right), price, basis);
+  return assignmentOf(problem, (k, j) => {
+    if (!served.includes(j) || !Number.isFinite(load(problem, k, j))) return 0;
+    const capacity = (i: number) =>
+      Number.isFinite(load(problem, i, j)) && (cost[i]?.[j] ?? 0) <= ALIKE * (best[j] ?? 0)
+        ? 1 / load(problem, i, j)
+        : 0;
+    const all = problem.replicas.reduce((sum, _, i) => sum + capacity(i), 0);
+    return (x[k * kinds + j] ?? 0) + (x[groups * kinds + j] ?? 0) * (all > 0 ? capacity(k) / all : 0);
+  });
+}
+
 /** Either form by HiGHS: the proof of the simplex in tests, and of what is published. */
 export async function assignmentByHighs(problem: AssignmentProblem, form: 'balance' | 'most'): Promise<Assignment> {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];

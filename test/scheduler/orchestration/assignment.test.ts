@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assignmentByHighs, balance, mostServed } from '../../../scheduler/orchestration/assignment.ts';
+import { assignmentByHighs, balance, fillOrWait, mostServed } from '../../../scheduler/orchestration/assignment.ts';
 
 const problems = fc
   .record({ groups: fc.integer({ min: 1, max: 7 }), kinds: fc.integer({ min: 1, max: 6 }) })
@@ -39,6 +39,28 @@ describe('the assignment of kinds to replicas', () => {
         });
       }),
       { numRuns: 150, seed: 29 },
+    );
+  });
+
+  it('with waits lets no group be overfull where HiGHS has room for all, and else only groups that suit what waits', async () => {
+    await fc.assert(
+      fc.asyncProperty(problems, async (problem) => {
+        const cost = problem.rates.map((row) => row.map((rate) => (rate > 0 ? 1 / rate : 1e4)));
+        const own = fillOrWait(problem, { cost, wait: problem.demand.map(() => 1e6), full: 1 });
+        const proof = await assignmentByHighs(problem, 'balance');
+        if (proof.load <= 1 - 1e-6) expect(own.load).toBeLessThanOrEqual(1 + 1e-5);
+        problem.demand.forEach((wanted, j) => {
+          const best = Math.max(...problem.rates.map((row) => row[j] ?? 0));
+          expect(own.served[j]).toBeCloseTo(best > 0 ? wanted : 0, 5);
+          // Half as quick as the quickest: it gets nothing beyond its room.
+          own.flow.forEach((row, k) => {
+            const rate = problem.rates[k]?.[j] ?? 0;
+            if (rate > 0 && rate < 0.49 * best)
+              expect(row[j]).toBeLessThanOrEqual(rate * (problem.replicas[k] ?? 0) + 1e-5);
+          });
+        });
+      }),
+      { numRuns: 150, seed: 31 },
     );
   });
 
