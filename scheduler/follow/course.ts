@@ -11,6 +11,8 @@ const LOAD_MAX = 0.95;
 const SPARE_MIN = 0.05;
 /** Where nothing serves a model its requests wait so long, seconds each. */
 const UNSERVED_S = 600;
+/** Waves are joined beyond so many. */
+const PARTS_MAX = 32;
 /** A kind that is not expected still has a place to go: this share of the demand. */
 const TRACE_DEMAND = 1e-3;
 
@@ -56,7 +58,8 @@ function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: num
   const only = (layout: Layout): Layout => layout.map((count, i) => (own.includes(i) ? count : 0));
   const changes = at !== undefined && !sameLayout(only(running), only(to));
   const ended = stopsOf(only(running), only(to));
-  const darkS = changes ? switchS * Math.max(1, Math.ceil(ended / Math.max(1, wave))) : 0;
+  const waves = Math.max(1, Math.ceil(ended / Math.max(1, wave)));
+  const darkS = changes ? switchS * waves : 0;
   const least = running.map((count, i) => Math.min(count, to[i] ?? 0));
   let [waiting, area] = [0, 0];
   let last = { rate: 0, capacity: 0 };
@@ -80,21 +83,31 @@ function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: num
       phase(at !== undefined && step >= at ? to : running, typical, slotS);
       continue;
     }
-    // What does not change serves all the time; of what does, only a wave is dark at once.
-    const dark = Math.max(0, Math.min(slotS, darkS - (step - at) * slotS));
-    const share = ended === 0 ? 0 : Math.min(1, wave / ended);
-    phase(meanwhile(running, to, least, share), typical, dark);
+    const since = (step - at) * slotS;
+    const dark = Math.max(0, Math.min(slotS, darkS - since));
+    const parts = Math.min(waves, PARTS_MAX);
+    const partS = darkS / parts;
+    for (let part = 0; part < parts; part++) {
+      const seconds = Math.min(since + dark, (part + 1) * partS) - Math.max(since, part * partS);
+      // What changed serves again, the next wave is dark, and the others serve as before.
+      const done = part / parts;
+      phase(
+        meanwhile(running, to, least, done, Math.min(1, done + Math.max(1, wave) / Math.max(1, ended))),
+        typical,
+        seconds,
+      );
+    }
     phase(to, typical, slotS - dark);
   }
   if (waiting === 0 || !Number.isFinite(last.capacity)) return area;
   return area + waiting ** 2 / (2 * Math.max(last.capacity - last.rate, last.capacity * SPARE_MIN, 1e-9));
 }
 
-/** On average half of what changes is as before and half as after, less the wave that is dark. */
-function meanwhile(running: Layout, to: Layout, least: Layout, dark: number): Layout {
+/** `done`, `ended`: shares of what changes that serve as after, and that serve no more as before. */
+function meanwhile(running: Layout, to: Layout, least: Layout, done: number, ended: number): Layout {
   return least.map((kept, i) => {
     const [before, after] = [(running[i] ?? 0) - kept, (to[i] ?? 0) - kept];
-    return kept + ((before + after) / 2) * (1 - dark);
+    return kept + before * (1 - ended) + after * done;
   });
 }
 

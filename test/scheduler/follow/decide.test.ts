@@ -28,6 +28,18 @@ test('a flip that is three slots away is waited for, and the switch comes before
   expect(kinds.length).toBeGreaterThanOrEqual(4);
 });
 
+test('the waves of a change straddle the flip: the first one is dark for the old mix, the second for the new', () => {
+  const [before, after] = [
+    [25, 1],
+    [1, 25],
+  ];
+  const flipAt = 4;
+  const steps = Array.from({ length: 10 }, (_, step) => (step < flipAt ? before : after));
+  const given = problem(steps, { slotS: 3, switchS: 6 });
+  const costs = steps.slice(0, 7).map((_, at) => courseCost(given, [1, 3], at));
+  expect(costs.indexOf(Math.min(...costs))).toBe(flipAt - 2);
+});
+
 test('a mix that stays changes nothing', async () => {
   expect((await decide().decide(problem([BEFORE, BEFORE, BEFORE]))).kind).toBe('keep');
 });
