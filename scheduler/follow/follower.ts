@@ -67,7 +67,7 @@ export class Follower {
     const problem = this.#problemOf(looks, view);
     const decision = await this.#decide(problem, view, observation);
     this.#output.out(`${decision.kind}: ${decision.why}`);
-    await this.#share(looks, problem, view);
+    await this.#share(looks, problem, view, (model) => this.#changeS(model, problem, decision, observation.state));
     const changes: string[] = [];
     let { state } = observation;
     if (decision.kind === 'switch') {
@@ -94,6 +94,23 @@ export class Follower {
     return decision;
   }
 
+  /** Seconds until the wave is over that changes this model, or will soon; infinite: none does. */
+  #changeS(
+    model: string,
+    { options, running, slotS, switchS }: FollowProblem,
+    decision: Decision,
+    state: ControllerState,
+  ): number {
+    if (state.jobs.some((job) => job.model === model && !job.seen)) return switchS;
+    const left = this.#target === undefined ? [] : differences(this.#target, state, true).actions;
+    if (left.some((action) => action.model === model)) return switchS;
+    const { next, inSlots } = decision;
+    const changes = options.some(
+      ({ place }, i) => place.model === model && next !== undefined && next[i] !== running[i],
+    );
+    return changes ? inSlots * slotS + switchS : Number.POSITIVE_INFINITY;
+  }
+
   #slotNow(): number {
     return Math.floor(this.#controller.now() / (this.#options.slotS * 1e3));
   }
@@ -113,12 +130,17 @@ export class Follower {
     return { options, pools, models, running, slotS, switchS, wave };
   }
 
-  async #share(looks: readonly ModelLook[], problem: FollowProblem, view: NetworkView): Promise<void> {
+  async #share(
+    looks: readonly ModelLook[],
+    problem: FollowProblem,
+    view: NetworkView,
+    changeS: (model: string) => number,
+  ): Promise<void> {
     for (const { model, name, published, expectation } of looks) {
       const demand = problem.models.find((one) => one.model === model.id);
       if (demand === undefined || published.length === 0) continue;
       const step = Math.max(0, Math.min(demand.mean.length - 1, this.#slotNow() - expectation.slot));
-      const shares = kindShares(problem, demand, published, view.serving, step);
+      const shares = kindShares(problem, demand, published, view.serving, step, changeS(model.id));
       if (shares === undefined) continue;
       if (!(await this.#publisher.publish(name, shares, this.#options.apply))) continue;
       const own = new Map([...view.serving].filter(([i]) => problem.options[i]?.place.model === model.id));

@@ -9,8 +9,11 @@ import { type FollowProblem, type ModelDemand, optionsOf } from './problem.ts';
 const RULES_MAX = 499;
 /** Shares that moved less are not sent again: each change is a line of the audit log. */
 const MOVED = 0.05;
-/** A node that is not known yet gets this part of the mean until its shares are sent: one request of a kind that it does not suit blocks it for long. */
-const NEW_NODE = 0.02;
+/**
+ * Weight of a node that is not known yet, until its shares are sent: next to nothing, since one request of a kind that it does not suit blocks
+ * it for long, and everything where the known ones are gone.
+ */
+const NEW_NODE = 1e-4;
 /** Replicas are filled to this share; above it requests queue. */
 const FULL = 0.92;
 /** Fewer requests/s than this are none. */
@@ -29,13 +32,17 @@ export interface PublishedShares {
   weights: KindRule[];
 }
 
-/** `serving[option]`: sessions that serve the model so. `step`: of the forecast's slots the one that is now. Undefined where none serves. */
+/**
+ * `serving[option]`: sessions that serve the model so. `step`: of the forecast's slots the one that is now. `changeS`: seconds until a change
+ * that is under way is over. Undefined where none serves.
+ */
 export function kindShares(
   problem: FollowProblem,
   demand: ModelDemand,
   kinds: readonly RequestKind[],
   serving: ReadonlyMap<number, readonly string[]>,
   step: number,
+  changeS = Number.POSITIVE_INFINITY,
 ): PublishedShares | undefined {
   const indexes = optionsOf(problem, demand.model).filter((i) => (serving.get(i)?.length ?? 0) > 0);
   const sessions = indexes.reduce((sum, i) => sum + (serving.get(i)?.length ?? 0), 0);
@@ -45,7 +52,7 @@ export function kindShares(
     indexes,
     serving,
     expectedOf(demand, kinds, step),
-    waitsOf(problem, demand, indexes, serving, step),
+    waitsOf(problem, demand, indexes, serving, step, changeS),
   );
   const rules = indexes.flatMap((option, g) =>
     (serving.get(option) ?? []).flatMap((session): KindRule[] =>
@@ -57,7 +64,7 @@ export function kindShares(
     ),
   );
   // A kind that no replica can hold, and sessions beyond what a gateway takes, go by the last rule.
-  const rest: KindRule = { weight: rounded((rules.length > RULES_MAX ? 1 : NEW_NODE) / sessions) };
+  const rest: KindRule = { weight: rules.length > RULES_MAX ? rounded(1 / sessions) : NEW_NODE };
   return { kinds, weights: [...rules.slice(0, RULES_MAX), rest] };
 }
 
@@ -72,7 +79,7 @@ function expectedOf({ mean }: ModelDemand, kinds: readonly RequestKind[], step: 
 
 /**
  * By kind, seconds that a request above what its quickest replicas can do waits on average: half of the time for which the forecast exceeds
- * them, one slot at least. A short excess, as while replicas change, waits; one that lasts goes where there is room.
+ * them, one slot at least, and no longer than a change takes that is under way. A short excess waits; one that lasts goes where there is room.
  */
 function waitsOf(
   { options, slotS }: FollowProblem,
@@ -80,6 +87,7 @@ function waitsOf(
   indexes: readonly number[],
   serving: ReadonlyMap<number, readonly string[]>,
   step: number,
+  changeS: number,
 ): number[] {
   return kinds.map((_, kind) => {
     const quickest = Math.min(...indexes.map((i) => options[i]?.latencyS[kind] ?? Number.POSITIVE_INFINITY));
@@ -88,7 +96,8 @@ function waitsOf(
       .reduce((sum, i) => sum + (options[i]?.rates[kind] ?? 0) * (serving.get(i)?.length ?? 0), 0);
     const later = mean.slice(step);
     const fits = later.findIndex((rates) => (rates[kind] ?? 0) <= FULL * capacity);
-    return (slotS * Math.max(1, fits < 0 ? later.length : fits)) / 2;
+    const excessS = slotS * Math.max(1, fits < 0 ? later.length : fits);
+    return Math.max(slotS, Math.min(excessS, changeS)) / 2;
   });
 }
 

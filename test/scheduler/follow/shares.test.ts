@@ -40,6 +40,13 @@ test('what they cannot do for long goes to others, as far as these have room and
   expect(2 / 10 + away).toBeLessThanOrEqual(2 * 0.92 + 0.01);
 });
 
+test('while replicas change an excess lasts no longer than the change, and waits', () => {
+  const steps = Array.from({ length: 5 }, () => [2, 13]);
+  const given = [problem(steps, { slotS: 1 }), demand(steps), PUBLISHED, SERVING(2, 1), 0] as const;
+  expect(part(kindShares(...given), 'answers', 'p')).toBeGreaterThan(0);
+  expect(part(kindShares(...given, 1.5), 'answers', 'p')).toBe(0);
+});
+
 test('a node that has just come is left alone until its shape is known', () => {
   const shares = shared([[10, 10]], SERVING(2, 2));
   const [rest] = (shares?.weights ?? []).filter(({ session }) => session === undefined);
