@@ -25,13 +25,13 @@ const GPU = (n: number) => `${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920`;
 
 const SLOT_S = 3;
 /** Slots without requests, of one mix, and of the other; the days before were alike. */
-const [NIGHT, BEFORE, AFTER] = [4, 13, 13];
+const [NIGHT, BEFORE, AFTER] = [4, 15, 15];
 const SEASON = NIGHT + BEFORE + AFTER;
 /** Days that an earlier run saw. */
 const SEASONS_SEEN = 3;
 /**
  * Requests/s of one model, and the share of the frequent kind: 3.26/s. Two replicas that suit it do 2.67/s, so a queue of the mean's deployment
- * grows to a wait of 8 s at the end of a half. Three have a load of 0.81, and one holds the rare kind.
+ * grows to a wait of 10 s at the end of a half. Three have a load of 0.81, and one holds the rare kind.
  */
 const RATE = 3.7;
 const OFTEN = 0.88;
