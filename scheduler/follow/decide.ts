@@ -83,7 +83,7 @@ export class Decider {
       };
     }
     this.#agreed++;
-    if (at > 0)
+    if (at > 0 && !ordered)
       return {
         ...stay,
         ...said,

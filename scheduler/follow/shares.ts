@@ -140,7 +140,8 @@ export class SharePublisher {
 }
 
 function differ(a: PublishedShares, b: PublishedShares): boolean {
-  if (JSON.stringify(a.kinds.map(({ name }) => name)) !== JSON.stringify(b.kinds.map(({ name }) => name))) return true;
+  // Kinds are published without shares: whatever of them changed, the gateway has lost the shares.
+  if (JSON.stringify(a.kinds) !== JSON.stringify(b.kinds)) return true;
   if (a.weights.length !== b.weights.length) return true;
   return a.weights.some((rule, i) => {
     const other = b.weights[i];

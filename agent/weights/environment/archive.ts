@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
-import { createGunzip, createZstdDecompress } from 'node:zlib';
+import * as zlib from 'node:zlib';
 import { asWeightsError, WeightsError } from '../error.ts';
 import { TarReader } from './tar-reader.ts';
 import { TreeWriter, type TreeWritten } from './tree-writer.ts';
@@ -104,9 +104,9 @@ function decompressor(format: UnpackOptions['format']) {
     case 'tar':
       return undefined;
     case 'tar.gz':
-      return createGunzip();
+      return zlib.createGunzip();
     case 'tar.zst':
-      return createZstdDecompress();
+      return zlib.createZstdDecompress();
   }
 }
 

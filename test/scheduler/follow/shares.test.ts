@@ -67,3 +67,11 @@ test('whatever is expected, each kind has all of its shares, and no replica is o
     { numRuns: 200 },
   );
 });
+
+test('nodes beyond what a gateway takes rules for get as much as others on average', () => {
+  const steps = [[100, 100]];
+  const { weights } = shared(steps, SERVING(300, 300)) ?? { weights: [] };
+  expect(weights).toHaveLength(500);
+  const rest = weights.at(-1);
+  expect(rest).toEqual({ weight: 0.0017 });
+});
