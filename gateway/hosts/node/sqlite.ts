@@ -6,7 +6,7 @@ import { storageHealth } from '../../storage/health.ts';
 
 /** Statements that one database keeps prepared. Rooms have a few dozen texts each; the oldest makes room. */
 const STATEMENTS_MAX = 128;
-/** Another process (a backup, `sqlite3`) may hold the file for a moment. */
+/** Another process (a backup, `sqlite3`) may hold the file for a moment. The whole gateway waits: not while nothing can be written anyway. */
 const BUSY_TIMEOUT_MS = 5_000;
 
 /** SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them. */
@@ -189,8 +189,9 @@ export class Database {
     if (this.#database !== undefined && (this.#isFile || toRead) && !this.#isToBeShared()) return this.#database;
     const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
     this.close();
-    const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: BUSY_TIMEOUT_MS });
-    this.#isExclusive = isFile && storageHealth.failure !== undefined;
+    const failing = storageHealth.failure !== undefined;
+    const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: failing ? 0 : BUSY_TIMEOUT_MS });
+    this.#isExclusive = isFile && failing;
     try {
       // Opened with the right to write, it takes its log away again when it is closed: many hours are read once.
       if (this.#readOnly) database.exec('PRAGMA query_only = ON');
