@@ -41,8 +41,8 @@ it('members, bounds and an example body come from the schemas, and a path parame
   const made = await users.getByRole('region', { name: 'Answer' }).innerText();
   const id = /"(user_[^"]+)"/.exec(made)?.[1] ?? '';
   await page.getByLabel('Find').fill('get /admin/users/');
-  await page.getByText('/admin/users/{id}').click();
   const one = page.locator('#get_admin_users_id');
+  await one.getByText('/admin/users/{id}').click();
   await one.getByLabel('id (in the path)').fill(id);
   await one.getByRole('button', { name: 'Send GET' }).click();
   await one.getByRole('status').getByText('Grace').waitFor();

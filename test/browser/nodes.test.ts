@@ -11,7 +11,7 @@ import { ROOT } from '../support/where.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
-const WEIGHED = 'stand-in/model-4';
+const WEIGHED = 'stand-in/model-5';
 const DRAINED = 'stand-in/model-3';
 const visitors = openDoor();
 
@@ -53,7 +53,7 @@ it('weights on a node’s disk are shown to its provider, and in no public list'
   const place = await temporaryDirectory('otela-weights');
   await mkdir(join(place, 'apertus'));
   await writeFile(join(place, 'apertus', 'model.safetensors'), 'weights');
-  await startAgent({
+  const agent = await startAgent({
     gateways: [gateway.url],
     token,
     engineUrl: engine.url,
@@ -69,6 +69,8 @@ it('weights on a node’s disk are shown to its provider, and in no public list'
   expect(listed).toContain(WEIGHED);
   expect(listed).not.toContain('apertus');
   expect(complaints).toEqual([]);
+  agent.signal('SIGTERM');
+  await agent.end(40_000);
 }, 180_000);
 
 it('a node that falls silent is shown so, with what was noticed, and a provider handles its own nodes alone', async () => {
