@@ -35,7 +35,7 @@ export function keyFile(given: string | undefined): string {
 
 export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Out): Promise<void> {
   const client_id = `${userInfo().username}@${hostname()}`.replace(/[^\x20-\x7e]/g, '?').slice(0, 100);
-  // Before anybody is asked: a key that cannot be kept is lost.
+  // Before the gateway is asked for a code: a key that cannot be stored would be lost.
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   const started = startedSchema.parse(await post(`${gateway}/login/device`, { client_id }));
   const { verification_uri: page, user_code, verification_uri_complete: whole } = started;
@@ -80,7 +80,7 @@ async function granted(
     else if (error !== 'authorization_pending')
       throw new UsageError(printable(`the login ended: ${error ?? 'no answer that is known'}`));
   }
-  throw new UsageError('nobody entered the code in time: begin again');
+  throw new UsageError('the code was not entered in time: begin again');
 }
 
 /** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; TypeError where it is away */

@@ -41,7 +41,7 @@ function adminOperation(route: AdminRoute): Operation {
   const again = creates && { '200': { description: 'Made before.', ...contentOf(route.again ?? answer) } };
   const needs = [
     `role ${role}`,
-    ...(login ? ['a login, for who is no operator'] : []),
+    ...(login ? ['a login, unless the caller is an operator'] : []),
     `scope admin${method === 'get' ? ' or admin:read' : ''}${scope === undefined ? '' : ` or ${scope}`}`,
   ].join('; ');
   return {

@@ -12,9 +12,9 @@ const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
-  /** Entries in work, of which one is read; those of one chunk at the most. */
+  /** Entries that the parser has begun: one is read, the others came in the same chunk. */
   #turn: Promise<void> = Promise.resolve();
-  /** The same without the last, of which a part may be still to come. */
+  /** The same without the last: a part of that entry may still come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
   /** Until there is a block of it. */

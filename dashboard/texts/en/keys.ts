@@ -8,7 +8,8 @@ export const keys = {
       'On a machine without a browser, “otela login” shows a code. Enter it here, and that machine gets a key of yours for 30 days.',
     code: 'Code',
     codeHint: 'As the machine shows it.',
-    warning: 'Enter a code only if you began this login yourself. Whoever sent you a code would get your key.',
+    warning:
+      'Enter a code only if you began this login yourself. A code that another person sent you would give your key to that person.',
     approve: 'Let it in',
     deny: 'Refuse',
     approved: 'The machine gets its key within seconds. It is in the list of your keys.',

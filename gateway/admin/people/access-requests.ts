@@ -68,7 +68,8 @@ export const accessRequestRoutes: readonly AdminRoute[] = [
     login: true,
     method: 'patch',
     path: '/access-requests/:id',
-    summary: 'Decide: the project’s leads, the model’s owner, operators. Nobody decides their own but operators.',
+    summary:
+      'Decide a request: leads of the project, the owner of the model, operators. Only operators may decide their own.',
     body: z.strictObject({ status: z.enum(['approved', 'refused']) }),
     answer: requestSchema,
     run: decide,

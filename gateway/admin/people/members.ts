@@ -74,7 +74,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     login: true,
     method: 'put',
     path: '/projects/:id/members/:user',
-    summary: 'Let a person work in a project: they make keys in it. Its leads may; who is a lead is said by operators.',
+    summary: 'Let a person work in a project and make keys in it. Leads of the project may; only operators make leads.',
     body: putSchema,
     answer: memberSchema,
     run: putMember,
