@@ -1,5 +1,6 @@
 /** The one table of endpoints: everything that differs between them is a field here, so nothing else needs a handler each. */
 import { utf8 } from './bytes.ts';
+import type { LengthKey } from './sampling.ts';
 
 /** How a complete SSE stream says that it is complete. */
 type Terminal =
@@ -37,6 +38,8 @@ export interface Endpoint {
   readonly usage: UsageKind;
   /** Its answer is generated, token by token: as long as nobody knows before. */
   readonly generates: boolean;
+  /** Keys of the body that bound the answer's tokens. */
+  readonly answerLimits: readonly LengthKey[];
   /** Where else than in `x-request-id` its clients look for the request's id. */
   readonly requestIdHeader?: 'request-id';
   /** Whether the engine knows `stream_options.include_usage` here. */
@@ -64,6 +67,7 @@ const JSON_UNARY = {
   terminal: NONE,
   usage: 'openai',
   generates: false,
+  answerLimits: [],
   injectUsage: false,
 } as const;
 
@@ -71,15 +75,37 @@ const v1 = (id: number, name: string) => ({ ...JSON_UNARY, id, path: `/v1/${name
 const root = (id: number, name: string) => ({ ...v1(id, name), enginePath: `/${name}` });
 
 export const ENDPOINTS: readonly Endpoint[] = [
-  { ...v1(1, 'chat/completions'), generates: true, streams: true, terminal: DONE, injectUsage: true },
-  { ...v1(2, 'completions'), generates: true, streams: true, terminal: DONE, injectUsage: true },
-  { ...v1(3, 'responses'), generates: true, streams: true, terminal: RESPONSES, usage: 'responses' },
+  {
+    ...v1(1, 'chat/completions'),
+    generates: true,
+    streams: true,
+    terminal: DONE,
+    injectUsage: true,
+    answerLimits: ['max_tokens', 'max_completion_tokens'],
+  },
+  {
+    ...v1(2, 'completions'),
+    generates: true,
+    streams: true,
+    terminal: DONE,
+    injectUsage: true,
+    answerLimits: ['max_tokens'],
+  },
+  {
+    ...v1(3, 'responses'),
+    generates: true,
+    streams: true,
+    terminal: RESPONSES,
+    usage: 'responses',
+    answerLimits: ['max_output_tokens'],
+  },
   v1(4, 'embeddings'),
   {
     ...v1(5, 'messages'),
     ...ANTHROPIC,
     generates: true,
     streams: true,
+    answerLimits: ['max_tokens'],
     terminal: MESSAGES,
     usage: 'anthropic',
     inBandError: 'anthropic',

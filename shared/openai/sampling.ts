@@ -1,41 +1,69 @@
 /** How an answer was to be drawn, as far as a request says it: numbers alone, never words of it. */
+import { ApiError } from './errors.ts';
 import type { JsonReader } from './json.ts';
 
-/** What is kept, by the name that requests have for it: three endpoints call the same limit by three names. */
-const NAMES = {
-  temperature: 'temperature',
-  top_p: 'top_p',
-  top_k: 'top_k',
-  min_p: 'min_p',
-  max_tokens: 'max_tokens',
-  max_completion_tokens: 'max_tokens',
-  max_output_tokens: 'max_tokens',
-  presence_penalty: 'presence_penalty',
-  frequency_penalty: 'frequency_penalty',
-  repetition_penalty: 'repetition_penalty',
-  n: 'n',
-} as const;
-
-export type SamplingKey = keyof typeof NAMES;
-export type SamplingName = (typeof NAMES)[SamplingKey];
+/** What the trace keeps, in its order. */
+export const SAMPLING_NAMES = [
+  'temperature',
+  'top_p',
+  'top_k',
+  'min_p',
+  'max_tokens',
+  'presence_penalty',
+  'frequency_penalty',
+  'repetition_penalty',
+  'n',
+] as const;
+export type SamplingName = (typeof SAMPLING_NAMES)[number];
 export type Sampling = { [Name in SamplingName]?: number };
 
-export const SAMPLING_KEYS = Object.keys(NAMES) as SamplingKey[];
-/** In the order in which the trace has them. */
-export const SAMPLING_NAMES: readonly SamplingName[] = [...new Set(Object.values(NAMES))];
+/** How long an answer may be. `n_predict` is llama.cpp's, which takes it before the others. */
+const LENGTH_KEYS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'] as const;
+/** Those that endpoints document. */
+export type LengthKey = Exclude<(typeof LENGTH_KEYS)[number], 'n_predict'>;
 
-/** Longer numbers are nobody's temperature. */
+export const SAMPLING_KEYS = [...new Set([...SAMPLING_NAMES, ...LENGTH_KEYS])];
+export type SamplingKey = (typeof SAMPLING_KEYS)[number];
+/** The numbers of one body, by their keys. */
+export type SamplingNumbers = { [Key in SamplingKey]?: number };
+
+/** Limits are counted by these. */
+const COUNTED: ReadonlySet<SamplingKey> = new Set([...LENGTH_KEYS, 'n']);
+
+/** Longer numbers are no temperature. */
 const NUMBER_MAX_BYTES = 24;
 
-/** The value at `pos` where it is a number; whatever else it is, its engine says what it thinks of it. Of two the last counts. */
-export function readSampling(reader: JsonReader, key: SamplingKey, into: Sampling): void {
+/**
+ * The value at `pos` where it is a number; what else it is, its engine judges.
+ * @throws ApiError 400 where an engine might read a number of tokens or answers, and we cannot: `"128"`
+ */
+export function readSampling(reader: JsonReader, key: SamplingKey, into: SamplingNumbers): void {
   const start = reader.pos;
   reader.value(1);
-  const length = reader.pos - start;
-  if (length > NUMBER_MAX_BYTES) return;
-  let text = '';
-  for (let at = start; at < reader.pos; at++) text += String.fromCharCode(reader.bytes[at] ?? 0);
-  if (!/^-?\d/.test(text)) return;
-  const value = Number(text);
-  if (Number.isFinite(value)) into[NAMES[key]] = value;
+  const value = numberOf(reader.bytes, start, reader.pos);
+  if (value !== undefined) into[key] = value;
+  else if (COUNTED.has(key) && reader.bytes[start] !== 0x6e)
+    throw new ApiError('invalid_request', `'${key}' must be a number of at most ${NUMBER_MAX_BYTES} characters.`, {
+      param: key,
+    });
+}
+
+function numberOf(bytes: Uint8Array, start: number, end: number): number | undefined {
+  if (end - start > NUMBER_MAX_BYTES) return undefined;
+  const text = String.fromCharCode(...bytes.subarray(start, end));
+  const value = /^-?\d/.test(text) ? Number(text) : Number.NaN;
+  return Number.isFinite(value) ? value : undefined;
+}
+
+/**
+ * What an endpoint makes of the numbers. Engines differ in which of two lengths they take, so the longest counts, and none does where
+ * the endpoint's own is missing or where one means "no limit": a user's tokens are counted up to it.
+ * @param keys the endpoint's own
+ */
+export function samplingOf(numbers: SamplingNumbers, keys: readonly LengthKey[]): Sampling {
+  const { max_tokens: _1, max_completion_tokens: _2, max_output_tokens: _3, n_predict, ...sampling } = numbers;
+  const own = keys.flatMap((key) => numbers[key] ?? []);
+  const all = n_predict === undefined ? own : [...own, n_predict];
+  if (own.length === 0 || all.some((length) => length < 0)) return sampling;
+  return { ...sampling, max_tokens: Math.max(...all) };
 }

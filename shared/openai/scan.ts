@@ -1,10 +1,11 @@
 /** The few top-level keys that a gateway needs of a JSON body, wherever they stand, without parsing the rest. */
-import { BOM, startsWith, utf8 } from './bytes.ts';
+import { BOM, startsWith } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import { JsonReader, type StringAt } from './json.ts';
+import { duplicateKey, inOtherCase, isSamplingKey, LISTED, type ListedKey, listedKey } from './listed-keys.ts';
 import { readMetadata } from './metadata.ts';
 import { BUDGET_KEY, type BudgetAt } from './reasoning.ts';
-import { readSampling, SAMPLING_KEYS, type Sampling, type SamplingKey } from './sampling.ts';
+import { readSampling, type SamplingKey, type SamplingNumbers } from './sampling.ts';
 
 /** Half-open byte range of a value in the body. */
 export interface Span {
@@ -40,7 +41,7 @@ export interface JsonScan {
   user?: string;
   promptCacheKey?: string;
   /** Absent where the body says nothing of it. */
-  sampling?: Sampling;
+  sampling?: SamplingNumbers;
   /** Likewise: how long a model may think. */
   thinking?: NonNullable<BudgetAt['value']>;
   /** Offset of the final top-level `}`. */
@@ -55,47 +56,9 @@ const NUMBER_MAX_BYTES = 12;
 /** `\uXXXX` is the longest way to write one UTF-16 unit. */
 const BYTES_PER_CHAR = 6;
 
-const LISTED = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key', BUDGET_KEY] as const;
-type Listed = (typeof LISTED)[number];
-const MODEL = utf8('model');
-const byText = new Map<string, Listed>(LISTED.map((name) => [name, name]));
-const samplingKeys: ReadonlySet<string> = new Set(SAMPLING_KEYS);
-/** Indexed by length: most keys of a body are told apart by it alone. */
-const byLength: { name: Listed | SamplingKey; bytes: Uint8Array }[][] = [];
-for (const name of [...LISTED, ...SAMPLING_KEYS]) {
-  byLength[name.length] = [...(byLength[name.length] ?? []), { name, bytes: utf8(name) }];
-}
-const MAX_KEY_BYTES = 2 + BYTES_PER_CHAR * Math.max(...LISTED.map((name) => name.length));
-
-function keyIs(bytes: Uint8Array, key: StringAt, wanted: Uint8Array, fold: number): boolean {
-  for (let i = 0; i < wanted.length; i++) {
-    if (((bytes[key.start + 1 + i] ?? 0) | fold) !== wanted[i]) return false;
-  }
-  return true;
-}
-
-/** Which listed key this is, also when it is written with escapes: `"\u006dodel"` is `model` to every engine. */
-function listedKey(reader: JsonReader, key: StringAt): Listed | SamplingKey | undefined {
-  const length = key.end - key.start - 2;
-  if (key.escaped) return key.end - key.start > MAX_KEY_BYTES ? undefined : byText.get(reader.text(key));
-  for (const { name, bytes } of byLength[length] ?? NONE) if (keyIs(reader.bytes, key, bytes, 0)) return name;
-  return undefined;
-}
-
-const NONE: (typeof byLength)[number] = [];
-
-function isSampling(name: Listed | SamplingKey): name is SamplingKey {
-  return samplingKeys.has(name);
-}
-
-/** Go's encoding/json matches keys without regard to case, so `Model` after `model` would be another way round an allow-list. */
-function isModelInOtherCase(reader: JsonReader, key: StringAt): boolean {
-  if (key.escaped) return key.end - key.start <= MAX_KEY_BYTES && reader.text(key).toLowerCase() === 'model';
-  return key.end - key.start - 2 === MODEL.length && keyIs(reader.bytes, key, MODEL, 0x20);
-}
-
-function duplicate(param: string): ApiError {
-  return new ApiError('duplicate_key', `The key '${param}' stands more than once in the request body.`, { param });
+/** A place in a mask of 32. */
+function bitOf(name: ListedKey): number {
+  return 1 << LISTED.indexOf(name);
 }
 
 class Scanner {
@@ -103,7 +66,8 @@ class Scanner {
   /** A bit for each position in LISTED. */
   #seen = 0;
   readonly #scan: JsonScan = { stream: false, topEnd: 0, empty: true };
-  #modelInOtherCase = false;
+  /** Likewise: keys in another case. */
+  #otherCase = 0;
 
   constructor(bytes: Uint8Array) {
     this.#reader = new JsonReader(bytes);
@@ -120,7 +84,8 @@ class Scanner {
     }
     scan.topEnd = reader.object((key) => this.#member(key));
     if (reader.peek() !== -1) reader.fail('something follows the object');
-    if (this.#modelInOtherCase && scan.model !== undefined) throw duplicate('model');
+    const twice = LISTED.find((_, index) => (this.#otherCase & this.#seen & (1 << index)) !== 0);
+    if (twice !== undefined) throw duplicateKey(twice);
     return scan;
   }
 
@@ -128,21 +93,26 @@ class Scanner {
     this.#scan.empty = false;
     const name = listedKey(this.#reader, key);
     if (name === undefined) {
-      this.#modelInOtherCase ||= isModelInOtherCase(this.#reader, key);
+      const other = inOtherCase(this.#reader, key);
+      if (other !== undefined) this.#inOtherCase(other);
       this.#reader.value(1);
       return;
     }
-    if (isSampling(name)) {
-      this.#scan.sampling ??= {};
-      return readSampling(this.#reader, name, this.#scan.sampling);
-    }
-    const bit = 1 << LISTED.indexOf(name);
-    if ((this.#seen & bit) !== 0) throw duplicate(name);
-    this.#seen |= bit;
-    this.#listed(name);
+    if ((this.#seen & bitOf(name)) !== 0) throw duplicateKey(name);
+    this.#seen |= bitOf(name);
+    if (!isSamplingKey(name)) return this.#listed(name);
+    this.#scan.sampling ??= {};
+    readSampling(this.#reader, name, this.#scan.sampling);
   }
 
-  #listed(name: Listed): void {
+  #inOtherCase(name: ListedKey): void {
+    if (isSamplingKey(name)) {
+      throw new ApiError('invalid_request', `Write the key '${name}' in small letters.`, { param: name });
+    }
+    this.#otherCase |= bitOf(name);
+  }
+
+  #listed(name: Exclude<ListedKey, SamplingKey>): void {
     const scan = this.#scan;
     switch (name) {
       case 'model':
@@ -205,7 +175,7 @@ class Scanner {
       const name = key.end - key.start <= 2 + SWITCH_MAX_CHARS * BYTES_PER_CHAR ? reader.text(key) : '';
       const at = this.#word(2);
       if (!isSwitch(name)) return;
-      if (switches[SWITCHES[name]] !== undefined) throw duplicate(`stream_options.${name}`);
+      if (switches[SWITCHES[name]] !== undefined) throw duplicateKey(`stream_options.${name}`);
       switches[SWITCHES[name]] = { value: at.word, start: at.start, end: at.end };
     });
     return { kind: 'object', start, end: reader.pos, empty, ...switches };

@@ -3,7 +3,7 @@ import type { Endpoint } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
 import { scanMultipart } from '../openai/multipart.ts';
 import type { BudgetAt } from '../openai/reasoning.ts';
-import type { Sampling } from '../openai/sampling.ts';
+import { type Sampling, samplingOf } from '../openai/sampling.ts';
 import { requireModel, type Span, scanJson } from '../openai/scan.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptBody } from './attempt.ts';
@@ -73,7 +73,7 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
     metadata: scan.metadata ?? NO_METADATA,
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     affinity: scan.promptCacheKey ?? scan.user,
-    ...(scan.sampling !== undefined && { sampling: scan.sampling }),
+    ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
     // Other endpoints of engines refuse what they do not know.
     ...(endpoint.injectUsage && { budgetAt: { topEnd: scan.topEnd, ...(scan.thinking && { value: scan.thinking }) } }),
   };

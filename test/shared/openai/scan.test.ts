@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { LISTED } from '../../../shared/openai/listed-keys.ts';
 import { requireModel, scanJson } from '../../../shared/openai/scan.ts';
-import { failure, LISTED } from './scanned.ts';
+import { failure } from './scanned.ts';
 import { bytes } from './support.ts';
 
 describe('what is not a JSON object', () => {
@@ -95,6 +96,11 @@ describe('a listed key', () => {
     expect(failure('{"model":"allowed","Model":"secret"}').code).toBe('duplicate_key');
     expect(failure('{"\\u004dODEL":"secret","model":"allowed"}').code).toBe('duplicate_key');
     expect(scanJson(bytes('{"Model":"m"}')).model).toBeUndefined();
+  });
+
+  it('stream may not be shadowed either', () => {
+    const error = failure('{"stream":false,"model":"m","Stream":true}');
+    expect([error.code, error.param]).toEqual(['duplicate_key', 'stream']);
   });
 
   it.each(['""', 'null', '1', '["m"]', '{"a":1}', 'true', `"${'m'.repeat(257)}"`, `"${'\\u006d'.repeat(257)}"`])(

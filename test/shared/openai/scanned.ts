@@ -3,9 +3,6 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { scanJson } from '../../../shared/openai/scan.ts';
 import { bytes } from './support.ts';
 
-/** Keys that the scan looks for at the top of a body. */
-export const LISTED = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key'];
-
 /** The error with which the scan refuses this body; throws where it accepts it. */
 export function failure(body: string | Uint8Array): ApiError {
   try {
