@@ -1,10 +1,14 @@
+import * as z from 'zod';
 import { type Observation, sessionWeights } from '../controller/round.ts';
-import type { Gateway } from '../live/gateway.ts';
+import { SchedulerError } from '../errors.ts';
+import { type Gateway, GatewayRefusal } from '../live/gateway.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Io } from './io.ts';
 
 /** Rules that a gateway takes for one model, less the one for all others. */
 const SESSIONS_MAX = 499;
+/** Passed on as they are. */
+const publishedSchema = z.object({ kinds: z.array(z.unknown()).max(100).default([]) });
 
 interface Rule {
   session?: string;
@@ -33,13 +37,31 @@ export class WeightSender {
       const text = `weights of ${model}: ${rules.map(worded).join(', ')}`;
       if (!yes) io.out(`would set ${text}`);
       try {
-        if (yes) await this.#gateway.put(`/admin/routing/${encodeURIComponent(model)}`, { weights: rules });
+        if (yes) await this.#put(model, rules);
         this.#sent.set(model, body);
         if (yes) io.out(`done: ${text}`);
       } catch (error) {
         io.out(`FAILED: weights of ${model}: ${error instanceof Error ? error.message : String(error)}`);
       }
     }
+  }
+
+  /** Weights that come without kinds take the model's kinds away, and with them its counts by kind. */
+  async #put(model: string, weights: readonly Rule[]): Promise<void> {
+    const path = `/admin/routing/${encodeURIComponent(model)}`;
+    const kinds = await this.#kinds(path);
+    await this.#gateway.put(path, kinds.length === 0 ? { weights } : { weights, kinds });
+  }
+
+  async #kinds(path: string): Promise<readonly unknown[]> {
+    try {
+      const read = publishedSchema.safeParse(await this.#gateway.get(path));
+      if (read.success) return read.data.kinds;
+    } catch (error) {
+      if (error instanceof GatewayRefusal && error.status === 404) return [];
+      throw error;
+    }
+    throw new SchedulerError('gateway', `${path} did not answer with weights and kinds`);
   }
 }
 

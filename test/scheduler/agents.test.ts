@@ -185,6 +185,7 @@ describe('agents that wait for deployments', () => {
   });
 
   it('are watched: a new idle node is used, and a session that follows another gets its weight', async () => {
+    house.kinds = [{ name: 'chat', input: 100, output: 300, share: 1 }];
     house.idle(QWEN);
     house.workload = [asks(QWEN, 100)];
     const over = new AbortController();
@@ -201,7 +202,8 @@ describe('agents that wait for deployments', () => {
     expect(house.running).toEqual([QWEN, QWEN]);
     expect(lines.join('\n').match(/plans again/g)?.length).toBe(2);
     const last: unknown = JSON.parse(house.weights.at(-1) ?? '');
-    expect(last).toMatchObject({ weights: [{ weight: 0.5 }, { weight: 0.5 }, { weight: 0.5 }] });
+    // Without them the gateway would forget the kinds, and count by none.
+    expect(last).toMatchObject({ weights: [{ weight: 0.5 }, { weight: 0.5 }, { weight: 0.5 }], kinds: house.kinds });
     // Said when it changed, not at each look.
     expect(house.weights.length).toBe(2);
   });

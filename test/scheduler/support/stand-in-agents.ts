@@ -27,6 +27,8 @@ export class StandInAgents {
   nodes: Node[] = [];
   workload: object[] = [];
   readonly weights: string[] = [];
+  /** Published for every model. */
+  kinds: object[] = [];
   readonly asked: string[] = [];
   url = '';
   #sessions = 0;
@@ -66,6 +68,7 @@ export class StandInAgents {
     if (url === '/v1/registry/nodes') return [200, { data: this.nodes.map(shown) }];
     if (url.startsWith('/admin/workload')) return [200, { window_ms: 600_000, data: this.workload }];
     if (url.startsWith('/admin/routing/')) {
+      if (method === 'GET') return this.kinds.length === 0 ? [404, {}] : [200, { weights: [], kinds: this.kinds }];
       this.weights.push(text);
       return [200, {}];
     }
