@@ -7,15 +7,18 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
+import { createWriteStream, readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
+import * as z from 'zod';
 import { AGENT_MAIN, engineCommand, startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { endAll, eventually, freePort, temporaryDirectory } from '../../test/support/processes.ts';
 import { NODE } from '../../test/support/where.ts';
+import { median, quantile } from '../stats.ts';
 
 const { values } = parseArgs({
   options: {
@@ -43,15 +46,32 @@ async function agent(args: string[], command?: string[]) {
   const state = await temporaryDirectory('otela-state');
   const env = { XDG_RUNTIME_DIR: state };
   const directory = await temporaryDirectory('otela-weights');
-  await startAgent({
+  const socket = join(state, 'loop');
+  const { pid } = await startAgent({
     gateways: [gateway.url],
     token,
     args: ['--weights-dir', directory, ...args],
-    env,
+    env: { ...env, OTELA_LOOP_PROBE: socket, NODE_OPTIONS: `--import=${join(import.meta.dirname, 'loop-probe.ts')}` },
     ...(command === undefined ? {} : { command }),
   });
-  return async (...words: string[]) =>
+  const weights = async (...words: string[]) =>
     (await run(NODE, [AGENT_MAIN, 'weights', ...words], { env: { ...process.env, ...env } })).stdout;
+  return { pid, socket, weights };
+}
+
+const delaySchema = z.object({ p50: z.number(), p99: z.number(), max: z.number() });
+
+/** The event loop's delay since the call before, in ms. */
+async function loopDelay(path: string) {
+  let text = '';
+  for await (const part of connect(path)) text += part;
+  return delaySchema.parse(JSON.parse(text));
+}
+
+/** How long the agent's main thread has run, and waited for a processor: ms. */
+function threadTimes(pid: number) {
+  const [ran = 0, waited = 0] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ').map(Number);
+  return { ran: ran / 1e6, waited: waited / 1e6 };
 }
 
 const port = await freePort();
@@ -60,9 +80,9 @@ const sender = await agent(limit, engineCommand(port, '--tokens', '1000000', '--
 const reader = await agent([]);
 const [node] = await gateway.serving(1, SERVING_MS);
 const model = node?.models[0]?.id ?? '';
-await sender('pull', place, '--from', 'dir');
+await sender.weights('pull', place, '--from', 'dir');
 await eventually('they know each other', SERVING_MS, async () =>
-  (await reader('ls', '--json')).includes('"held"') ? true : undefined,
+  (await reader.weights('ls', '--json')).includes('"held"') ? true : undefined,
 );
 
 /** Milliseconds between two tokens of one stream. */
@@ -90,28 +110,62 @@ async function gaps(seconds: number): Promise<number[]> {
   return found;
 }
 
-const rows = { quiet: [] as number[], sending: [] as number[] };
+type Way = 'quiet' | 'sending';
+const rows = { quiet: [] as Turn[], sending: [] as Turn[] };
+interface Turn {
+  gaps: number[];
+  loop: z.infer<typeof delaySchema>;
+  /** Of each second, ms that the sender's main thread ran, and waited for a processor. */
+  ran: number;
+  waited: number;
+}
+async function turn(way: Way): Promise<void> {
+  const before = threadTimes(sender.pid);
+  await loopDelay(sender.socket);
+  const begun = performance.now();
+  const found = await gaps(Number(values.seconds));
+  const seconds = (performance.now() - begun) / 1000;
+  const after = threadTimes(sender.pid);
+  rows[way].push({
+    gaps: found,
+    loop: await loopDelay(sender.socket),
+    ran: (after.ran - before.ran) / seconds,
+    waited: (after.waited - before.waited) / seconds,
+  });
+}
 let sent = 0;
+let sendS = 0;
 for (let round = 0; round < Number(values.rounds); round++) {
-  rows.quiet.push(...(await gaps(Number(values.seconds))));
+  await turn('quiet');
   let sends = true;
   const pulling = (async () => {
     while (sends) {
-      await reader('pull', place, '--from', 'dir');
+      const begun = performance.now();
+      await reader.weights('pull', place, '--from', 'dir');
+      sendS += (performance.now() - begun) / 1000;
       sent += Number(values.mib);
-      await reader('gc', place, '--from', 'dir');
+      await reader.weights('gc', place, '--from', 'dir');
     }
   })();
   await delay(500);
-  rows.sending.push(...(await gaps(Number(values.seconds))));
+  await turn('sending');
   sends = false;
   await pulling;
 }
-const at = (list: number[], part: number) =>
-  Number((list.toSorted((a, b) => a - b)[Math.floor(list.length * part)] ?? 0).toFixed(1));
-const told = (list: number[]) => ({ tokens: list.length, p50_ms: at(list, 0.5), p99_ms: at(list, 0.99) });
+const told = (way: Way) => {
+  const list = rows[way].flatMap(({ gaps }) => gaps);
+  const ms = (value: number) => Number(value.toFixed(1));
+  const mid = (figure: (turn: Turn) => number) => ms(median(rows[way].map(figure)));
+  return {
+    tokens: list.length,
+    p50_ms: ms(quantile(list, 0.5)),
+    p99_ms: ms(quantile(list, 0.99)),
+    loop: { p50_ms: mid(({ loop }) => loop.p50), p99_ms: mid(({ loop }) => loop.p99), max_ms: mid(({ loop }) => loop.max) },
+    thread_ms_per_s: { ran: mid(({ ran }) => ran), waited: mid(({ waited }) => waited) },
+  };
+};
 console.log(
-  JSON.stringify({ quiet: told(rows.quiet), sending: told(rows.sending), mib_sent: sent, rate: values.rate }),
+  JSON.stringify({ quiet: told('quiet'), sending: told('sending'), mib_sent: sent, mib_s: Math.round(sent / sendS), rate: values.rate }),
 );
 await endAll();
 process.exit(0);
