@@ -98,13 +98,27 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
   checkCommand(command);
   const span = engineSpan(command, env, isOn('span-nodes', one('span-nodes') ?? 'false'));
   const registers = span.role === 'register';
-  if (one('environment') !== undefined && (!registers || one('accept-deployments') !== undefined))
+  if (one('environment') !== undefined && one('accept-deployments') !== undefined)
     throw new UsageError(
-      `--environment is for the engine of one agent: ${registers ? 'programs of --accept-deployments do' : 'other nodes of an engine do'} not run in it`,
+      '--environment is for the engine of one agent: programs of --accept-deployments do not run in it',
     );
+  const weights = weightsConfig(
+    {
+      sources: many('weights'),
+      environment: one('environment'),
+      directory: one('weights-dir'),
+      limit: one('weights-max'),
+      rate: one('weights-rate'),
+      uploads: one('weights-uploads'),
+      clusters: many('weights-clusters'),
+    },
+    env,
+  );
+  // Other ranks of an engine get their weights from neighbours, too.
+  const joins = registers || weights !== undefined;
   return {
-    gateways: registers ? gateways(many('gateway'), env, warnings) : [],
-    token: registers ? token(settings, env, warnings) : '',
+    gateways: joins ? gateways(many('gateway'), env, warnings) : [],
+    token: joins ? token(settings, env, warnings) : '',
     cluster: id('cluster', one('cluster')),
     region: id('region', one('region')),
     tier: tier(one('tier'), env),
@@ -125,18 +139,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
       memory: one('functions-memory'),
       timeout: one('functions-timeout'),
     }),
-    weights: weightsConfig(
-      {
-        sources: many('weights'),
-        environment: one('environment'),
-        directory: one('weights-dir'),
-        limit: one('weights-max'),
-        rate: one('weights-rate'),
-        uploads: one('weights-uploads'),
-        clusters: many('weights-clusters'),
-      },
-      env,
-    ),
+    weights,
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     probe: {

@@ -5,7 +5,7 @@
 import { commandWords, flagValue } from './command.ts';
 
 export interface Span {
-  /** `supervise`: this agent opens no tunnel and has no session. */
+  /** `supervise`: this agent registers no engine. It has a session only where it keeps weights: as a node without models and hardware. */
   role: 'register' | 'supervise';
   /** Nodes that the engine runs on. */
   nodes: number;

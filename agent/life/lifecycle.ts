@@ -18,7 +18,7 @@ import { AGENT_VERSION } from '../host/agent-version.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { GpuUseReader } from '../host/gpu-use.ts';
-import { hardwareOf, inventory } from '../host/inventory.ts';
+import { type Hardware, hardwareOf, inventory } from '../host/inventory.ts';
 import { LastWill } from '../host/last-will.ts';
 import { requireInstalled } from '../host/own-program.ts';
 import { redactor } from '../host/redact.ts';
@@ -63,6 +63,9 @@ type Ending =
   | { kind: 'engine'; exit: EngineExit }
   | { kind: 'fatal'; sign: string }
   | { kind: 'refused'; refusal: Refusal };
+
+/** Rank 0 registers that of all ranks. */
+const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
 
 export class Lifecycle {
   readonly #options: LifecycleOptions;
@@ -113,7 +116,7 @@ export class Lifecycle {
       config,
       env,
       run: this.#run,
-      onChange: () => this.#parts.sessions?.change(this.#job.record()),
+      onChange: () => this.#parts.sessions?.change(this.#jobRecord),
       onDue: (leftMs) => {
         const why = `the job ends in ${formatDuration(leftMs)}`;
         this.#ending.settle({ kind: 'drain', cause: 'job-end', why });
@@ -147,6 +150,8 @@ export class Lifecycle {
       load: () => this.#target && this.#load.current,
       name: () => this.#state?.name ?? '',
     });
+    // Drained by an order another rank would end the engine under the requests of rank 0.
+    if (!this.#registers) return;
     this.#parts.orders = new Orders({
       deployments: () => this.#parts.deployments,
       drain: (why) => this.#ending.settle({ kind: 'drain', cause: 'request', why }),
@@ -182,7 +187,7 @@ export class Lifecycle {
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
       metrics = await openMetrics(config.metrics, { state, page: () => this.#report.page(), log });
-      if (config.span.role === 'register') {
+      if (this.#registers) {
         const around = {
           network: this.#network,
           engine: () => this.#target,
@@ -215,6 +220,15 @@ export class Lifecycle {
       this.#will?.dismiss();
       unsubscribe();
     }
+  }
+
+  get #registers(): boolean {
+    return this.#options.config.span.role === 'register';
+  }
+
+  /** A factory takes a job's node for the one that serves: the other ranks do not name their job. */
+  get #jobRecord() {
+    return this.#registers ? this.#job.record() : {};
   }
 
   /** Undefined while no engine answers. */
@@ -251,7 +265,7 @@ export class Lifecycle {
 
   async #openWeights(): Promise<void> {
     const { config, env, log } = this.#options;
-    if (config.weights === undefined || config.span.role !== 'register') return;
+    if (config.weights === undefined) return;
     const weights = new NodeWeights({
       config: config.weights,
       env,
@@ -295,17 +309,17 @@ export class Lifecycle {
     const { config, env, log } = this.#options;
     if (config.span.reason) log(config.span.reason);
     this.#job.open();
-    if (config.span.role === 'supervise') {
+    if (!this.#registers) {
       log('this agent supervises its part of the engine; the agent of rank 0 registers it');
-      return;
+      if (this.#parts.weights === undefined) return;
     }
-    const reading = inventory(env, this.#run, log);
+    const reading = this.#registers ? inventory(env, this.#run, log) : Promise.resolve(NO_HARDWARE);
     await Promise.race([reading, this.#ending.promise]);
     if (this.#ending.settled) return;
     this.#parts.sessions = new Sessions({
       facts: {
         tier: config.tier,
-        labels: { ...config.labels, ...this.#parts.deployments?.labels },
+        labels: this.#registers ? { ...config.labels, ...this.#parts.deployments?.labels } : {},
         models: [],
         hardware: hardwareOf(await reading, config.span.nodes),
         agent_version: AGENT_VERSION,
@@ -314,7 +328,7 @@ export class Lifecycle {
         ...(config.mesh.offerRelay ? { relay: true } : {}),
         ...(config.region === undefined ? {} : { region: config.region }),
         ...(this.#parts.weights === undefined ? {} : { weights: this.#parts.weights.record }),
-        ...this.#job.record(),
+        ...this.#jobRecord,
       },
       admit: (signal) => join(this.#options, this.#joinContext, signal),
       onCurrent: (session) => {
@@ -325,21 +339,25 @@ export class Lifecycle {
           willOf({ gateways: this.#network.gateways, proxy: this.#network.proxy, ticket, record: session.will() }),
         );
       },
-      onRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),
+      onRefused: (refusal) => {
+        if (this.#registers) this.#ending.settle({ kind: 'refused', refusal });
+        else log('warning: weights: no gateway admits this rank; it reads the source itself');
+      },
       log,
       random: Math.random,
     });
     if (this.#parts.engine) this.#health.see(this.#parts.engine.health);
-    this.#parts.batches = openBatches({
-      config,
-      parts: this.#parts,
-      network: this.#network,
-      env,
-      engine: () => this.#target,
-      command: () => this.#deployed?.command ?? config.command,
-      load: this.#load,
-      log,
-    });
+    if (this.#registers)
+      this.#parts.batches = openBatches({
+        config,
+        parts: this.#parts,
+        network: this.#network,
+        env,
+        engine: () => this.#target,
+        command: () => this.#deployed?.command ?? config.command,
+        load: this.#load,
+        log,
+      });
     await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 
@@ -382,7 +400,7 @@ export class Lifecycle {
     switch (ending.kind) {
       case 'drain': {
         const plan = this.#job.plan(ending.cause);
-        if (this.#options.config.span.role === 'supervise') await this.#shutdown.keep(plan, ending.why);
+        if (!this.#registers) await this.#shutdown.keep(plan, ending.why);
         else {
           const fate = ending.cause === 'signal' ? this.#job.fate() : undefined;
           await this.#shutdown.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why), fate);

@@ -11,7 +11,7 @@ import type { Parts } from './shutdown.ts';
 import type { Once } from './wait.ts';
 
 interface SessionHealthOptions {
-  config: Pick<StartConfig, 'command' | 'facts'>;
+  config: Pick<StartConfig, 'command' | 'facts' | 'span'>;
   parts: Parts;
   /** Settled when the agent begins to leave: from then on the shutdown speaks for the engine. */
   ending: Pick<Once<unknown>, 'settled'>;
@@ -37,7 +37,8 @@ export class SessionHealth {
   see(health: Health): void {
     const { config, parts, ending, log } = this.#options;
     const { sessions } = parts;
-    if (!sessions || ending.settled) return;
+    // Another rank's part of an engine serves no model of its own.
+    if (!sessions || ending.settled || config.span.role === 'supervise') return;
     const before = sessions.state;
     const models = this.#described(this.#modelsOf(health));
     sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });

@@ -160,12 +160,22 @@ const told = (way: Way) => {
     tokens: list.length,
     p50_ms: ms(quantile(list, 0.5)),
     p99_ms: ms(quantile(list, 0.99)),
-    loop: { p50_ms: mid(({ loop }) => loop.p50), p99_ms: mid(({ loop }) => loop.p99), max_ms: mid(({ loop }) => loop.max) },
+    loop: {
+      p50_ms: mid(({ loop }) => loop.p50),
+      p99_ms: mid(({ loop }) => loop.p99),
+      max_ms: mid(({ loop }) => loop.max),
+    },
     thread_ms_per_s: { ran: mid(({ ran }) => ran), waited: mid(({ waited }) => waited) },
   };
 };
 console.log(
-  JSON.stringify({ quiet: told('quiet'), sending: told('sending'), mib_sent: sent, mib_s: Math.round(sent / sendS), rate: values.rate }),
+  JSON.stringify({
+    quiet: told('quiet'),
+    sending: told('sending'),
+    mib_sent: sent,
+    mib_s: Math.round(sent / sendS),
+    rate: values.rate,
+  }),
 );
 await endAll();
 process.exit(0);

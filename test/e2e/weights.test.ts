@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
-import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { AGENT_MAIN, engineCommand, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+import { endAll, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
 import { NODE } from '../support/where.ts';
 
 afterEach(endAll);
@@ -98,4 +98,43 @@ it('a node that is killed in the middle of a pull has lost one piece at the most
   // What is on the disk is not fetched again.
   expect(again.from_peers).toBeLessThanOrEqual(bytes.length - pieces * PIECE);
   expect((await readFile(join(again.path, 'model.safetensors'))).equals(bytes)).toBe(true);
+});
+
+it('each rank of an engine over two nodes has its weights before its part begins, with one read of the source', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const source = await temporaryDirectory('otela-source');
+  const bytes = randomBytes(PIECE + 5);
+  await writeFile(join(source, 'model.safetensors'), bytes);
+  const port = await freePort();
+  const part = `console.log('rank 1 reads ' + process.argv[1]); setInterval(() => {}, 60_000)`;
+  const commands = [engineCommand(port), [NODE, '-e', part, '{{weights}}']];
+  const ranks = await Promise.all(
+    commands.map(async (command, rank) => {
+      const directory = await temporaryDirectory('otela-weights');
+      return startAgent({
+        gateways: [gateway.url],
+        token,
+        args: ['--span-nodes', '--drain-timeout', '200ms', '--weights', `dir:${source}`, '--weights-dir', directory],
+        env: { SLURM_PROCID: String(rank), SLURM_STEP_NUM_NODES: '2' },
+        command,
+      });
+    }),
+  );
+  const [, path = ''] = (await ranks[1]?.line(/rank 1 reads (.*)/, 120_000)) ?? [];
+  expect((await readFile(join(path, 'model.safetensors'))).equals(bytes)).toBe(true);
+  const [node] = await gateway.serving(1, 120_000);
+  const told = await Promise.all(
+    ranks.map((rank) => rank.line(/(\d+) bytes from the source, (\d+) from other/, 60_000)),
+  );
+  expect(told.reduce((sum, [, read]) => sum + Number(read), 0)).toBe(bytes.length);
+  const other = (await gateway.nodes()).find(({ session }) => session !== node?.session);
+  expect(other).toMatchObject({ models: [], hardware: { gpus: [], cpus: 0 } });
+  // Its part of the engine goes with it.
+  ranks[1]?.signal('SIGTERM');
+  await ranks[1]?.end(60_000);
+  await eventually('its session has left', 60_000, async () => {
+    const now = (await gateway.nodes()).find(({ session }) => session === other?.session);
+    return now === undefined || now.state === 'LEFT' ? true : undefined;
+  });
 });

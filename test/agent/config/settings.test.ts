@@ -50,11 +50,6 @@ describe('the command line', () => {
     ['a fact that is no number', [...GATEWAY, '--fact', 'context=32k'], 'no value for context'],
     ['a label without a value', [...GATEWAY, '--label', 'x'], 'KEY=VALUE'],
     [
-      'an environment for a node of an engine that another node registers',
-      [...GATEWAY, '--environment', 'dir:/env.tar', '--', 'vllm serve x --headless'],
-      'for the engine of one agent',
-    ],
-    [
       'an environment for what deployments start',
       [...GATEWAY, '--environment', 'dir:/env.tar', '--accept-deployments', '/nowhere'],
       'programs of --accept-deployments do not run in it',
