@@ -321,7 +321,7 @@ it('the page follows a long answer, and lets go when one scrolls up', async () =
     .toBeGreaterThan(300);
   await expect.poll(left).toBeLessThan(80);
   const composer = await page.getByLabel('Message').boundingBox();
-  expect((composer?.y ?? 0) + (composer?.height ?? 0)).toBeLessThan(page.viewportSize()?.height ?? 0);
+  expect((composer?.y ?? Number.NaN) + (composer?.height ?? Number.NaN)).toBeLessThan(page.viewportSize()?.height ?? 0);
   await scroller.hover();
   await page.mouse.wheel(0, -400);
   await page.getByRole('button', { name: 'To the end' }).waitFor();

@@ -49,7 +49,8 @@ export const regionRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/regions',
-    summary: 'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions.',
+    summary:
+      'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions: first those with a price, then those with the most nodes.',
     answer: listOf(regionSchema),
     run: async (call) => ({ object: 'list', data: await regionFacts(call), has_more: false }),
   }),
@@ -85,7 +86,10 @@ async function regionFacts(call: Call): Promise<Region[]> {
   const names = new Set([...regions.keys()].map((name) => name.toLowerCase()));
   for (const { region } of table?.prices ?? []) if (!names.has(region.toLowerCase())) known(region);
   if (counted !== undefined) addCounts(counted, regions);
-  const all = [...regions.values()].sort((a, b) => b.nodes - a.nodes || (a.region < b.region ? -1 : 1));
+  // Any provider can name a region: those that the operator's prices name stand before them.
+  const named = new Set(table?.prices.map(({ region }) => region));
+  const before = (a: Region, b: Region) => Number(named.has(b.region)) - Number(named.has(a.region));
+  const all = [...regions.values()].sort((a, b) => before(a, b) || b.nodes - a.nodes || (a.region < b.region ? -1 : 1));
   return all.slice(0, PLAN_REGIONS_MAX);
 }
 

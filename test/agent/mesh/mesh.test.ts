@@ -44,6 +44,7 @@ describe('agents that know one of them', () => {
     const members = [await join(), await join(), await join(), await join()];
     await allSee(members, sessionsOf(members));
     const [a, b] = members;
+    expect(b?.mesh.addresses).toHaveLength(1);
     expect(a?.mesh.replica.get(b?.session ?? '')?.payload?.addresses).toEqual(b?.mesh.addresses);
   });
 

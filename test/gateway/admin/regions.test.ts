@@ -177,3 +177,22 @@ test('what an engine said while its last request ran is no use of its region onc
   const region = data.find(({ region }) => region === 'idle');
   expect(region?.models).toEqual([expect.objectContaining({ replicas: 1, running: 0, waiting: 0 })]);
 });
+
+test('regions that a provider invents push out none that has a price, in whatever case they are written', async () => {
+  await good(admin('PUT', '/prices', table()), anything);
+  const nodes = new NodeIndex();
+  for (let n = 0; n < 140; n++) {
+    const region = n < 8 ? variant('near', n) : `false-${n % 70}`;
+    nodes.put(entry(String(n).padStart(26, 'a'), { region }));
+  }
+  const get = vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
+  const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
+  expect(data.map(({ region }) => region)).toEqual(expect.arrayContaining(['near', 'far']));
+  expect(data).toHaveLength(64);
+});
+
+/** One of the ways to write a word in capitals, by the bits of `n`. */
+function variant(word: string, n: number): string {
+  return [...word].map((letter, at) => ((n >> at) & 1 ? letter.toUpperCase() : letter)).join('');
+}
