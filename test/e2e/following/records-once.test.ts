@@ -1,9 +1,14 @@
 /** What a follower hands over counts once, whatever its key, and what is told of months fits an answer. */
+import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, it } from 'vitest';
 import { GPU, modelMeter, userMeter } from '../../../gateway/accounts/limits/limiter.ts';
 import type { LimitsObject, MonthCount } from '../../../gateway/accounts/limits/limits-object.ts';
+import { skipNumbers } from '../../../gateway/hosts/node/backup/skip-numbers.ts';
+import { ACCOUNTS_FILE } from '../../../gateway/hosts/node/data/schema-version.ts';
 import { Budgets } from '../../../gateway/hosts/node/following/budgets.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
 import { openFollowingFile } from '../../../gateway/hosts/node/following/following-file.ts';
@@ -12,6 +17,7 @@ import { Leader } from '../../../gateway/hosts/node/following/leader.ts';
 import { ANSWER_MAX_BYTES, GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
 import { MemberTable } from '../../../gateway/hosts/node/following/member-table.ts';
 import { budgetsPageSchema, recordsTakenSchema } from '../../../gateway/hosts/node/following/messages.ts';
+import { FOLLOWING_FILE } from '../../../gateway/hosts/node/following/role.ts';
 import type { GatewayIdentity } from '../../../gateway/hosts/node/following/signed.ts';
 import { certify, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import type { ObjectNamespace } from '../../../gateway/object-context.ts';
@@ -90,6 +96,50 @@ it('records that a follower sends again under a new key, since it crashed before
   }
   expect(added.length).toBe(1);
   expect([settled.length, new Set(settled).size]).toEqual([2, 1]);
+});
+
+it('a follower that was restored from a backup hands over what it counts from then on, and nothing twice', async () => {
+  const { url, added } = await first();
+  const link = new GatewayLink(identity(3));
+  atEnd(() => link.close());
+  const handOver = async (queue: HandOver) => {
+    const asked = { origin: 'restored', items: queue.oldest() };
+    const { answer } = await link.ask(url, '/gateway/records', asked, recordsTakenSchema, WITHIN_MS);
+    queue.done(answer.position);
+  };
+  const add = (queue: HandOver, stream: number) => queue.add('usage', '2026-11-25T09', [{ session: 's', stream }]);
+  const [data, elsewhere] = [await temporaryDirectory('otela-follower'), await temporaryDirectory('otela-restored')];
+  const database = openFollowingFile(data);
+  const queue = new HandOver(database);
+  add(queue, 1);
+  database.rows('VACUUM INTO ?', [join(elsewhere, FOLLOWING_FILE)]);
+  add(queue, 2);
+  add(queue, 3);
+  await handOver(queue);
+  skipNumbers(elsewhere);
+  const restored = new HandOver(openFollowingFile(elsewhere));
+  expect(restored.waiting).toBe(1);
+  add(restored, 4);
+  await handOver(restored);
+  expect(restored.waiting).toBe(0);
+  expect(added).toEqual([1, 2, 3, 4].map((stream) => expect.objectContaining({ stream })));
+});
+
+it('a restore skips numbers of records that it knows nothing of, and begins the feed of changes anew', async () => {
+  const data = await temporaryDirectory('otela-restored');
+  await mkdir(join(data, 'objects', 'TUNNEL'), { recursive: true });
+  const node = new DatabaseSync(join(data, 'objects', 'TUNNEL', 'a.sqlite'));
+  node.exec('CREATE TABLE pending (position INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL)');
+  const accounts = new DatabaseSync(join(data, ACCOUNTS_FILE));
+  accounts.exec(
+    "CREATE TABLE follow_feed (name TEXT PRIMARY KEY, value TEXT); INSERT INTO follow_feed VALUES ('id', 'a')",
+  );
+  skipNumbers(data);
+  const { lastInsertRowid } = node.prepare('INSERT INTO pending (stream) VALUES (1)').run();
+  expect(Number(lastInsertRowid)).toBeGreaterThan(2 ** 24);
+  expect(accounts.prepare("SELECT value FROM follow_feed WHERE name = 'id'").get()?.value).not.toBe('a');
+  node.close();
+  accounts.close();
 });
 
 it('months of many keys come in pages that fit an answer, and none is left out', async () => {

@@ -30,7 +30,7 @@ import {
   sha256Of,
   WORKERD_FORM,
 } from './manifest.ts';
-import { skipStreamNumbers } from './stream-numbers.ts';
+import { skipNumbers } from './skip-numbers.ts';
 import { ArchiveError, type Unpacked, unpacked } from './tar.ts';
 
 const FLAGS = {
@@ -81,7 +81,7 @@ async function restore(directory: string, file: string, known: readonly string[]
   const unfinished = join(data, UNFINISHED);
   try {
     const manifest = await unpack(file, unfinished, known);
-    skipStreamNumbers(join(unfinished, 'objects'));
+    skipNumbers(unfinished);
     ringAll(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
     // The last: without it nobody takes the directory for a gateway's.
