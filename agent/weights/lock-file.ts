@@ -1,62 +1,75 @@
-/** One process of this machine at a time: agents of several jobs of one user share a directory of weights. */
+/** One process at a time: agents of several jobs of one user share a directory of weights, on one machine or on several. */
 import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WeightsError } from './error.ts';
+import { holderOf, type Presence } from './presence.ts';
 
 /** How often a lock that another process holds is looked at. */
 const LOOK_MS = 250;
+/** A wait of this length is told once: most locks are held for moments. */
+const TOLD_AFTER_MS = 10_000;
 
-/** What this process has written into the locks that it holds. Its number alone says little: in a container each process has the same. */
-const own = new Set<string>();
+export interface Locking {
+  presence: Presence;
+  log(line: string): void;
+}
 
-/** Waits until the lock is free, or its holder dead. Returns how to free it; undefined where `until` says that it is needed no more. */
+/** Waits until the lock is free, or its holder gone. Returns how to free it; undefined where `until` says that it is needed no more. */
 export async function takeLock(
   path: string,
   until: () => Promise<boolean>,
   signal: AbortSignal,
+  { presence, log }: Locking,
 ): Promise<(() => Promise<void>) | undefined> {
-  for (;;) {
+  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
     if (await until()) return undefined;
-    const free = await tryLock(path);
+    const free = await tryLock(path, presence);
     if (free !== undefined) return free;
     const text = await textOf(path);
-    if (text !== undefined && !lives(text) && (await breakLock(path, text))) continue;
+    if (text !== undefined && !(await presence.lives(text)) && (await breakLock(path, text, presence))) continue;
+    if (waitedMs === TOLD_AFTER_MS) log(waitingFor(path, text ?? ''));
     await delay(LOOK_MS, undefined, { signal }).catch((cause: unknown) => {
       throw new WeightsError('stopped', 'the pull was given up', { cause });
     });
   }
 }
 
+function waitingFor(path: string, text: string): string {
+  const holder = holderOf(text);
+  const who = holder === undefined ? 'another process' : `process ${holder.pid} of ${holder.host}`;
+  const then = holder !== undefined && holder.elsewhere === undefined ? 'remove the file' : 'wait 3 minutes';
+  return `weights: ${path} is held by ${who}; if that is gone for good, ${then}`;
+}
+
 /** It is whole as soon as it is there: an empty one would be taken for a dead process's. */
-async function tryLock(path: string): Promise<(() => Promise<void>) | undefined> {
-  const text = `${process.pid} ${hostname()} ${randomUUID()}\n`;
+async function tryLock(path: string, presence: Presence): Promise<(() => Promise<void>) | undefined> {
+  const text = await presence.hold();
   const written = `${path}.${randomUUID()}`;
-  own.add(text);
   try {
     await writeFile(written, text, { flag: 'wx', mode: 0o600 });
     await link(written, path);
   } catch (error) {
-    own.delete(text);
+    presence.release(text);
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return undefined;
     throw error;
   } finally {
     await rm(written, { force: true });
   }
   return async () => {
-    await rm(path, { force: true });
-    own.delete(text);
+    // Another's, where this machine was asleep for so long that it was taken for gone.
+    if ((await textOf(path)) === text) await rm(path, { force: true });
+    presence.release(text);
   };
 }
 
-/** Takes a dead process's lock away, and no other: of those that see it one does at a time. False: another is at it. */
-async function breakLock(path: string, text: string): Promise<boolean> {
+/** Takes a gone process's lock away, and no other: of those that see it one does at a time. False: another is at it. */
+async function breakLock(path: string, text: string, presence: Presence): Promise<boolean> {
   const turn = `${path}.break`;
-  const free = await tryLock(turn);
+  const free = await tryLock(turn, presence);
   if (free === undefined) {
     const other = await textOf(turn);
-    if (other !== undefined && !lives(other)) await rm(turn, { force: true });
+    if (other !== undefined && !(await presence.lives(other))) await rm(turn, { force: true });
     return false;
   }
   if ((await textOf(path)) === text) await rm(path, { force: true });
@@ -68,21 +81,6 @@ function textOf(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(() => undefined);
 }
 
-export async function holderLives(path: string): Promise<boolean> {
-  return lives((await textOf(path)) ?? '');
-}
-
-/** Another machine's is believed: the directory is on a shared file system then. */
-function lives(text: string): boolean {
-  const [, pid, host, name] = /^(\d+) (\S+)(?: (\S+))?\n$/.exec(text) ?? [];
-  // Cut off by a full disk: alive for a while would be for ever.
-  if (pid === undefined) return false;
-  if (host !== hostname()) return true;
-  if (name !== undefined && Number(pid) === process.pid) return own.has(text);
-  try {
-    process.kill(Number(pid), 0);
-    return true;
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
-  }
+export async function holderLives(path: string, presence: Presence): Promise<boolean> {
+  return presence.lives((await textOf(path)) ?? '');
 }

@@ -1,11 +1,12 @@
-/** Manifests on this node's disk, and which of them are in use: `manifests/<id>.json`, `pins/<id>/<pid>`. */
+/** Manifests on this node's disk, and which of them are in use: `manifests/<id>.json`, `pins/<id>/<name>`. */
+import { randomUUID } from 'node:crypto';
 import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
 import { asWeightsError } from './error.ts';
 import { holderLives } from './lock-file.ts';
+import type { Presence } from './presence.ts';
 import { digestOf } from './sources/keys.ts';
 
 /** A manifest as it is kept: what was asked for under which name, and when. */
@@ -24,9 +25,14 @@ export class Manifests {
   readonly #directory: string;
   /** Ids that this process uses or pulls: as many as it was told of. */
   readonly #pins = new Set<string>();
+  /** Of this process's pins: numbers of processes are the same in each container. */
+  readonly #name = randomUUID();
+  readonly #presence: Presence;
+  #text: Promise<string> | undefined;
 
-  constructor(directory: string) {
+  constructor(directory: string, presence: Presence) {
     this.#directory = directory;
+    this.#presence = presence;
   }
 
   /** @throws Error: the directory cannot be made */
@@ -90,19 +96,24 @@ export class Manifests {
     this.#pins.add(id);
     const folder = join(this.#directory, 'pins', id);
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    await writeFile(join(folder, String(process.pid)), `${process.pid} ${hostname()}\n`, { mode: 0o600 });
+    this.#text ??= this.#presence.hold();
+    const text = await this.#text.catch((error: unknown) => {
+      this.#text = undefined;
+      throw error;
+    });
+    await writeFile(join(folder, this.#name), text, { mode: 0o600 });
   }
 
   async unpin(id: string): Promise<void> {
     this.#pins.delete(id);
-    await rm(join(this.#directory, 'pins', id, String(process.pid)), { force: true });
+    await rm(join(this.#directory, 'pins', id, this.#name), { force: true });
   }
 
   async #isPinned(id: string): Promise<boolean> {
     if (this.#pins.has(id)) return true;
     const folder = join(this.#directory, 'pins', id);
     for (const name of await readdir(folder).catch(() => [])) {
-      if (await holderLives(join(folder, name))) return true;
+      if (await holderLives(join(folder, name), this.#presence)) return true;
       await rm(join(folder, name), { force: true });
     }
     return false;

@@ -45,7 +45,7 @@ export class Room {
 
   /** One at a time, of all processes: two would both find the same free bytes. */
   async #locked(signal: AbortSignal, act: () => Promise<void>): Promise<void> {
-    const free = await takeLock(join(this.#store.inside, 'room.lock'), NEVER, signal);
+    const free = await takeLock(join(this.#store.inside, 'room.lock'), NEVER, signal, this.#store.locking);
     try {
       await act();
     } finally {

@@ -11,8 +11,9 @@ import { Environments } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 import { linkSnapshot, unlinkSnapshot } from './hub-cache.ts';
-import { holderLives, takeLock } from './lock-file.ts';
+import { holderLives, type Locking, takeLock } from './lock-file.ts';
 import { type KeptManifest, Manifests } from './manifests.ts';
+import { Presence } from './presence.ts';
 import { Room } from './room.ts';
 
 /** Of the host's mount points; and what that user is called in a user namespace that has no name for it. */
@@ -36,11 +37,14 @@ export class Store {
   readonly manifests: Manifests;
   readonly environments: Environments;
   readonly room: Room;
+  readonly locking: Locking;
 
   constructor(options: StoreOptions) {
     this.options = options;
-    this.manifests = new Manifests(this.inside);
-    this.environments = new Environments(this.#inside('environments'));
+    const presence = new Presence(this.#inside('alive'));
+    this.locking = { presence, log: options.log };
+    this.manifests = new Manifests(this.inside, presence);
+    this.environments = new Environments(this.#inside('environments'), this.locking);
     this.room = new Room(this);
   }
 
@@ -57,6 +61,11 @@ export class Store {
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
     await this.manifests.open();
     await this.environments.open();
+  }
+
+  /** Others may take what this process held. */
+  close(): Promise<void> {
+    return this.locking.presence.close();
   }
 
   /** What is not an engine's to see. */
@@ -110,7 +119,12 @@ export class Store {
     whole: number,
     signal: AbortSignal,
   ): Promise<{ blob: Blob; done(): Promise<void> } | undefined> {
-    const unlock = await takeLock(this.#inside('blobs', `${key}.lock`), () => this.has({ key, size }), signal);
+    const unlock = await takeLock(
+      this.#inside('blobs', `${key}.lock`),
+      () => this.has({ key, size }),
+      signal,
+      this.locking,
+    );
     if (unlock === undefined) return undefined;
     const { pieceBytes, hasher } = this.options;
     try {
@@ -200,7 +214,7 @@ export class Store {
     const before = await this.used();
     for (const name of await readdir(this.#inside('blobs')).catch(() => [])) {
       const [key = ''] = name.split('.');
-      const locked = await holderLives(this.#inside('blobs', `${key}.lock`));
+      const locked = await holderLives(this.#inside('blobs', `${key}.lock`), this.locking.presence);
       if (!named.has(key) && !locked && !this.#open.has(key)) await rm(this.#inside('blobs', name), { force: true });
     }
     for (const key of await this.environments.keys()) if (!named.has(key)) await this.environments.remove(key);

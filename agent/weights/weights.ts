@@ -313,5 +313,6 @@ export class Weights {
     this.#client.close();
     this.#server.close();
     await this.#hasher.close();
+    await this.store.close();
   }
 }

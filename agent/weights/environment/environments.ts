@@ -6,7 +6,7 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import * as z from 'zod';
 import { asWeightsError } from '../error.ts';
-import { takeLock } from '../lock-file.ts';
+import { type Locking, takeLock } from '../lock-file.ts';
 import { packedFormat, unpack } from './archive.ts';
 import { activation, prefixOf, relocate } from './relocation.ts';
 
@@ -36,9 +36,11 @@ export interface UnpackRequest {
 
 export class Environments {
   readonly #directory: string;
+  readonly #locking: Locking;
 
-  constructor(directory: string) {
+  constructor(directory: string, locking: Locking) {
     this.#directory = directory;
+    this.#locking = locking;
   }
 
   /** @throws Error: the directory cannot be made */
@@ -56,7 +58,7 @@ export class Environments {
     const format = await packedFormat(file);
     if (format === 'image') return { path: file, variables: {}, unpackedBytes: 0 };
     const isReady = async () => (await this.#read(`${key}.json`, readySchema)) !== undefined;
-    const free = await takeLock(this.#path(`${key}.lock`), isReady, signal);
+    const free = await takeLock(this.#path(`${key}.lock`), isReady, signal, this.#locking);
     let unpackedBytes = 0;
     try {
       if (free !== undefined) unpackedBytes = await this.#unpack(request, format);

@@ -1,22 +1,35 @@
-import { writeFile } from 'node:fs/promises';
+import { readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
-import { takeLock } from '../../../agent/weights/lock-file.ts';
-import { endAll, temporaryDirectory } from '../../support/processes.ts';
+import { type Locking, takeLock } from '../../../agent/weights/lock-file.ts';
+import { Manifests } from '../../../agent/weights/manifests.ts';
+import { Presence } from '../../../agent/weights/presence.ts';
+import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
 
-const lockPath = async () => join(await temporaryDirectory('otela-lock'), 'a.lock');
 const { signal } = new AbortController();
 const never = async () => false;
 
+/** A directory, a lock in it, and one process that shares it. */
+async function shared() {
+  const directory = await temporaryDirectory('otela-lock');
+  const alive = join(directory, 'alive');
+  const path = join(directory, 'a.lock');
+  const logged: string[] = [];
+  const locking: Locking = { presence: new Presence(alive), log: (line) => logged.push(line) };
+  atEnd(() => locking.presence.close());
+  const take = (within: AbortSignal = signal) => takeLock(path, never, within, locking);
+  return { directory, alive, path, logged, locking, take };
+}
+
 /** So many take it, one after the other; resolves with the most that had it at one time. */
-async function contend(path: string, count: number): Promise<number> {
+async function contend(take: () => Promise<(() => Promise<void>) | undefined>, count: number): Promise<number> {
   let [holders, most] = [0, 0];
   const one = async () => {
-    const free = await takeLock(path, never, signal);
+    const free = await take();
     most = Math.max(most, ++holders);
     await delay(2);
     holders--;
@@ -26,20 +39,87 @@ async function contend(path: string, count: number): Promise<number> {
   return most;
 }
 
+/** The lock, taken and never freed, as another process wrote it: of another machine, or of this one with another number or start. */
+async function left({ path, take }: Awaited<ReturnType<typeof shared>>, as: Partial<Record<Field, string>>) {
+  await take();
+  const [pid = '', host = '', name = '', machine = '', start = '', beats = ''] = (await readFile(path, 'utf8')).split(
+    /[ \n]/,
+  );
+  const all = { pid, host, name, machine, start, beats, ...as };
+  await writeFile(path, `${all.pid} ${all.host} ${all.name} ${all.machine} ${all.start} ${all.beats}\n`);
+}
+type Field = 'pid' | 'host' | 'name' | 'machine' | 'start' | 'beats';
+
+const ELSEWHERE = { host: 'pod-a', machine: '0123456789abcdef' };
+const isTaken = (take: (within: AbortSignal) => Promise<unknown>) =>
+  take(AbortSignal.timeout(700)).then(
+    () => true,
+    () => false,
+  );
+
 it('has one holder, also in the moment in which it is made', async () => {
-  for (let round = 0; round < 5; round++) expect(await contend(await lockPath(), 8)).toBe(1);
+  for (let round = 0; round < 2; round++) expect(await contend((await shared()).take, 8)).toBe(1);
 });
 
 it('of a dead holder goes to one of those that wait', async () => {
-  for (let round = 0; round < 5; round++) {
-    const path = await lockPath();
+  for (let round = 0; round < 2; round++) {
+    const { path, take } = await shared();
     await writeFile(path, `4194400 ${hostname()}\n`);
-    expect(await contend(path, 8)).toBe(1);
+    expect(await contend(take, 8)).toBe(1);
   }
 });
 
 it('of an earlier process with this one’s number, as in a container that is started again, is nobody’s', async () => {
-  const path = await lockPath();
+  const { path, take } = await shared();
   await writeFile(path, `${process.pid} ${hostname()} of-its-own\n`);
-  expect(await takeLock(path, never, AbortSignal.timeout(2_000))).toBeDefined();
+  expect(await isTaken(take)).toBe(true);
+});
+
+it('of a process whose number another one has now is nobody’s', async () => {
+  const house = await shared();
+  await left(house, { pid: String(process.ppid), start: '1' });
+  expect(await isTaken(house.take)).toBe(true);
+});
+
+it('of a process of another machine or container is kept as long as that one beats, whatever is here under its number', async () => {
+  for (const as of [ELSEWHERE, { ...ELSEWHERE, host: hostname(), pid: '4194400' }]) {
+    const house = await shared();
+    await left(house, as);
+    expect(await isTaken(house.take)).toBe(false);
+  }
+});
+
+it('of a pod that vanished goes to one of those that wait, once three minutes have passed by the file system’s clock', async () => {
+  const house = await shared();
+  await left(house, ELSEWHERE);
+  const [beats = ''] = await readdir(house.alive);
+  const ago = (s: number) => utimes(join(house.alive, beats), new Date(), new Date(Date.now() - s * 1_000));
+  await ago(120);
+  expect(await isTaken(house.take)).toBe(false);
+  await ago(200);
+  expect(await contend(house.take, 8)).toBe(1);
+});
+
+it('of a process that said that it ends is nobody’s', async () => {
+  const house = await shared();
+  await left(house, { ...ELSEWHERE, beats: '00000000-0000-0000-0000-000000000000' });
+  expect(await isTaken(house.take)).toBe(true);
+});
+
+it('that was taken away from a machine that slept is not removed by it', async () => {
+  const { path, take } = await shared();
+  const free = await take();
+  await writeFile(path, 'another’s\n');
+  await free?.();
+  expect(await readFile(path, 'utf8')).toBe('another’s\n');
+});
+
+it('of a pinned model is that of its process: another pod with the same number neither keeps nor ends it', async () => {
+  const { directory, locking } = await shared();
+  const [a, b] = [new Manifests(directory, locking.presence), new Manifests(directory, locking.presence)];
+  await a.open();
+  await a.pin('m');
+  await b.pin('m');
+  await b.unpin('m');
+  expect(await readdir(join(directory, 'pins', 'm'))).toHaveLength(1);
 });
