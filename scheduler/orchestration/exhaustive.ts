@@ -21,10 +21,11 @@ export function fits(plan: DeploymentPlan, site: Site): boolean {
   }
 }
 
-/** As many replicas of each shape alone as there is room for. */
-export function uniformPlans(shapes: readonly Shape[], gpus: number): DeploymentPlan[] {
-  return shapes.flatMap((shape) => {
-    const replicas = Math.floor(gpus / (shape.tp * shape.pp));
-    return replicas > 0 ? [[{ shape, replicas }]] : [];
+/** As many replicas of each shape alone as nodes have room for: of TP 3 four on two nodes of eight, not five. */
+export function uniformPlans(shapes: readonly Shape[], gpus: number, site: Site): DeploymentPlan[] {
+  return shapes.flatMap((shape): DeploymentPlan[] => {
+    for (let replicas = Math.floor(gpus / (shape.tp * shape.pp)); replicas > 0; replicas--)
+      if (fits([{ shape, replicas }], site)) return [[{ shape, replicas }]];
+    return [];
   });
 }

@@ -97,7 +97,7 @@ function guidedPlans({ table, seed = 1 }: OursOptions, gpus: number, expected: E
   const guided = [expected.demand, between(expected), expected.high].map(
     (demand) => flowGuided(table, gpus, demand, { seed }).plan,
   );
-  return [...guided, ...uniformPlans(shapes, gpus)].filter((plan) => fits(plan, table.site));
+  return [...guided.filter((plan) => fits(plan, table.site)), ...uniformPlans(shapes, gpus, table.site)];
 }
 
 /** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */

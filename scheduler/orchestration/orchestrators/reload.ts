@@ -26,6 +26,7 @@ export function reload(
     const plans = uniformPlans(
       table.shapes.map(({ shape }) => shape),
       view.gpus,
+      table.site,
     );
     const scored = plans.map((plan) => evaluate(table, plan, expected));
     const best = scored.reduce(

@@ -1,11 +1,12 @@
-/** `npm run paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS]`: the claims of OServe, each computed again. */
+/** `npm run paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS] [--cells FILE]`: the claims of OServe, each computed again. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { rowsText } from '../rows.ts';
 import { ablationClaims } from './ablation-claims.ts';
 import { appendixD } from './assignment-claims.ts';
 import { forecastClaims } from './forecast-claims.ts';
-import { cells, latencyClaims } from './latency-claims.ts';
+import { cells } from './latency-cells.ts';
+import { latencyClaims } from './latency-claims.ts';
 import { searchClaims } from './search-claims.ts';
 import type { Section } from './section.ts';
 import { switchClaims } from './switch-claims.ts';
@@ -16,6 +17,7 @@ const { values } = parseArgs({
     json: { type: 'string' },
     pictures: { type: 'string', default: 'docs/pictures' },
     models: { type: 'string' },
+    cells: { type: 'string' },
     section: { type: 'string', multiple: true },
   },
 });
@@ -27,7 +29,13 @@ const SECTIONS: Record<string, () => Promise<Section> | Section> = {
   switch: () => switchClaims(values),
   ablation: () => ablationClaims(values),
   latency: () =>
-    latencyClaims(cells({ quick: values.quick, ...(values.models === undefined ? {} : { models: values.models }) })),
+    latencyClaims(
+      cells({
+        quick: values.quick,
+        ...(values.models === undefined ? {} : { models: values.models }),
+        ...(values.cells === undefined ? {} : { file: values.cells }),
+      }),
+    ),
 };
 
 const found: Section[] = [];

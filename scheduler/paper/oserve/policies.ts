@@ -6,7 +6,7 @@ import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.
 import type { Placed } from '../../orchestration/placement.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';
 import { type Orchestrator, runTimeline, type TimelineResult } from '../../orchestration/timeline.ts';
-import type { DeploymentPlan } from '../../orchestration/types.ts';
+import { type DeploymentPlan, keyOf } from '../../orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../serving/limits.ts';
 import { planLoad, type Setup, SLOT_S, uniformsOf } from './setups.ts';
 
@@ -15,8 +15,17 @@ const KV_BYTES_PER_S = 25e9;
 /** Uniform deployments that a baseline tries: the least loaded ones, by simulation of the very span that it is judged on. */
 const TRIED = 4;
 
-export type PolicyName = 'static, TP only' | 'static' | 'reload' | 'Llumnix' | 'Dynamo' | 'ours';
-export const POLICIES: readonly PolicyName[] = ['static, TP only', 'static', 'reload', 'Llumnix', 'Dynamo', 'ours'];
+export const POLICIES = [
+  'static, TP only',
+  'static',
+  'reload',
+  'Llumnix',
+  'Dynamo',
+  'ours',
+  /** What ours begins with, and requests go to the least loaded replica whatever their kind: what gateways do without kinds. */
+  'ours, kinds ignored',
+] as const;
+export type PolicyName = (typeof POLICIES)[number];
 
 export function run(setup: Setup, orchestrator: Orchestrator, judged = setup.kinds): TimelineResult {
   return runTimeline({
@@ -32,14 +41,14 @@ export function run(setup: Setup, orchestrator: Orchestrator, judged = setup.kin
 }
 
 /** Each baseline at its best uniform deployment for this span, which no operator could know: by P99. */
-export function bestOf(setup: Setup, of: (plan: DeploymentPlan) => Orchestrator, tpOnly = false): TimelineResult {
+export function bestOf(setup: Setup, of: (plan: DeploymentPlan) => TimelineResult, tpOnly = false): TimelineResult {
   const { table } = setup;
   const all = uniformsOf(table, table.site.gpus).filter(([group]) => !tpOnly || group?.shape.pp === 1);
   const tried = all
     .map((plan) => ({ plan, load: planLoad(table, plan, setup.demand) }))
     .sort((a, b) => a.load - b.load)
     .slice(0, TRIED);
-  const results = tried.map(({ plan }) => run(setup, of(plan)));
+  const results = tried.map(({ plan }) => of(plan));
   return results.reduce((best, one) => (one.latency.p99 < best.latency.p99 ? one : best));
 }
 
@@ -69,19 +78,45 @@ export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSett
   return run(setup, orchestrator, judged);
 }
 
-export function runPolicy(setup: Setup, name: PolicyName): TimelineResult {
+/** All policies on one setup, in their order. */
+export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
+  const results: Partial<Record<PolicyName, TimelineResult>> = {};
+  const plans = new Map<string, TimelineResult>();
+  // The same deployments come up as static, by tensor parallelism alone, and as what ours begins with.
+  const still = (plan: DeploymentPlan): TimelineResult => {
+    const known = plans.get(keyOf(plan)) ?? run(setup, unchanged('static', plan, { kind: 'least-loaded' }));
+    plans.set(keyOf(plan), known);
+    return known;
+  };
+  const one = (name: PolicyName): TimelineResult => {
+    const result = results[name] ?? runPolicy(setup, name, still, one);
+    results[name] = result;
+    return result;
+  };
+  const all = POLICIES.map((name) => [name, one(name)] as const);
+  return Object.fromEntries(all) as Record<PolicyName, TimelineResult>;
+}
+
+function runPolicy(
+  setup: Setup,
+  name: PolicyName,
+  still: (plan: DeploymentPlan) => TimelineResult,
+  result: (name: PolicyName) => TimelineResult,
+): TimelineResult {
   switch (name) {
     case 'static, TP only':
-      return bestOf(setup, (plan) => unchanged(name, plan, { kind: 'least-loaded' }), true);
+      return bestOf(setup, still, true);
     case 'static':
-      return bestOf(setup, (plan) => unchanged(name, plan, { kind: 'least-loaded' }));
+      return bestOf(setup, still);
     case 'reload':
       return run(setup, reload(setup.table, 3, 0.1, setup.demand));
     case 'Llumnix':
-      return bestOf(setup, llumnix);
+      return bestOf(setup, (plan) => run(setup, llumnix(plan)));
     case 'Dynamo':
-      return bestOf(setup, (plan) => dynamo(setup.table, plan));
+      return bestOf(setup, (plan) => run(setup, dynamo(setup.table, plan)));
     case 'ours':
       return runOurs(setup);
+    case 'ours, kinds ignored':
+      return still(result('ours').slots[0]?.plan ?? []);
   }
 }

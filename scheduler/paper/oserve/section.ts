@@ -17,6 +17,4 @@ export interface Section {
 export interface RunOptions {
   /** A minute instead of many: fewer spans, models and mixes. */
   quick: boolean;
-  /** Only models and GPUs with this in their name, such as `opt-30b 16`. */
-  models?: string;
 }

@@ -138,6 +138,7 @@ export const uniformsOf = (table: RateTable, gpus: number): DeploymentPlan[] =>
   uniformPlans(
     table.shapes.map(({ shape }) => shape),
     gpus,
+    table.site,
   );
 
 function bestUniformLoad(table: RateTable, gpus: number, demand: readonly number[]): number {

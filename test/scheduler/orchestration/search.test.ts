@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { deployAcross } from '../../../scheduler/orchestration/across.ts';
 import { plansOf } from '../../../scheduler/orchestration/enumerate.ts';
 import { evaluate } from '../../../scheduler/orchestration/evaluate.ts';
-import { candidatePlans, fits } from '../../../scheduler/orchestration/exhaustive.ts';
+import { candidatePlans, fits, uniformPlans } from '../../../scheduler/orchestration/exhaustive.ts';
 import { explain } from '../../../scheduler/orchestration/explain.ts';
 import { flowGuided, leastLoaded } from '../../../scheduler/orchestration/flow-guided.ts';
 import { place } from '../../../scheduler/orchestration/placement.ts';
@@ -44,6 +44,12 @@ describe('the search for a deployment', () => {
           expect(new Set(nodes).size).toBe(1);
         }
     }
+  });
+
+  it('counts as many replicas of one shape as nodes have room for', () => {
+    const site = { ...table.site, gpus: 16, gpusPerNode: 8 };
+    const of = (tp: number) => uniformPlans([{ tp, pp: 1 }], 16, site).map(([group]) => group?.replicas);
+    expect([of(3), of(8), of(16)]).toEqual([[4], [2], []]);
   });
 
   it('says which replicas are the bottleneck, and when the demand is too much', () => {

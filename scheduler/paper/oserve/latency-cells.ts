@@ -1,0 +1,123 @@
+/** The runs behind Figures 9 to 12, 17 and 18: each model, size, trace and span under every policy. A file keeps those that are done. */
+import { appendFileSync, readFileSync } from 'node:fs';
+import * as z from 'zod';
+import type { TimelineResult } from '../../orchestration/timeline.ts';
+import { planText } from '../../orchestration/types.ts';
+import { POLICIES, runPolicies } from './policies.ts';
+import { type SetupOf, setupOf } from './setups.ts';
+
+/** Of one run; times in seconds. */
+const figures = z.object({
+  mean: z.number(),
+  p90: z.number(),
+  /** P95, P96, P97, P98, P99. */
+  tail: z.array(z.number()).length(5),
+  ttftP99: z.number(),
+  tbtMean: z.number(),
+  requestsPerS: z.number(),
+  unanswered: z.number(),
+  switches: z.number(),
+  /** What it began with. */
+  deployment: z.string(),
+});
+const cellSchema = z.object({
+  name: z.string(),
+  model: z.string(),
+  gpus: z.number(),
+  trace: z.enum(['azure', 'servegen']),
+  span: z.number(),
+  requests: z.number(),
+  /** The computer's own time for it. */
+  cpuS: z.number(),
+  results: z.record(z.enum(POLICIES), figures),
+});
+type Figures = z.infer<typeof figures>;
+export type Cell = z.infer<typeof cellSchema>;
+
+/** The paper's models and GPUs (§6.1; 32 GPUs in Figure 18), the common sizes first. */
+const MODELS: [model: string, gpus: number][] = [
+  ['facebook/opt-30b', 8],
+  ['facebook/opt-66b', 8],
+  ['huggyllama/llama-30b', 8],
+  ['meta-llama/Llama-2-70b-hf', 8],
+  ['facebook/opt-30b', 16],
+  ['facebook/opt-66b', 16],
+  ['huggyllama/llama-30b', 16],
+  ['meta-llama/Llama-2-70b-hf', 16],
+  ['meta-llama/Llama-2-70b-hf', 32],
+];
+const SPANS = 6;
+const QUICK_SPANS = [2, 4];
+
+export interface CellOptions {
+  quick: boolean;
+  /** Only models and GPUs with this in their name, such as `opt-30b 16`. */
+  models?: string;
+  /** A line of JSON per cell: those in it are not run again, so that a run can be stopped, or shared by several processes. */
+  file?: string;
+}
+
+export function cells({ quick, models: only = '', file }: CellOptions): Cell[] {
+  const known = file === undefined ? [] : readCells(file);
+  const wanted = (quick ? MODELS.slice(0, 1) : MODELS)
+    .filter(([name, gpus]) => `${name} ${gpus}`.includes(only))
+    .flatMap(([model, gpus]) =>
+      (['azure', 'servegen'] as const).flatMap((trace) =>
+        Array.from({ length: SPANS }, (_, span) => ({ model, gpus, trace, span })),
+      ),
+    )
+    .filter(({ span }) => !quick || QUICK_SPANS.includes(span));
+  return wanted.map((of, i) => {
+    const done = known.find((one) => isOf(one, of));
+    if (done !== undefined) return done;
+    const cell = cellOf(of);
+    if (file !== undefined) appendFileSync(file, `${JSON.stringify(cell)}\n`);
+    const p99 = ({ tail }: Figures) => (tail.at(-1) ?? 0).toFixed(1);
+    process.stderr.write(
+      `${i + 1} of ${wanted.length}: ${cell.name}, ${cell.requests} requests, ${cell.cpuS.toFixed(0)} s; P99 of static ${p99(cell.results.static)} s, ours ${p99(cell.results.ours)} s\n`,
+    );
+    return cell;
+  });
+}
+
+const isOf = (cell: Cell, { model, gpus, trace, span }: SetupOf): boolean =>
+  cell.model === model && cell.gpus === gpus && cell.trace === trace && cell.span === span;
+
+function readCells(file: string): Cell[] {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    throw error;
+  }
+  // The last line of a process that was ended is not whole: its cell is run again.
+  return text.split('\n').flatMap((line) => {
+    try {
+      return [cellSchema.parse(JSON.parse(line))];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function cellOf(of: Required<Pick<SetupOf, 'model' | 'gpus' | 'trace' | 'span'>>): Cell {
+  const before = process.cpuUsage().user;
+  const setup = setupOf(of);
+  const results = runPolicies(setup);
+  const own = Object.fromEntries(POLICIES.map((name) => [name, figuresOf(results[name])]));
+  const cpuS = (process.cpuUsage().user - before) / 1e6;
+  return cellSchema.parse({ ...of, name: setup.name, requests: setup.requests.count, cpuS, results: own });
+}
+
+const figuresOf = (result: TimelineResult): Figures => ({
+  mean: result.latency.mean,
+  p90: result.latency.p90,
+  tail: result.tail,
+  ttftP99: result.ttft.p99,
+  tbtMean: result.tbt.mean,
+  requestsPerS: result.requestsPerS,
+  unanswered: result.unanswered,
+  switches: result.switches,
+  deployment: planText(result.slots[0]?.plan ?? []),
+});
