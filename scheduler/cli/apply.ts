@@ -33,6 +33,7 @@ import {
   catalogueFrom,
   ENGINE_FLAGS,
   type FlagValues,
+  number,
   PLAN_FLAGS,
   planOptionsFrom,
   required,
@@ -53,6 +54,7 @@ export const APPLY_FLAGS = {
   'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
   slurm: { value: 'TEMPLATE', takes: 'file', help: 'start jobs on what --inventory offers' },
   agents: { help: 'deploy to agents that wait' },
+  drain: { value: 'S', otherwise: '60', help: 'with --agents: seconds for what runs where a replica ends' },
   state: { value: 'FILE', takes: 'file', otherwise: 'otela-plan.state.json', help: 'what was started' },
   weights: { help: 'set the routing weights of the plan' },
   window: { value: '1h', help: 'of the demand that the gateway saw' },
@@ -90,7 +92,14 @@ export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): 
   const slurm = await slurmFrom(flags, catalogue, gateway.url, outside, io);
   const agents =
     flags.agents === true
-      ? new Agents({ gateway, catalogue, now, log: io.log, ...(pause === undefined ? {} : { wait: pause }) })
+      ? new Agents({
+          gateway,
+          catalogue,
+          now,
+          log: io.log,
+          drainMs: number(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3,
+          ...(pause === undefined ? {} : { wait: pause }),
+        })
       : undefined;
   const workloadFile = text(flags, 'workload');
   const controller: Controller = {

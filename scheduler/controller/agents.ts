@@ -14,8 +14,10 @@ type Job = ControllerState['jobs'][number];
 
 /** A deployment that was agreed to has its session within this, unless no gateway admits it. */
 const APPEARS_WITHIN_MS = 90_000;
-/** A node that was told to end its deployment drains first; longer, and the next round finds it. */
-const FREED_WITHIN_MS = 90_000;
+/** What a gateway gives where no other time is said. */
+const DRAIN_MS = 60_000;
+/** A node that was told to end its deployment drains first and then joins idle; longer, and the next round finds it. */
+const REJOINS_WITHIN_MS = 30_000;
 const LOOK_EVERY_MS = 1_000;
 /** Nodes of one pool that are asked in turn when one refuses. Another caller may just have given the refusing node a deployment. */
 const TRIES = 3;
@@ -26,6 +28,8 @@ interface AgentsOptions {
   /** Wall clock, ms. */
   now: () => number;
   log: (line: string) => void;
+  /** How long a replica that ends may finish what runs; streams that may then go on at another one. */
+  drainMs?: number;
   wait?: (ms: number) => Promise<unknown>;
 }
 
@@ -77,7 +81,8 @@ export class Agents {
   /** The deployment's id. @throws SchedulerError launcher where no node of the pool takes it */
   async start(pool: string, model: string, spread: Parallelism): Promise<string> {
     const refused: string[] = [];
-    const until = this.#options.now() + (this.#freed.has(pool) ? FREED_WITHIN_MS : 0);
+    const { now, drainMs = DRAIN_MS } = this.#options;
+    const until = now() + (this.#freed.has(pool) ? drainMs + REJOINS_WITHIN_MS : 0);
     for (;;) {
       for (const node of await this.#idle(pool)) {
         if (refused.length >= TRIES) break;
@@ -86,7 +91,7 @@ export class Agents {
         refused.push(answer.refusal);
       }
       if (refused.length > 0) throw new SchedulerError('launcher', refused.join('; '));
-      if (this.#options.now() >= until) throw new SchedulerError('launcher', `no idle node is left in ${pool}`);
+      if (now() >= until) throw new SchedulerError('launcher', `no idle node is left in ${pool}`);
       await this.#wait(LOOK_EVERY_MS);
     }
   }
@@ -131,11 +136,11 @@ export class Agents {
 
   /** Its node drains and joins idle. @throws SchedulerError */
   async stop(id: string, pool: string): Promise<void> {
-    const { gateway, catalogue } = this.#options;
+    const { gateway, catalogue, drainMs = DRAIN_MS } = this.#options;
     const node = (await liveNodes(gateway, catalogue, () => {})).find(({ deployment }) => deployment === id);
     if (node === undefined)
       throw new SchedulerError('launcher', `no session of deployment ${id} can be reached now; try again`);
-    await gateway.delete(`/admin/nodes/${node.session}/deployment`);
+    await gateway.delete(`/admin/nodes/${node.session}/deployment?drain_ms=${drainMs}`);
     this.#freed.add(pool);
   }
 }

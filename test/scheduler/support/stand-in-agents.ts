@@ -72,7 +72,7 @@ export class StandInAgents {
       this.weights.push(text);
       return [200, {}];
     }
-    const session = /^\/admin\/nodes\/(\w+)\/deployment$/.exec(url)?.[1];
+    const session = /^\/admin\/nodes\/(\w+)\/deployment(\?drain_ms=\d+)?$/.exec(url)?.[1];
     const node = this.nodes.find((one) => one.session === session);
     if (node === undefined) return [404, {}];
     if (method === 'GET') {

@@ -1,0 +1,80 @@
+/** A replica that ends at a switch: short answers end where they are, long ones go on at another replica. */
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { Agents } from '../../scheduler/controller/agents.ts';
+import { gatewayFrom } from '../../scheduler/live/gateway.ts';
+import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
+import { text as wordsOf } from '../support/engine/words.ts';
+import { Gateway } from '../support/gateway.ts';
+import { endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+import { hear } from '../support/streams.ts';
+import { NODE } from '../support/where.ts';
+
+afterEach(endAll);
+
+const MODEL = 'Qwen/Qwen3-8B';
+/** Tokens of the answers: a minute of the slow replica's time, and a second. */
+const [LONG, SHORT] = [1_200, 20];
+const RATES = { slow: 20, quick: 2_000 };
+const DRAIN_MS = 5_000;
+
+it('what ends within the drain ends there, and a longer stream goes on at the next replica, whole', async () => {
+  const gateway = await Gateway.start();
+  const [token, key] = [await gateway.createJoinToken(), await gateway.createKey()];
+  const directory = await temporaryDirectory('otela-moved');
+  const templates = join(directory, 'templates');
+  await mkdir(templates, { mode: 0o755 });
+  for (const [name, rate] of Object.entries(RATES)) {
+    const argv = [NODE, ENGINE_MAIN, '--port', '{{port}}', '--model', MODEL, '--rate', String(rate)];
+    const template = JSON.stringify({ argv: [...argv, '--tokens', String(LONG)], parameters: {} });
+    await writeFile(join(templates, `${name}.json`), template, { mode: 0o644 });
+  }
+  // Without a GPU it is no node for a planner.
+  const gpus = join(directory, 'bin', 'nvidia-smi');
+  await mkdir(join(directory, 'bin'));
+  await writeFile(gpus, "#!/bin/sh\necho '0, GPU-0, NVIDIA A100-SXM4-80GB, 81920'\n");
+  await chmod(gpus, 0o755);
+  const env = { PATH: `${join(directory, 'bin')}:${process.env.PATH}` };
+  const args = ['--accept-deployments', templates];
+  await Promise.all([0, 1].map(() => startAgent({ gateways: [gateway.url], token, args, env })));
+  const idle = await eventually('two idle agents', 60_000, async () => {
+    const nodes = (await gateway.nodes()).filter(({ labels }) => labels?.['otela.accepts'] !== undefined);
+    return nodes.length === 2 ? nodes : undefined;
+  });
+  const order = (at: number, template: string) =>
+    gateway.admin('PUT', `nodes/${idle[at]?.session}/deployment`, { id: `plan-${template}`, template, parameters: {} });
+  await order(0, 'slow');
+  const [slow] = await gateway.serving(1, 60_000, MODEL);
+
+  const ask = (more: object) =>
+    fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-otela-resume': '1' },
+      body: JSON.stringify({ model: MODEL, stream: true, messages: [{ role: 'user', content: 'Say.' }], ...more }),
+    });
+  const long = await ask({ max_tokens: LONG });
+  const short = await ask({ max_tokens: SHORT });
+  for (const answer of [long, short]) expect(answer.headers.get('x-otela-node')).toBe(slow?.session);
+
+  const keyFile = join(directory, 'key');
+  await writeFile(keyFile, gateway.adminKey, { mode: 0o600 });
+  const agents = new Agents({
+    gateway: gatewayFrom(gateway.url, keyFile),
+    catalogue: loadCatalogue(),
+    now: Date.now,
+    log: () => {},
+    drainMs: DRAIN_MS,
+  });
+  await Promise.all([agents.stop('plan-slow', 'any'), order(1, 'quick')]);
+  const [whole, brief] = (await Promise.all([long.text(), short.text()])).map(hear);
+  expect(brief).toMatchObject({ text: wordsOf(SHORT), dones: 1, errors: [] });
+  expect(brief?.comments.filter((one) => one.startsWith('otela continued'))).toEqual([]);
+  expect(whole).toMatchObject({ text: wordsOf(LONG), dones: 1, errors: [] });
+  const [quick] = await gateway.serving(1, 60_000, MODEL);
+  expect(whole?.comments.filter((one) => one.startsWith('otela continued'))).toEqual([
+    `otela continued node=${quick?.session} attempts=2`,
+  ]);
+  expect(whole?.ids.size).toBe(1);
+}, 180_000);
