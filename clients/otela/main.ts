@@ -85,6 +85,7 @@ nothing else may use meanwhile. Exit code 1 where they differ.
 const LOGIN_FLAGS = {
   gateway: FLAGS.gateway,
   'key-file': { value: 'FILE', help: 'where the key goes; default ~/.config/otela/key' },
+  insecure: { help: 'a gateway at http:// on another machine: all between read the key' },
 } as const satisfies Flags;
 
 const LOGIN: Command<Out> = {
@@ -97,7 +98,9 @@ Prints a code. Enter it in the gateway's dashboard, logged in as yourself, and o
   run: async (args, out) => {
     const { values } = parseLine(args, LOGIN_FLAGS);
     if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
-    await loginCommand({ gateway: gatewayOf(values.gateway), file: keyFile(values['key-file']) }, out);
+    const gateway = gatewayOf(values.gateway);
+    if (!values.insecure) requirePrivate(gateway);
+    await loginCommand({ gateway, file: keyFile(values['key-file']) }, out);
     return EXIT_DONE;
   },
 };
@@ -124,6 +127,13 @@ function gatewayOf(text: string): string {
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`--gateway: "${text}" is no http URL`);
   return url.href.replace(/\/(?:v1\/?)?$/, '');
+}
+
+/** The key travels in the answer. Loopback (RFC 6761 §6.3, RFC 1122 §3.2.1.3) leaves no machine. @throws UsageError */
+function requirePrivate(gateway: string): void {
+  const { protocol, hostname } = new URL(gateway);
+  if (protocol === 'https:' || /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) return;
+  throw new UsageError(`${gateway} is not encrypted: the key could be read on its way. Say https://, or --insecure`);
 }
 
 function pinsOf(given: readonly string[]): Record<string, string> | undefined {

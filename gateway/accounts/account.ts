@@ -29,6 +29,8 @@ export interface Restrictions {
 export interface Account {
   /** `bootstrap` for the operator key of the environment, a user's id for a login. */
   keyId: string;
+  /** The key by which a person let this machine in. */
+  grantedBy: string | undefined;
   role: Role;
   /** Whose machines a provider's people speak for. */
   provider: string | undefined;
@@ -60,7 +62,7 @@ export interface Account {
 }
 
 export interface AccountLimits {
-  /** Names the object that counts: the project's, else the person's where they have limits, else the key's own. */
+  /** Names the object that counts: the project's, else else the person's, else that of a key without a person. */
   subject: string;
   key: Limits | undefined;
   project: Limits | undefined;
@@ -143,6 +145,7 @@ export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: Http
 /** Of the operator key in the environment: everything, whatever D1 says. */
 export const BOOTSTRAP: Account = {
   keyId: 'bootstrap',
+  grantedBy: undefined,
   role: 'operator',
   provider: undefined,
   userId: undefined,

@@ -1,7 +1,7 @@
 /** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
 import { and, eq, inArray, max } from 'drizzle-orm';
 import type { Env } from '../env.ts';
-import { type Account, type AccountLimits, lowerRole, type Restrictions } from './account.ts';
+import { type Account, type AccountLimits, lowerRole, type Restrictions, type Scope } from './account.ts';
 import { asked, database } from './database.ts';
 import { installationSecret } from './installation.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
@@ -21,12 +21,17 @@ export async function findKey(
 ): Promise<Account | Refusal> {
   const db = database(env);
   const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
-  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId) => db.select({ id }).from(apiKeys).where(where);
+  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy) =>
+    db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
   // tables have an `id`.
-  const [[key], [user = null], [project = null], seen, [ofAll]] = await asked(
+  const [[key], [parent], [user = null], [project = null], seen, [ofAll]] = await asked(
     db.batch([
       db.select().from(apiKeys).where(where),
+      db
+        .select()
+        .from(apiKeys)
+        .where(inArray(apiKeys.id, ofKey(apiKeys.grantedBy))),
       db
         .select()
         .from(users)
@@ -40,21 +45,35 @@ export async function findKey(
     ]),
   );
   if (key === undefined) return 'unknown';
-  if (key.revokedAt !== null) return 'revoked';
-  if (key.expiresAt !== null && key.expiresAt <= now) return 'expired';
+  const ended = endOf(key, now) ?? (parent && endOf(parent, now));
+  if (ended !== undefined) return ended;
   if (isClosed(key.userId, user) || isClosed(key.projectId, project)) return 'disabled';
   const role = user === null ? key.role : lowerRole(key.role, user.role);
   return sealed(env, {
     ...standing(project, key),
+    // A machine that a key let in does what that key may do now, and not what it might when the machine came.
+    restrictions: [key, parent, project].flatMap((row) => (row ? restrictionsOf(row) : [])),
+    grantedBy: key.grantedBy ?? undefined,
     keyId: key.id,
     role,
     provider: key.provider ?? user?.provider ?? undefined,
     userId: key.userId ?? undefined,
-    scopes: key.scopes ?? undefined,
+    scopes: both(key.scopes, parent?.scopes),
     limits: limitsOf(project, key, user, ofAll?.value),
     expiresAt: key.expiresAt ?? undefined,
     seen: seen[0]?.id ?? 0,
   });
+}
+
+function endOf({ revokedAt, expiresAt }: Key, now: number): Refusal | undefined {
+  if (revokedAt !== null) return 'revoked';
+  return expiresAt !== null && expiresAt <= now ? 'expired' : undefined;
+}
+
+/** NULL is all. */
+function both(own: Scope[] | null, parents: Scope[] | null | undefined): Scope[] | undefined {
+  if (own === null || !parents) return own ?? parents ?? undefined;
+  return own.filter((scope) => parents.includes(scope));
 }
 
 /** The key that took the place of one that was rotated. @throws ApiError 503 when D1 cannot say */
@@ -85,6 +104,7 @@ export async function findUser(
   if (user.disabledAt !== null || isClosed(user.projectId, project)) return 'disabled';
   const account = await sealed(env, {
     ...standing(project),
+    grantedBy: undefined,
     keyId: user.id,
     role: user.role,
     provider: user.provider ?? undefined,
@@ -141,7 +161,8 @@ function limitsOf(project: Project | null, key: Key | undefined, user: User | nu
   const [ofKey, ofProject] = [present(key?.limits), present(project?.limits)];
   const ofUser = user === null ? undefined : present(user.limits ?? limitsSchema.safeParse(ofAll).data);
   if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
-  const own = user !== null && (ofUser !== undefined || key === undefined) ? `user:${user.id}` : `key:${key?.id}`;
+  // One object for a person whatever limits there are: what counted a month goes on when limits are set or lifted.
+  const own = user === null ? `key:${key?.id}` : `user:${user.id}`;
   const subject = project === null ? own : `project:${project.id}`;
   return { subject, key: ofKey, project: ofProject, ...(ofUser && { user: ofUser, userId: user?.id }) };
 }

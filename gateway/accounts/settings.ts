@@ -5,7 +5,7 @@ import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '
 import { VERSION } from '../../shared/release/release.ts';
 import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
-import { CACHED_MS, matchesAny } from './account.ts';
+import { type Account, CACHED_MS, matchesAny } from './account.ts';
 import type { Catalogue, CatalogueEntry } from './catalogue.ts';
 import { asked, database } from './database.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
@@ -235,19 +235,10 @@ export function indexOf(given: Settings): SettingsIndex {
 /** Whether something that `account` is made of changed after it was read. */
 export function isStale(
   given: Settings,
-  {
-    keyId,
-    userId,
-    projectId,
-    seen,
-  }: { keyId: string; userId: string | undefined; projectId: string | undefined; seen: number },
+  { keyId, grantedBy, userId, projectId, seen }: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>,
 ): boolean {
   if (seen < given.changedSince) return true;
   const { changed } = indexOf(given);
   if (changed.size === 0) return false;
-  return (
-    (changed.get(keyId) ?? 0) > seen ||
-    (userId !== undefined && (changed.get(userId) ?? 0) > seen) ||
-    (projectId !== undefined && (changed.get(projectId) ?? 0) > seen)
-  );
+  return [keyId, grantedBy, userId, projectId].some((id) => id !== undefined && (changed.get(id) ?? 0) > seen);
 }

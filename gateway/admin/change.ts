@@ -66,7 +66,7 @@ interface Creation extends Change {
   shown: object;
   /** Of the answer. */
   status?: 200 | 201;
-  /** Refuses what must not be made now; not asked where it was made already. @throws ApiError */
+  /** Refuses what must not be made now; not asked where it was made already, asked again where `statements` fail. @throws ApiError */
   check?(): Promise<void>;
   /** What is there under an id: the answer to a replay, without the secret. */
   find(id: string): Promise<object | undefined>;
@@ -100,6 +100,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
     // Two at once: the other one was first.
     const again = key === undefined ? undefined : await replay(call, key, request, creation);
     if (again !== undefined) return again;
+    await creation.check?.();
     throw isTaken(error) ? new ApiError('unprocessable_content', `"${creation.object}" exists already.`) : error;
   }
   await tell(call.env);

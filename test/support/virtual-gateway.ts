@@ -197,6 +197,7 @@ export function specOf(id: string, change: Partial<BatchSpec> = {}): BatchSpec {
       keyId: 'bootstrap',
       role: 'consumer',
       provider: undefined,
+      grantedBy: undefined,
       userId: undefined,
       projectId: undefined,
       scopes: undefined,

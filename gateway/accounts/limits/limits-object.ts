@@ -48,6 +48,8 @@ export class LimitsObject extends GatewayObject {
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<Waiting>();
   #saving: (() => void) | undefined;
+  /** Counts of others are of this month on. */
+  #elsewhereFrom = '';
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
@@ -144,19 +146,22 @@ export class LimitsObject extends GatewayObject {
     return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();
   }
 
-  /** What each gateway booked in a month, as far as it is known here. */
-  counts(month: string): MonthCount[] {
+  /** What each gateway booked in a month, as far as it is known here: of all meters, or of those that are named. */
+  counts(month: string, ids?: readonly string[]): MonthCount[] {
     const { sql } = this.ctx.storage;
+    const named = ids === undefined ? '' : 'AND id IN (SELECT value FROM json_each(?))';
+    const given = ids === undefined ? [month] : [month, JSON.stringify(ids)];
     const others = sql.exec<MonthCount & { [name: string]: string | number }>(
-      'SELECT origin, id, tokens FROM elsewhere WHERE month = ?',
-      month,
+      `SELECT origin, id, tokens FROM elsewhere WHERE month = ? ${named}`,
+      ...given,
     );
     const counts: MonthCount[] = others.toArray();
-    const own = this.used(month).map(({ id, used }) => {
-      const theirs = counts.reduce((sum, count) => sum + (count.id === id ? count.tokens : 0), 0);
-      return { origin: '', id, tokens: used - theirs };
-    });
-    return [...own, ...counts];
+    const theirs = new Map<string, number>();
+    for (const { id, tokens } of counts) theirs.set(id, (theirs.get(id) ?? 0) + tokens);
+    const mine = `SELECT id, used FROM months WHERE month = ? ${named}`;
+    for (const { id, used } of sql.exec<{ id: string; used: number }>(mine, ...given).toArray())
+      counts.push({ origin: '', id, tokens: used - (theirs.get(id) ?? 0) });
+    return counts;
   }
 
   /** What other gateways say that they booked. Said again it counts once: each only ever counts up. */
@@ -176,7 +181,9 @@ export class LimitsObject extends GatewayObject {
 
   #writeElsewhere(origin: string, id: string, month: string, more: number): void {
     const { sql } = this.ctx.storage;
-    sql.exec('DELETE FROM elsewhere WHERE month < ?', month);
+    // Once a month: each deletion reads all counts of all meters.
+    if (this.#elsewhereFrom !== month) sql.exec('DELETE FROM elsewhere WHERE month < ?', month);
+    this.#elsewhereFrom = month;
     sql.exec(
       `INSERT INTO elsewhere (origin, id, month, tokens) VALUES (?, ?, ?, ?)
        ON CONFLICT (origin, id, month) DO UPDATE SET tokens = tokens + excluded.tokens`,

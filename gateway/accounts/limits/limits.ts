@@ -29,6 +29,11 @@ export const limitsSchema = z.strictObject({
 
 export type Limits = z.infer<typeof limitsSchema>;
 
+/** Whether a key's limits limit anything. */
+export function isLimited({ limits }: { limits: Limits | null }): boolean {
+  return limits !== null && Object.keys(limits).length > 0;
+}
+
 /** What of `limits` holds for one model alone. The model's name is a client's word. */
 export function limitsOfModel(limits: Limits | undefined, model: string): Limits | undefined {
   const { models } = limits ?? {};

@@ -9,7 +9,9 @@ import { tellRegistry } from '../../tell-registry.ts';
 import type { Scope } from '../account.ts';
 import { asked, database, requireFirst, requireWritable } from '../database.ts';
 import { installationSecret } from '../installation.ts';
+import { isLimited } from '../limits/limits.ts';
 import { findUser } from '../look-up.ts';
+import { hasRoom, nameWhereRoom } from '../own-keys.ts';
 import { apiKeys, auditLog, deviceLogins } from '../schema.ts';
 import { KEY_PREFIX, newId, newSecret, sha256Hex } from '../secrets.ts';
 import { readSettings } from '../settings.ts';
@@ -132,6 +134,7 @@ async function makeKey(
   if (typeof person !== 'object') return undefined;
   const [parent] = approvedBy === null ? [] : await asked(db.select().from(apiKeys).where(eq(apiKeys.id, approvedBy)));
   if (approvedBy !== null && (parent === undefined || parent.revokedAt !== null)) return undefined;
+  if (parent !== undefined && isLimited(parent)) return undefined;
   const expiresAt = Math.min(now + KEY_MS, parent?.expiresAt ?? Number.POSITIVE_INFINITY);
   if (expiresAt <= now) return undefined;
   const scopes = SCOPES.filter((scope) => parent?.scopes?.includes(scope) ?? true);
@@ -162,16 +165,17 @@ async function makeKey(
   const before = await asked(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
-  await asked(
-    db.batch([
-      db.insert(apiKeys).values(row),
-      ...before.flatMap(({ id }) => [
-        db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
-        line('key.revoke', id),
-      ]),
-      line('key.create', row.id),
-    ]),
-  );
+  const made = db.insert(apiKeys).values({ ...row, name: nameWhereRoom(name, userId, now) });
+  const replaced = before.flatMap(({ id }) => [
+    db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
+    line('key.revoke', id),
+  ]);
+  try {
+    await asked(db.batch([made, ...replaced, line('key.create', row.id)]));
+  } catch (error) {
+    if (await hasRoom(env, userId, now)) throw error;
+    return undefined;
+  }
   await tellRegistry(env, (registry) => registry.reloadSettings());
   return { plaintext, expiresAt };
 }

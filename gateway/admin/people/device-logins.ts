@@ -1,5 +1,5 @@
 /** A person lets a machine without a browser in: the second half of accounts/login/device-routes.ts. */
-import { and, count, eq, gt, isNull, lt, ne, or } from 'drizzle-orm';
+import { and, count, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
@@ -50,15 +50,18 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
   const hash = sha256Hex(code);
   const db = database(env);
   const open = and(eq(deviceLogins.userId, userId), gt(deviceLogins.expiresAt, now), ne(deviceLogins.hash, hash));
-  const [mine] = await asked(db.select({ n: count() }).from(deviceLogins).where(open));
-  if ((mine?.n ?? 0) >= OPEN_MAX)
-    throw new ApiError(
-      'rate_limit_exceeded',
-      `${OPEN_MAX} machines that you let in have not come yet. Try again in ten minutes.`,
-    );
+  const requireRoom = async () => {
+    const [mine] = await asked(db.select({ n: count() }).from(deviceLogins).where(open));
+    if ((mine?.n ?? 0) < OPEN_MAX) return;
+    const message = `${OPEN_MAX} machines that you let in have not come yet. Try again in ten minutes.`;
+    throw new ApiError('rate_limit_exceeded', message);
+  };
+  await requireRoom();
+  // In the statement itself: of many approvals at once those beyond the bound have no user to write, and fail.
+  const taken = sql`(SELECT count(*) FROM ${deviceLogins} WHERE ${open})`;
   const row = {
     hash,
-    userId,
+    userId: sql<string>`CASE WHEN ${taken} < ${OPEN_MAX} THEN ${userId} END`,
     projectId,
     approvedBy,
     denied: !body.approve,
@@ -73,7 +76,12 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
       ? insert.onConflictDoNothing()
       : insert.onConflictDoUpdate({ target, set: { denied: true }, setWhere: eq(deviceLogins.userId, userId) }),
   ];
-  await change(call, statements, { action: body.approve ? 'device.approve' : 'device.deny', object: userId });
+  try {
+    await change(call, statements, { action: body.approve ? 'device.approve' : 'device.deny', object: userId });
+  } catch (error) {
+    await requireRoom();
+    throw error;
+  }
   return call.c.json({ object: 'device_login', approved: body.approve }, 202, { 'cache-control': 'no-store' });
 }
 

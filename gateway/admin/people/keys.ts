@@ -1,10 +1,12 @@
 /** API keys. Operators see and make all; who logged in sees and makes their own, never with more than they have. */
 
-import { and, count, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
+import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { atLeast, SCOPES } from '../../accounts/account.ts';
 import { asked, database } from '../../accounts/database.ts';
+import { isLimited } from '../../accounts/limits/limits.ts';
+import { hasRoom, nameWhereRoom, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
 import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
@@ -27,9 +29,6 @@ import { requireProject, requireProvider, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { type Key, keySchema, keyView } from './key-view.ts';
 import { memberOf } from './members.ts';
-
-/** Most keys that a user may make without an operator. */
-const OWN_KEYS_MAX = 50;
 
 const idText = z.string().max(64);
 const changeable = restrictionsSchema
@@ -106,7 +105,8 @@ export const keyRoutes: readonly AdminRoute[] = [
     ...COMMON,
     method: 'patch',
     path: '/keys/:id',
-    summary: 'Change a key; what is left out stays. Acts everywhere within 5 s.',
+    summary:
+      'Change a key; what is left out stays. Acts everywhere within 5 s. Machines that it let in are narrowed with it, and end where it gets limits.',
     body: patchSchema,
     answer: keySchema,
     run: patchKey,
@@ -170,7 +170,11 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
     revokedAt: null,
   };
   const check = operator ? undefined : () => requireFewKeys(call);
-  const made = await insert(call, row, plaintext, { action: 'key.create', statements: [], ...(check && { check }) });
+  const made = await insert(call, row, plaintext, {
+    action: 'key.create',
+    statements: [],
+    ...(check && { check, counted: true }),
+  });
   if (await isMember()) return made;
   // They were let out of the project meanwhile, maybe before this key was there to be revoked.
   await change(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
@@ -184,13 +188,22 @@ function insert(
   call: Call<unknown, unknown>,
   row: Key,
   plaintext: string,
-  { statements, ...what }: Pick<Parameters<typeof createOnce>[1], 'action' | 'statements' | 'check'>,
+  {
+    statements,
+    counted = false,
+    ...what
+  }: Pick<Parameters<typeof createOnce>[1], 'action' | 'statements' | 'check'> & { counted?: boolean },
 ): Promise<Response> {
   return createOnce(call, {
     ...what,
     object: row.id,
     after: keyView(row),
-    statements: [database(call.env).insert(apiKeys).values(row), ...statements],
+    statements: [
+      database(call.env)
+        .insert(apiKeys)
+        .values({ ...row, ...(counted && { name: nameWhereRoom(row.name, row.userId ?? '', call.now) }) }),
+      ...statements,
+    ],
     shown: { ...keyView(row), key: plaintext },
     find: async (id) => {
       const known = await findKey(call.env, eq(apiKeys.id, id));
@@ -215,6 +228,7 @@ async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object
   const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
   await change(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
   if (typeof set.expiresAt === 'number') await endGranted(call, row.id, { expiresAt: set.expiresAt });
+  if (isLimited({ ...row, ...set })) await endGranted(call, row.id, { revokedAt: now });
   return after;
 }
 
@@ -277,7 +291,7 @@ async function endGranted(
   const later = 'revokedAt' in end ? undefined : or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, end.expiresAt));
   const working = and(eq(apiKeys.grantedBy, id), isNull(apiKeys.revokedAt), later);
   const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
-  // Approvals at once may let in more than a person may have keys: each that ends is in the list no more.
+  // Each that ends is in the list no more.
   for (;;) {
     const rows = await asked(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX));
     if (rows.length === 0) return;
@@ -291,10 +305,7 @@ async function endGranted(
 
 /** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
 export async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Promise<void> {
-  const working = and(isNull(apiKeys.revokedAt), or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, now)));
-  const mine = and(eq(apiKeys.userId, account.userId ?? ''), working);
-  const [all] = await asked(database(env).select({ n: count() }).from(apiKeys).where(mine));
-  if ((all?.n ?? 0) < OWN_KEYS_MAX) return;
+  if (await hasRoom(env, account.userId ?? '', now)) return;
   throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys already; revoke some first.`);
 }
 

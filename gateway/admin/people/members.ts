@@ -190,7 +190,9 @@ async function deleteMember(call: Call): Promise<object> {
     object: projectId,
     before: { user_id: userId, lead: before.lead },
   });
-  await revokeKeysIn(call, { userId, projectId }, now);
+  // Whose home it is works on in it: operators, or their identity provider, say so.
+  const [person] = await asked(db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)));
+  if (person?.home !== projectId) await revokeKeysIn(call, { userId, projectId }, now);
   return { object: 'project_member', deleted: true };
 }
 

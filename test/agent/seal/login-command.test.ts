@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { loginCommand } from '../../../clients/otela/login-command.ts';
+import { main } from '../../../clients/otela/main.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterAll(endAll);
@@ -57,3 +58,16 @@ it('prints no word of a gateway that would drive the terminal', async () => {
   const lines = await login(file, { page: 'https://gw.test/\u001b[2J', name: 'Ada\r\u009b1A' });
   expect(lines.join('')).not.toMatch(/\p{Cc}/u);
 });
+
+it.each(['http://gw.test', 'http://10.0.0.1:8080/v1', 'http://127.0.0.1.gw.test', 'http://localhost.gw.test'])(
+  'asks %s for no key, which would come unencrypted, unless told to',
+  async (gateway) => {
+    const complaints: string[] = [];
+    const out = { print: () => {}, complain: (line: string) => void complaints.push(line) };
+    const file = join(await temporaryDirectory('otela-login'), 'deep', 'key');
+    expect(await main(['login', '--gateway', gateway, '--key-file', file], out)).not.toBe(0);
+    expect(complaints.join()).toContain('is not encrypted');
+    // Before anything is asked or made.
+    await expect(readdir(join(file, '..'))).rejects.toThrow('ENOENT');
+  },
+);

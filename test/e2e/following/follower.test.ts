@@ -10,7 +10,11 @@ const EVERY_MS = 1_000;
 
 afterEach(() => void vi.useRealTimers());
 
-function follower(say: (path: string) => object, apply: () => number = () => 0, waiting: readonly HandedOver[] = []) {
+function follower(
+  say: (path: string, asked: unknown) => object,
+  apply: () => number = () => 0,
+  waiting: readonly HandedOver[] = [],
+) {
   vi.useFakeTimers();
   const lines: string[] = [];
   const heard: string[] = [];
@@ -19,7 +23,9 @@ function follower(say: (path: string) => object, apply: () => number = () => 0, 
     first: new URL('http://first.example'),
     url: 'http://follower.example',
     version: '0.0.0',
-    link: { ask: async (_: URL, path: string) => ({ answer: say(path), by: 'first' }) } as unknown as GatewayLink,
+    link: {
+      ask: async (_: URL, path: string, asked: unknown) => ({ answer: say(path, asked), by: 'first' }),
+    } as unknown as GatewayLink,
     copy: { begin() {}, complete() {}, apply } as unknown as AccountsCopy,
     handOver: {
       waiting: waiting.length,
@@ -98,6 +104,25 @@ test('budgets that cannot be heard hold up neither what changed in accounts nor 
   expect(told).toContain('changed');
   expect(told).toContain('delivered');
   expect(made.lastError).toContain('more than');
+  made.stop();
+});
+
+test('a subject whose counts come in parts is heard to its end', async () => {
+  const asked: unknown[] = [];
+  const places = [{ subject: 'a', origin: 'first', id: 'key_1' }, undefined];
+  const { made, told } = follower((path, page) => {
+    if (path !== '/gateway/budgets') return { ...ANSWER, budgets: 1 };
+    asked.push(page);
+    const after = places[asked.length - 1];
+    const items = [{ subject: `part ${asked.length}`, month: '2026-11', counts: [] }];
+    return { items, seq: after === undefined ? 1 : 0, more: after !== undefined, after };
+  });
+  await vi.advanceTimersByTimeAsync(3 * EVERY_MS);
+  expect(told.filter((one) => one.startsWith('part'))).toEqual(['part 1', 'part 2']);
+  expect(asked).toEqual([
+    { seq: 0, after: undefined },
+    { seq: 0, after: places[0] },
+  ]);
   made.stop();
 });
 

@@ -160,9 +160,33 @@ it('months of many keys come in pages that fit an answer, and none is left out',
   expect(subjects).toEqual(Array.from({ length: 12 }, (_, n) => `project:${n}`));
 });
 
+it('months of one subject that no answer holds come in parts, and none is left out', async () => {
+  const counts = Array.from({ length: 90_000 }, (_, n) => ({ origin: 'o'.repeat(64), id: `key_${n}`, tokens: n }));
+  const { url, budgets, limits } = await first(counts);
+  for (const subject of ['project:a', 'project:b']) budgets.note(subject);
+  expect(JSON.stringify(await budgets.counts('project:a', limits)).length).toBeGreaterThan(ANSWER_MAX_BYTES);
+  const link = new GatewayLink(identity(3));
+  atEnd(() => link.close());
+  const told = new Map<string, Set<string>>();
+  for (let [page, more]: [object, boolean] = [{ seq: 0 }, true]; more; ) {
+    const { answer } = await link.ask(url, '/gateway/budgets', page, budgetsPageSchema, WITHIN_MS);
+    for (const { subject, counts: some } of answer.items) {
+      const ids = told.get(subject) ?? new Set();
+      for (const { id } of some) ids.add(id);
+      told.set(subject, ids);
+    }
+    ({ more } = answer);
+    page = { seq: answer.seq, after: answer.after };
+  }
+  expect([...told].map(([subject, ids]) => [subject, ids.size])).toEqual([
+    ['project:a', 90_000],
+    ['project:b', 90_000],
+  ]);
+});
+
 it('months of a model with the longest name that a node may publish are told, and handed over', async () => {
   const ofModel = modelMeter(userMeter(`user_${'0'.repeat(32)}`), 'm'.repeat(256));
-  const counts = [ofModel, `${GPU}${ofModel}`].map((id) => ({ origin: 'second', id, tokens: 1 }));
+  const counts = [`${GPU}${ofModel}`, ofModel].map((id) => ({ origin: 'second', id, tokens: 1 }));
   const { url, budgets, heard } = await first(counts);
   budgets.note('project:a');
   const link = new GatewayLink(identity(3));

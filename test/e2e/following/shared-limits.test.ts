@@ -1,10 +1,13 @@
 /** A follower asks a first that is slow, or does not answer at all: nothing is counted twice, and no more is allowed than the limit. */
 import { expect, test, vi } from 'vitest';
 import type { Reservation } from '../../../gateway/accounts/limits/limiter.ts';
-import type { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
+import { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
+import type { Env } from '../../../gateway/env.ts';
 import { OnceEach } from '../../../gateway/hosts/node/following/once.ts';
 import { limitsOfFollower } from '../../../gateway/hosts/node/following/shared-limits.ts';
-import type { ObjectNamespace } from '../../../gateway/object-context.ts';
+import { ReadSql } from '../../../gateway/hosts/node/object-storage.ts';
+import { Database } from '../../../gateway/hosts/node/sqlite.ts';
+import type { ObjectContext, ObjectNamespace } from '../../../gateway/object-context.ts';
 
 const ASKED: Reservation = {
   name: 'req-1',
@@ -83,4 +86,43 @@ test('answers are remembered for a minute, ten thousand at most; what failed is 
   expect(await once.do('a', work)).toBe(3);
   await expect(once.do('c', () => Promise.reject(new Error('full')))).rejects.toThrow('full');
   expect(await once.do('c', work)).toBe(4);
+});
+
+/** The limits of one subject, over a database of this test. */
+function limitsObject(): LimitsObject {
+  const database = new Database(':memory:');
+  class Everything extends ReadSql {
+    override exec<Row extends Record<string, string | number>>(query: string, ...bindings: unknown[]) {
+      if (/^(CREATE|DELETE|INSERT)/.test(query)) {
+        if (bindings.length === 0) database.script(query);
+        else database.rows(query, bindings);
+        return super.exec<Row>('SELECT 1');
+      }
+      return super.exec<Row>(query, ...bindings);
+    }
+  }
+  const clock = { after: () => () => {} };
+  return new LimitsObject({ clock, storage: { sql: new Everything(database) } } as unknown as ObjectContext, {} as Env);
+}
+
+test('counts of many keys are heard and told in time that grows as they do', () => {
+  const month = new Date().toISOString().slice(0, 7);
+  const spent = (keys: number) => {
+    const object = limitsObject();
+    const told = Array.from({ length: keys }, (_, n) => ({ origin: 'other', id: `key_${n}`, tokens: n + 1 }));
+    const from = process.cpuUsage().user;
+    object.hearCounts(month, told);
+    const counts = object.counts(month);
+    expect(counts).toHaveLength(2 * keys);
+    expect(counts.filter(({ origin, tokens }) => origin === '' && tokens !== 0)).toEqual([]);
+    expect(object.counts(month, ['key_1', 'key_x'])).toEqual([
+      { origin: 'other', id: 'key_1', tokens: 2 },
+      { origin: '', id: 'key_1', tokens: 0 },
+    ]);
+    return process.cpuUsage().user - from;
+  };
+  spent(500); // compiles
+  const [few, many] = [spent(1_000), spent(8_000)];
+  // Eight times as many: 8 where it is linear, 64 where it is quadratic.
+  expect(many / few).toBeLessThan(24);
 });

@@ -43,6 +43,8 @@ async function granted(key: string): Promise<string> {
   return (await good(fetchKey(device_code), grantedSchema)).access_token;
 }
 
+const errorSchema = z.object({ error: z.object({ code: z.string() }) });
+const refusal = async (answer: Promise<Response>) => errorSchema.parse(await (await answer).json()).error;
 const statusOf = async (key: string) => (await knock('GET', '/admin/me/limits', { key })).status;
 
 test('a machine gets no scope that the key which let it in lacks', async () => {
@@ -63,21 +65,64 @@ test('machines end no later than the key that let them in, when that is given an
   expect(rows.map(({ expiresAt }) => expiresAt)).toEqual([ends]);
 });
 
-test('all machines end with the key that let them in, however many it let in at once', async () => {
-  const id = await user();
-  const parent = await keyOf(id);
-  const codes = await Promise.all(Array.from({ length: 53 }, begin));
-  // The last five are approved when the person has one key less than they may have.
-  for (let at = -2; at < codes.length; at += 5) {
-    const some = codes.slice(Math.max(0, at), at + 5);
-    const answers = await Promise.all(some.map(({ user_code }) => approve(parent.key, user_code)));
-    for (const answer of answers) await answer.text();
-    for (const { device_code } of some) await (await fetchKey(device_code)).text();
+test('machines are narrowed with the key that let them in, and widened no further than they were', async () => {
+  const parent = await keyOf(await user(), { models: ['org/a', 'org/b'] });
+  const machine = await granted(parent.key);
+  const change = (body: object) => good(asOperator('PATCH', `/keys/${parent.id}`, body), idSchema);
+  const asks = async (model: string) =>
+    (await refusal(knock('POST', '/v1/chat/completions', { key: machine, body: { model, messages: [] } }))).code;
+  expect(await asks('org/b')).not.toBe('model_not_allowed');
+  await change({ models: ['org/a'] });
+  await expect.poll(() => asks('org/b'), { timeout: 10_000 }).toBe('model_not_allowed');
+  expect(await asks('org/a')).not.toBe('model_not_allowed');
+  await change({ models: null });
+  await expect.poll(() => asks('org/b'), { timeout: 10_000 }).not.toBe('model_not_allowed');
+  expect(await asks('org/c')).toBe('model_not_allowed');
+  expect(await statusOf(machine)).toBe(200);
+  await change({ scopes: ['inference'] });
+  expect(await statusOf(machine)).toBe(403);
+});
+
+test('a key that gets limits lets no machine in, and ends those that it let in: they would have as much again', async () => {
+  const parent = await keyOf(await user());
+  const machine = await granted(parent.key);
+  const { device_code, user_code } = await begin();
+  expect((await approve(parent.key, user_code)).status).toBe(202);
+  await good(asOperator('PATCH', `/keys/${parent.id}`, { limits: {} }), idSchema);
+  expect(await statusOf(machine)).toBe(200);
+  await good(asOperator('PATCH', `/keys/${parent.id}`, { limits: { requests_per_minute: 9 } }), idSchema);
+  expect(await statusOf(machine)).toBe(401);
+  // Approved before, fetched after.
+  const late = await fetchKey(device_code);
+  expect([late.status, await late.json()]).toEqual([400, { error: 'access_denied' }]);
+});
+
+test('of approvals at once no more are open than five, and no more machines come than a person may have keys', async () => {
+  const parent = await keyOf(await user());
+  const answers = async (codes: { user_code: string }[]) => {
+    const all = await Promise.all(codes.map(({ user_code }) => approve(parent.key, user_code)));
+    for (const answer of all) await answer.text();
+    return all.map(({ status }) => status).toSorted();
+  };
+  const eight = await Promise.all(Array.from({ length: 8 }, begin));
+  expect(await answers(eight)).toEqual([202, 202, 202, 202, 202, 429, 429, 429]);
+  for (const { device_code } of eight) await (await fetchKey(device_code)).text();
+  // Five are approved when the person has one key less than they may have: the one that approves, five that came, and these.
+  const { userId } = (await database(env).select().from(apiKeys).where(eq(apiKeys.id, parent.id)))[0] ?? {};
+  const others = Array.from({ length: 43 }, (_, n) => ({ id: `key_${userId}_${n}`, hash: `${userId} ${n}` }));
+  for (const one of others) {
+    const row = { prefix: '', name: 'k', role: 'consumer' as const, createdAt: 0 };
+    await database(env)
+      .insert(apiKeys)
+      .values({ ...row, ...one, ...(userId && { userId }) });
   }
+  const codes = await Promise.all(Array.from({ length: 5 }, begin));
+  expect(await answers(codes)).toEqual([202, 202, 202, 202, 202]);
+  await Promise.all(codes.map(async ({ device_code }) => (await fetchKey(device_code)).text()));
+  const rows = () => database(env).select().from(apiKeys).where(eq(apiKeys.grantedBy, parent.id));
+  expect(await rows()).toHaveLength(6);
   await good(asOperator('DELETE', `/keys/${parent.id}`), idSchema);
-  const rows = await database(env).select().from(apiKeys).where(eq(apiKeys.grantedBy, parent.id));
-  expect(rows).toHaveLength(53);
-  expect(rows.filter(({ revokedAt }) => revokedAt === null)).toEqual([]);
+  expect((await rows()).filter(({ revokedAt }) => revokedAt === null)).toEqual([]);
 });
 
 test('who refuses a code that they approved before the machine came lets no machine in', async () => {

@@ -156,3 +156,14 @@ test('of two decisions at once one holds: who was refused is let in by nobody', 
   }
   expect(answers).toEqual(Array(5).fill([200, 422]));
 });
+
+test('a lead who lets a person in and out whose home the project is ends none of their keys', async () => {
+  const project = await made('/projects');
+  const [lead, ada] = [await person(), await person(project)];
+  await good(asOperator('PUT', `/projects/${project}/members/${lead.id}`, { lead: true }), memberSchema);
+  const { id } = await good(ada.ask('POST', '/keys', { name: 'k' }), keySchema);
+  await good(lead.ask('PUT', `/projects/${project}/members/${ada.id}`, {}), memberSchema);
+  await good(lead.ask('DELETE', `/projects/${project}/members/${ada.id}`), z.looseObject({ deleted: z.literal(true) }));
+  const key = await good(ada.ask('GET', `/keys/${id}`), z.looseObject({ revoked_at: z.string().nullable() }));
+  expect(key.revoked_at).toBeNull();
+});

@@ -2,6 +2,7 @@ import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
+import { findKey } from '../../../gateway/accounts/look-up.ts';
 import { files } from '../../../gateway/accounts/schema.ts';
 import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -76,4 +77,25 @@ test('a key reads its own requests alone, the newest first, and only what failed
   expect([sum('requests'), sum('failed'), sum('completion_tokens')]).toEqual([2, 1, 8]);
   const first = await good(knock('GET', '/admin/me/requests?limit=1', { key: mine.key }), requests);
   expect([first.data.length, first.has_more]).toEqual([1, true]);
+});
+
+test('what a key used of its month is still used when limits of persons are set, changed and lifted', async () => {
+  const operator = (await seedKey('operator')).key;
+  const ask = (method: string, path: string, body: object) => knock(method, `/admin${path}`, { key: operator, body });
+  const user = await good(ask('POST', '/users', { name: 'Ada' }), z.looseObject({ id: z.string() }));
+  const body = { name: 'k', user_id: user.id, limits: { tokens_per_month: 1_000 } };
+  const { id, key } = await good(ask('POST', '/keys', body), made);
+  const account = await findKey(env, { id }, Date.now());
+  if (typeof account === 'string' || account.limits === undefined) throw new Error('no limits');
+  const settlement = { name: 'r', keyId: id, userId: user.id, prompt: 300, completion: 200, repeated: false };
+  await env.LIMITS.getByName(account.limits.subject).settle('node', [{ position: 1, settlement }]);
+  const used = async () =>
+    (await good(knock('GET', '/admin/me/limits', { key }), limits)).key.find(
+      ({ limit }) => limit === 'tokens_per_month',
+    )?.used;
+  expect(await used()).toBe(500);
+  for (const user_limits of [{ tokens_per_month: 9_000 }, { requests_per_minute: 9 }, null]) {
+    await good(ask('PATCH', '/settings', { user_limits }), z.looseObject({}));
+    expect(await used()).toBe(500);
+  }
 });

@@ -10,8 +10,9 @@ import type { Database } from '../sqlite.ts';
 import type { HandOver } from './hand-over.ts';
 import { ANSWER_MAX_BYTES } from './link.ts';
 
-/** Subjects of one answer, and bytes of it where one alone does not have more. A follower reads ANSWER_MAX_BYTES of one. */
+/** Subjects of one answer, its bytes, and counts of one subject in it. A follower reads ANSWER_MAX_BYTES, and 100,000 counts. */
 const PAGE = 50;
+const PAGE_COUNTS = 50_000;
 const PAGE_BYTES = ANSWER_MAX_BYTES / 2;
 /** Of one item that is handed over: the first takes 100,000 in 8 MiB, and what it does not take holds up all that waits behind it. */
 const HANDED_OVER_MAX = 5_000;
@@ -28,6 +29,14 @@ export interface BudgetsPage {
   /** To ask from next. */
   seq: number;
   more: boolean;
+  /** The last count of a subject that did not fit as a whole: the rest is asked for with it. */
+  after?: CountPlace | undefined;
+}
+
+export interface CountPlace {
+  subject: string;
+  origin: string;
+  id: string;
 }
 
 export class Budgets {
@@ -62,19 +71,34 @@ export class Budgets {
     this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
   }
 
-  /** Subjects that changed after `seq`, as they are now. */
-  async since(seq: number, limits: ObjectNamespace<LimitsObject>): Promise<BudgetsPage> {
+  /** Subjects that changed after `seq`, as they are now; of `after.subject`, where it is the next, the counts behind that place. */
+  async since(seq: number, limits: ObjectNamespace<LimitsObject>, after?: CountPlace): Promise<BudgetsPage> {
     const rows = this.#database.rows('SELECT subject, seq FROM budgets WHERE seq > ? ORDER BY seq LIMIT ?', [
       seq,
       PAGE + 1,
     ]);
     const page: BudgetsPage = { items: [], seq, more: false };
-    let bytes = 0;
+    let room = PAGE_BYTES;
     for (const row of rows) {
-      const item = await this.counts(String(row.subject), limits);
-      bytes += Buffer.byteLength(JSON.stringify(item));
-      if (page.items.length === PAGE || (page.items.length > 0 && bytes > PAGE_BYTES)) return { ...page, more: true };
-      page.items.push(item);
+      if (page.items.length === PAGE) return { ...page, more: true };
+      const subject = String(row.subject);
+      const { month, counts: all } = await this.counts(subject, limits);
+      // In an order of their own: what is booked meanwhile for a place before changes the subject, which is told again.
+      const left = all
+        .filter((count) => after?.subject !== subject || inOrder(after, count) < 0)
+        .toSorted((a, b) => inOrder(a, b));
+      const counts: MonthCount[] = [];
+      for (const count of left) {
+        const bytes = Buffer.byteLength(JSON.stringify(count)) + 1;
+        if (bytes > room || counts.length === PAGE_COUNTS) break;
+        room -= bytes;
+        counts.push(count);
+      }
+      const last = counts.at(-1);
+      if (counts.length < left.length && (last === undefined || page.items.length > 0)) return { ...page, more: true };
+      page.items.push({ subject, month, counts });
+      if (counts.length < left.length && last !== undefined)
+        return { ...page, more: true, after: { subject, origin: last.origin, id: last.id } };
       page.seq = Number(row.seq);
     }
     return page;
@@ -120,6 +144,11 @@ export class Budgets {
       return this.handOver(limits, queue, log);
     }
   }
+}
+
+function inOrder(a: Pick<MonthCount, 'origin' | 'id'>, b: Pick<MonthCount, 'origin' | 'id'>): number {
+  if (a.origin !== b.origin) return a.origin < b.origin ? -1 : 1;
+  return a.id === b.id ? 0 : a.id < b.id ? -1 : 1;
 }
 
 function monthNow(): string {

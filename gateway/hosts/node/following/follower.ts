@@ -1,5 +1,5 @@
 /** Asks the first once a second what changed, and hands over what was counted here. */
-import type { SubjectCounts } from './budgets.ts';
+import type { CountPlace, SubjectCounts } from './budgets.ts';
 import type { AccountsCopy } from './copy.ts';
 import type { HandOver } from './hand-over.ts';
 import type { GatewayLink } from './link.ts';
@@ -214,11 +214,12 @@ export class Follower {
   /** Up to the first's `last` change. */
   async #hearBudgets(last: number): Promise<void> {
     const { link, first, heard } = this.#options;
+    let after: CountPlace | undefined;
     for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
-      const { answer } = await link.ask(first, '/gateway/budgets', { seq }, budgetsPageSchema, LONG_ANSWER_MS);
+      const { answer } = await link.ask(first, '/gateway/budgets', { seq, after }, budgetsPageSchema, LONG_ANSWER_MS);
       for (const counts of answer.items) await heard(counts);
-      more = answer.more && answer.seq > seq;
-      seq = answer.seq;
+      more = answer.more && (answer.seq > seq || answer.after !== undefined);
+      ({ seq, after } = answer);
       this.#state = { ...this.#state, budgets: seq };
     }
   }

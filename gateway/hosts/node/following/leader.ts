@@ -5,7 +5,7 @@ import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-o
 import type { ObjectNamespace } from '../../../object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
-import type { Budgets } from './budgets.ts';
+import type { Budgets, BudgetsPage } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { HandedOver } from './hand-over.ts';
 import type { MemberTable } from './member-table.ts';
@@ -157,7 +157,7 @@ export class Leader {
         return { result: result ?? null };
       }
       case '/gateway/budgets':
-        return this.#options.budgets.since(parse(budgetsSchema, body).seq, limits);
+        return this.#tellBudgets(body);
       case '/gateway/records': {
         // By the follower's own name and not by its key: after a crash one with a new key sends again what is here already.
         const { items, origin = from } = parse(recordsSchema, body);
@@ -166,6 +166,12 @@ export class Leader {
       default:
         throw new Refused(404, `There is no ${path.slice(0, 64)} here.`);
     }
+  }
+
+  #tellBudgets(body: Buffer): Promise<BudgetsPage> {
+    const { budgets, limits } = this.#options;
+    const { seq, after } = parse(budgetsSchema, body);
+    return budgets.since(seq, limits, after);
   }
 
   #follow({ from, aheadS }: Asker, body: Buffer): Followed {

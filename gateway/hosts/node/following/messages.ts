@@ -50,25 +50,23 @@ export const limitCallSchema = z.object({
 export type LimitCall = z.infer<typeof limitCallSchema>;
 export const limitAnswerSchema = z.object({ result: z.unknown() });
 
-/** POST /gateway/budgets: what changed after `seq`. */
-export const budgetsSchema = z.object({ seq: z.number().int().min(0) });
+const subjectSchema = z.string().min(1).max(256);
+const countedSchema = z.object({ origin: z.string().min(1).max(64), id: z.string().max(METER_ID_MAX) });
+/** A count of one subject. */
+const countPlaceSchema = countedSchema.extend({ subject: subjectSchema });
+
+/** POST /gateway/budgets: what changed after `seq`; of a subject that did not fit, what comes after a count. */
+export const budgetsSchema = z.object({ seq: z.number().int().min(0), after: countPlaceSchema.optional() });
 export const subjectCountsSchema = z.object({
-  subject: z.string().min(1).max(256),
+  subject: subjectSchema,
   month: z.string().regex(/^\d{4}-\d{2}$/),
-  counts: z
-    .array(
-      z.object({
-        origin: z.string().min(1).max(64),
-        id: z.string().max(METER_ID_MAX),
-        tokens: z.number().int().min(0),
-      }),
-    )
-    .max(100_000),
+  counts: z.array(countedSchema.extend({ tokens: z.number().int().min(0) })).max(100_000),
 });
 export const budgetsPageSchema = z.object({
   items: z.array(subjectCountsSchema).max(1_000),
   seq: z.number().int().min(0),
   more: z.boolean(),
+  after: countPlaceSchema.optional(),
 });
 
 /** POST /gateway/records */

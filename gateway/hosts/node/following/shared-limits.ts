@@ -1,5 +1,5 @@
 /** LIMITS of a gateway that is one of several: the first counts for all while they hear each other. */
-import type { Reservation, Verdict } from '../../../accounts/limits/limiter.ts';
+import { GPU, metersOf, type Reservation, type Verdict } from '../../../accounts/limits/limiter.ts';
 import type { Limits } from '../../../accounts/limits/limits.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
@@ -105,13 +105,16 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
 }
 
 /** What other gateways booked this month, as far as it was heard: this gateway's part comes on top, up to the limit. */
-async function elsewhere(stub: LimitsStub, { key, user, project }: Reservation): Promise<Elsewhere | undefined> {
+async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<Elsewhere | undefined> {
+  const { key, user, project } = asked;
   const sets = [key, user, project].flatMap((set) =>
     set === undefined ? [] : [set, ...Object.values(set.models ?? {})],
   );
   const monthly = sets.some((set: Limits) => (set.tokens_per_month ?? set.gpu_seconds_per_month) !== undefined);
   if (!monthly) return undefined;
-  const counts = await stub.counts(new Date().toISOString().slice(0, 7));
+  // By name: a project of many keys and models has tens of thousands.
+  const ids = metersOf(asked).flatMap((id) => [id, `${GPU}${id}`]);
+  const counts = await stub.counts(new Date().toISOString().slice(0, 7), ids);
   return (id) => counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);
 }
 
