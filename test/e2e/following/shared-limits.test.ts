@@ -91,18 +91,16 @@ test('answers are remembered for a minute, ten thousand at most; what failed is 
 /** The limits of one subject, over a database of this test. */
 function limitsObject(): LimitsObject {
   const database = new Database(':memory:');
-  class Everything extends ReadSql {
-    override exec<Row extends Record<string, string | number>>(query: string, ...bindings: unknown[]) {
-      if (/^(CREATE|DELETE|INSERT)/.test(query)) {
-        if (bindings.length === 0) database.script(query);
-        else database.rows(query, bindings);
-        return super.exec<Row>('SELECT 1');
-      }
-      return super.exec<Row>(query, ...bindings);
-    }
-  }
+  const reads = new ReadSql(database);
+  const exec = (query: string, ...bindings: unknown[]) => {
+    if (query.startsWith('SELECT')) return reads.exec(query, ...bindings);
+    // At once: a cursor that nobody reads runs nothing.
+    if (bindings.length === 0) database.script(query);
+    else database.rows(query, bindings);
+    return reads.exec('SELECT 1');
+  };
   const clock = { after: () => () => {} };
-  return new LimitsObject({ clock, storage: { sql: new Everything(database) } } as unknown as ObjectContext, {} as Env);
+  return new LimitsObject({ clock, storage: { sql: { exec } } } as unknown as ObjectContext, {} as Env);
 }
 
 test('counts of many keys are heard and told in time that grows as they do', () => {
