@@ -3,13 +3,15 @@ import { traceIdOf } from './traceparent.ts';
 /** What of a client's headers reaches an engine. Credentials, cookies and addresses are not on the list and never will be. */
 const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'] as const;
 
-/** What of an engine's headers reaches a client. Lengths and transfer codings are this connection's own business. */
+/**
+ * What of an engine's headers reaches a client. Lengths and transfer codings are this connection's own business. `location` stays here:
+ * SDKs follow it, and send their `x-api-key` and the prompt to where a provider likes.
+ */
 const TO_CLIENT: ReadonlySet<string> = new Set([
   'content-type',
   // Of an engine behind a proxy that compresses what it was asked not to: without it nobody could read the body.
   'content-encoding',
   'content-disposition',
-  'location',
   'retry-after',
   'retry-after-ms',
   'x-should-retry',
