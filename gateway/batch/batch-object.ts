@@ -244,7 +244,8 @@ export class BatchObject extends GatewayObject {
       return 0;
     }
     await this.#tellUse(spec);
-    await this.#budget.refresh(this.env, this.#account.keyId, this.#account.limits);
+    const models = [...new Set(this.#record.demands.map(({ model }) => model))];
+    await this.#budget.refresh(this.env, this.#account.keyId, this.#account.limits, models);
     this.#offer();
     return Math.max(100, Math.min(TURN_MS, leaseEnd - this.#now, expiresMs - this.#now));
   }

@@ -76,7 +76,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
     const shard = shards.get(shardOf(at));
     if (shard === undefined) shards.set(shardOf(at), rows);
     else shard.push(...rows);
-    settlements.push({ position, settlement: settlementOf(spec, position, rows) });
+    settlements.push({ position, settlement: settlementOf(spec, position, model, rows) });
   }
   const { limits } = spec.account;
   await Promise.all([
@@ -85,11 +85,15 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
   ]);
 }
 
-function settlementOf(spec: BatchSpec, position: number, rows: readonly UsageRow[]): Settlement {
+/** `rows`: of one commit, whose lines name one model. */
+export function settlementOf(spec: BatchSpec, position: number, model: string, rows: readonly UsageRow[]): Settlement {
+  const { keyId, limits } = spec.account;
+  const sets = [limits?.key, limits?.user, limits?.project];
   return {
     name: `${spec.id}/${position}`,
-    keyId: spec.account.keyId,
-    ...(spec.account.limits?.user !== undefined && { userId: spec.account.limits.userId }),
+    keyId,
+    ...(limits?.user !== undefined && { userId: limits.userId }),
+    ...(sets.some((set) => set?.models !== undefined) && { model }),
     prompt: rows.reduce((sum, { prompt }) => sum + prompt, 0),
     completion: rows.reduce((sum, { completion }) => sum + completion, 0),
     repeated: false,

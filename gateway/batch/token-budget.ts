@@ -9,18 +9,30 @@ export class TokenBudget {
   /** Undefined: no limit. */
   #left: number | undefined;
 
-  /** Asks anew. What cannot be asked now stays as it was. */
-  async refresh(env: Env, keyId: string, limits: AccountLimits | undefined): Promise<void> {
-    const sets = [limits?.key, limits?.user, limits?.project];
-    if (limits === undefined || sets.every((one) => one?.tokens_per_month === undefined)) {
+  /** Asks anew, for the models that its lines name: where one's tokens are used up, all wait. What cannot be asked now stays as it was. */
+  async refresh(
+    env: Pick<Env, 'LIMITS'>,
+    keyId: string,
+    limits: AccountLimits | undefined,
+    models: readonly string[],
+  ): Promise<void> {
+    if (limits === undefined || !hasMonthlyTokens(limits)) {
       this.#left = undefined;
       return;
     }
-    const { subject, ...asked } = limits;
-    const used = await env.LIMITS.getByName(subject).uses({ keyId, ...asked });
-    const all = [...used.key, ...used.user, ...used.project];
-    const months = all.filter(({ limit, model }) => limit === 'tokens_per_month' && model === undefined);
-    this.#left = Math.min(...months.map(({ allowed, used }) => allowed - used));
+    const { subject, ...sets } = limits;
+    // Few batches name several models.
+    const asked = models.length === 0 ? [undefined] : models;
+    const lefts = await Promise.all(
+      asked.map(async (name) => {
+        const used = await env.LIMITS.getByName(subject).uses({ keyId, ...sets, model: name });
+        return [...used.key, ...used.user, ...used.project]
+          .filter(({ limit, model }) => limit === 'tokens_per_month' && (model === undefined || model === name))
+          .map(({ allowed, used }) => allowed - used);
+      }),
+    );
+    const least = Math.min(...lefts.flat());
+    this.#left = Number.isFinite(least) ? least : undefined;
   }
 
   /** Lines of this batch used so many. */
@@ -32,4 +44,9 @@ export class TokenBudget {
   isUsedUp(running: number): boolean {
     return this.#left !== undefined && this.#left - running <= 0;
   }
+}
+
+function hasMonthlyTokens({ key, user, project }: AccountLimits): boolean {
+  const sets = [key, user, project].flatMap((set) => [set, ...Object.values(set?.models ?? {})]);
+  return sets.some((set) => set?.tokens_per_month !== undefined);
 }

@@ -114,6 +114,13 @@ function partiesOf({ keyId, userId, model, key, project, user }: LimitSet): Part
   return parties;
 }
 
+function limitedModels(limits: Limits | undefined, asked: string | undefined): [model: string, ofModel: Limits][] {
+  const named = Object.entries(limits?.models ?? {}).filter(([model]) => model !== EACH_OTHER);
+  const ofAsked =
+    asked === undefined || named.some(([model]) => model === asked) ? undefined : limitsOfModel(limits, asked);
+  return asked === undefined || ofAsked === undefined ? named : [...named, [asked, ofAsked]];
+}
+
 export class Limiter {
   readonly #store: LimiterStore;
   readonly #subjects = new Map<string, Subject>();
@@ -203,13 +210,12 @@ export class Limiter {
     else this.#subject(id, now).meter.bookElsewhere(more, now);
   }
 
-  /** What of each limit is used now. Of models those that limits name. */
+  /** What of each limit is used now. Of models those that limits name, and `asked.model`. */
   uses(asked: LimitSet, now: Moment): Record<Scope, LimitUse[]> {
     const uses: Record<Scope, LimitUse[]> = { project: [], user: [], key: [] };
     for (const { scope, id, limits } of partiesOf({ ...asked, model: undefined })) {
       uses[scope].push(...this.#subject(id, now).meter.uses(limits, now));
-      for (const [model, ofModel] of Object.entries(limits?.models ?? {})) {
-        if (model === EACH_OTHER) continue;
+      for (const [model, ofModel] of limitedModels(limits, asked.model)) {
         const { meter } = this.#subject(modelMeter(id, model), now);
         uses[scope].push(...meter.uses(ofModel, now).map((use) => ({ ...use, model })));
       }

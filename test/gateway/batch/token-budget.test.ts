@@ -1,0 +1,53 @@
+/** Lines of batches count for the month's tokens, of all models and of each, and wait where they are used up. */
+import { expect, test } from 'vitest';
+import { type AccountLimits, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { Limiter, type LimitSet } from '../../../gateway/accounts/limits/limiter.ts';
+import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
+import { settlementOf } from '../../../gateway/batch/billing.ts';
+import { TokenBudget } from '../../../gateway/batch/token-budget.ts';
+import type { Env } from '../../../gateway/env.ts';
+import type { UsageRow } from '../../../gateway/usage/row.ts';
+
+const NOW = { ms: 1_000_000, month: '2026-11' };
+
+/** Whether a batch of `models` waits, once its lines of `model` have used `tokens`. */
+async function waits(key: AccountLimits['key'], model: string, tokens: number, models: readonly string[]) {
+  const months = new Map<string, number>();
+  const limiter = new Limiter({
+    minute: () => undefined,
+    estimator: () => undefined,
+    ledger: (id) => ({
+      used: (month) => months.get(`${id} ${month}`) ?? 0,
+      write: (month, used) => void months.set(`${id} ${month}`, used),
+    }),
+  });
+  const limits = { subject: 'key:k', key, project: undefined };
+  const spec = { id: 'batch_a', account: { ...BOOTSTRAP, keyId: 'k', limits } } as BatchSpec;
+  const rows = [{ prompt: tokens - 1, completion: 1 }] as UsageRow[];
+  const settlement = settlementOf(spec, 1, model, rows);
+  limiter.settle(settlement.name, settlement, settlement, 0, NOW);
+  const LIMITS = { getByName: () => ({ uses: async (asked: LimitSet) => limiter.uses(asked, NOW) }) };
+  const budget = new TokenBudget();
+  await budget.refresh({ LIMITS } as unknown as Pick<Env, 'LIMITS'>, 'k', limits, models);
+  return budget.isUsedUp(0);
+}
+
+test.each([
+  ['all models', { tokens_per_month: 100 }],
+  ['the model', { models: { m: { tokens_per_month: 100 } } }],
+  ['each model', { models: { '*': { tokens_per_month: 100 } } }],
+])('a batch waits once its lines have used the month’s tokens of %s', async (_, key) => {
+  expect(await waits(key, 'm', 99, ['m'])).toBe(false);
+  expect(await waits(key, 'm', 100, ['m'])).toBe(true);
+  expect(await waits(key, 'm', 100, ['other', 'm'])).toBe(true);
+});
+
+test('the month’s tokens of another model are another model’s', async () => {
+  const models = { m: { tokens_per_month: 100 }, '*': { tokens_per_month: 100 } };
+  expect(await waits({ models }, 'm', 100, ['other'])).toBe(false);
+  expect(await waits({ models }, 'other', 100, ['m'])).toBe(false);
+});
+
+test('without a monthly limit none waits', async () => {
+  expect(await waits({ requests_per_minute: 1 }, 'm', 1_000_000, ['m'])).toBe(false);
+});
