@@ -21,6 +21,9 @@ export interface BatchError {
 /** Longest `custom_id`, in UTF-16 units. OpenAI states none; 50,000 of these are kept in memory while a file is checked. */
 export const CUSTOM_ID_MAX = 256;
 
+/** As of requests that are no lines (shared/openai/metadata.ts). */
+const RESTRICTION_MAX = 4_096;
+
 const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
 /** What each endpoint's body must have beside the model. */
 const CONTENT: Record<BatchEndpoint, string> = {
@@ -59,7 +62,11 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
     add('invalid_request', "'body' must be an object.", 'body');
     return errors;
   }
-  if (body.stream === true) add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
+  // Engines take "true" and 1, too.
+  if (body.stream !== undefined && body.stream !== null && body.stream !== false)
+    add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
+  for (const name of misread(body))
+    add('invalid_request', `'${name}' is read differently by engines, or not at all: correct it.`, name);
   if (typeof body.model !== 'string' || body.model === '') {
     add('invalid_request', "'body.model' must name a model.", 'body.model');
   }
@@ -68,6 +75,20 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
     add('invalid_request', `'body.${content}' is missing.`, `body.${content}`);
   }
   return errors.length > 0 ? errors : value;
+}
+
+/** Go's encoding/json takes `Model` for `model`, after what was checked. A list of providers that cannot be read must not be overlooked. */
+function misread(body: Json): string[] {
+  const models = Object.keys(body).filter((key) => key !== 'model' && key.toLowerCase() === 'model');
+  const metadata = isObject(body.metadata) ? Object.entries(body.metadata) : [];
+  const unread = metadata.filter(
+    ([key, value]) =>
+      key.startsWith('otela_') && value !== null && (typeof value !== 'string' || value.length > RESTRICTION_MAX),
+  );
+  return [
+    ...models.map((key) => `body.${key}`),
+    ...unread.map(([key]) => `body.metadata.${key}`.slice(0, CUSTOM_ID_MAX)),
+  ];
 }
 
 export function notJson(line: number): BatchError {

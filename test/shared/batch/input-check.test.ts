@@ -50,6 +50,17 @@ describe('the check of an input file', () => {
     ['another url', line('a', { url: '/v1/embeddings' }), [['invalid_url', 'url', 1]]],
     ['another method', line('a', { method: 'GET' }), [['invalid_method', 'method', 1]]],
     ['a stream', line('a', { body: { ...body, stream: true } }), [['streaming_unsupported', 'body.stream', 1]]],
+    [
+      'a stream as engines read it',
+      line('a', { body: { ...body, stream: 'true' } }),
+      [['streaming_unsupported', 'body.stream', 1]],
+    ],
+    ['a model in another case', line('a', { body: { ...body, Model: 'n' } }), [['invalid_request', 'body.Model', 1]]],
+    [
+      'trusted providers that are no text',
+      line('a', { body: { ...body, metadata: { otela_trusted_providers: ['eth'] } } }),
+      [['invalid_request', 'body.metadata.otela_trusted_providers', 1]],
+    ],
     ['no model', line('a', { body: { messages: [] } }), [['invalid_request', 'body.model', 1]]],
     ['no messages', line('a', { body: { model: 'm' } }), [['invalid_request', 'body.messages', 1]]],
     ['a body that is a string', line('a', { body: 'hi' }), [['invalid_request', 'body', 1]]],
