@@ -21,6 +21,7 @@ import { audienceOf } from '../../registry/gossip/door.ts';
 import type { View } from '../../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tickets.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
+import { knownBatch } from './known-batch.ts';
 import { type FunctionAsk, leaseOfFunctions, leaseOfModels, offered } from './leasing.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
@@ -86,7 +87,7 @@ batchAgentRoutes.post('/lease', async (c) => {
 batchAgentRoutes.post('/chunk', async (c) => {
   const node = await nodeOf(c);
   const given = parsed(refSchema, node.body);
-  const batch = c.env.BATCH.getByName(given.batch);
+  const batch = await batchOf(c, given.batch);
   const range = await batch.range(refOf(node, given));
   if (range === null) throw leaseOver();
   const { file, offset, length } = range;
@@ -108,7 +109,7 @@ batchAgentRoutes.post('/chunk', async (c) => {
 batchAgentRoutes.post('/function', async (c) => {
   const node = await nodeOf(c);
   const given = parsed(refSchema, node.body);
-  const code = await c.env.BATCH.getByName(given.batch).functionCode(refOf(node, given));
+  const code = await (await batchOf(c, given.batch)).functionCode(refOf(node, given));
   if (code === null) throw leaseOver();
   return c.body(code, 200, { 'content-type': 'text/x-python; charset=utf-8' });
 });
@@ -121,21 +122,28 @@ batchAgentRoutes.post('/commit', async (c) => {
     ...(error === undefined ? {} : { error }),
     ...(why === undefined ? {} : { why }),
   }));
-  return c.json(await c.env.BATCH.getByName(given.batch).commit(refOf(node, given), answered, node.entry.provider));
+  return c.json(await (await batchOf(c, given.batch)).commit(refOf(node, given), answered, node.entry.provider));
 });
 
 batchAgentRoutes.post('/renew', async (c) => {
   const node = await nodeOf(c);
   const given = parsed(refSchema, node.body);
-  return c.json(await c.env.BATCH.getByName(given.batch).renewal(refOf(node, given)));
+  return c.json(await (await batchOf(c, given.batch)).renewal(refOf(node, given)));
 });
 
 batchAgentRoutes.post('/release', async (c) => {
   const node = await nodeOf(c);
   const given = parsed(refSchema, node.body);
-  await c.env.BATCH.getByName(given.batch).release(refOf(node, given));
+  await (await batchOf(c, given.batch)).release(refOf(node, given));
   return c.body(null, 204);
 });
+
+/** @throws ApiError 409, 503 */
+async function batchOf(c: Ctx, id: string) {
+  const batch = await knownBatch(c.env, id);
+  if (batch === undefined) throw leaseOver();
+  return batch;
+}
 
 /** @throws FileStoreError */
 async function chunkOf(store: FileStore, file: string, range: { offset: number; length: number }) {

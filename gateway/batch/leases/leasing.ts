@@ -17,6 +17,8 @@ import type { BatchAdmission } from './lease.ts';
 
 /** Batches that are asked for one lease. */
 const TRIED_MAX = 8;
+/** A node that asks for a model which the registry does not know there asks again after so long. */
+const UNKNOWN_WAIT_MS = 2_000;
 /** The queue of all batches of functions: nodes take any, of the projects that they allow. */
 const FUNCTION_QUEUE = 'function:';
 
@@ -93,10 +95,12 @@ export async function offered(
   functions: FunctionAsk | undefined,
   waitMs: number,
 ): Promise<void> {
-  const queues = functions === undefined ? models : [FUNCTION_QUEUE];
-  await Promise.race(
-    queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null)),
-  );
+  const served = models.filter((name) => entry.models.some(({ id }) => id === name));
+  const queues = functions === undefined ? served : [FUNCTION_QUEUE];
+  const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
+  // Any name makes a queue, which has a file and keeps it. A model that is served since this moment is in the registry soon.
+  if (functions === undefined && served.length < models.length) waits.push(pause(Math.min(waitMs, UNKNOWN_WAIT_MS)));
+  await Promise.race(waits);
 }
 
 async function granted(

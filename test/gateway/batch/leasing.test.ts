@@ -1,8 +1,12 @@
-/** Lines of batches whose models were taken away from their account after the input was checked. */
-import { expect, test } from 'vitest';
+/** Which lines a node is given, and what it cannot make by naming it. */
+import { env as worker } from 'cloudflare:workers';
+import { expect, test, vi } from 'vitest';
 import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { database } from '../../../gateway/accounts/database.ts';
+import { batches } from '../../../gateway/accounts/schema.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
-import { leaseOfModels } from '../../../gateway/batch/leases/leasing.ts';
+import { knownBatch } from '../../../gateway/batch/leases/known-batch.ts';
+import { leaseOfModels, offered } from '../../../gateway/batch/leases/leasing.ts';
 import type { Env } from '../../../gateway/env.ts';
 import type { View } from '../../../gateway/registry/snapshot.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
@@ -49,4 +53,42 @@ test('no line is leased of a model that was kept for others since, that ended, o
   expect(await leased(consumer, { catalogue: { m: { sunset_at: Date.now() - 1 } } })).toBe(0);
   const restrictions = [{ models: ['n'], endpoints: undefined, trustedProviders: undefined, data: undefined }];
   expect(await leased({ ...consumer, restrictions }, {})).toBe(0);
+});
+
+test('a node that names models which it does not serve makes no queue of them, and waits for less long', async () => {
+  const named: string[] = [];
+  const BATCH_QUEUE = {
+    getByName: (name: string) => {
+      named.push(name);
+      return { wait: () => new Promise(() => {}) };
+    },
+  };
+  vi.useFakeTimers();
+  try {
+    const waited = offered(
+      { BATCH_QUEUE } as unknown as Env,
+      { entry, view: {} as View },
+      ['m', ...Array.from({ length: 63 }, (_, n) => `invented-${n}`)],
+      undefined,
+      25_000,
+    );
+    await vi.advanceTimersByTimeAsync(2_000);
+    await waited;
+  } finally {
+    vi.useRealTimers();
+  }
+  expect(named).toEqual(['m']);
+});
+
+test('a batch that a node invents is none, and makes no object', async () => {
+  const row = { owner: 'o', createdBy: 'k', createdAt: 0, open: true, summary: {} };
+  await database(worker)
+    .insert(batches)
+    .values({ id: 'batch_there', ...row });
+  const named: string[] = [];
+  const BATCH = { getByName: (name: string) => ({ name: named.push(name) }) } as unknown as Env['BATCH'];
+  const made = { DB: worker.DB, BATCH };
+  expect(await knownBatch(made, 'batch_invented')).toBeUndefined();
+  for (let n = 0; n < 2; n++) expect(await knownBatch(made, 'batch_there')).toBeDefined();
+  expect(named).toEqual(['batch_there', 'batch_there']);
 });
