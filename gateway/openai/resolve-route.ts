@@ -26,7 +26,7 @@ import type { HttpRequest } from '../http.ts';
 import type { Background } from '../object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
-import { type Chain, chainOf } from '../routing/alias.ts';
+import { type Chain, chainOf, hasOwnLimits } from '../routing/alias.ts';
 import { routeOf } from '../routing/route.ts';
 import type { Caller } from './gateway-host.ts';
 
@@ -116,7 +116,9 @@ function routeIn(
   });
   return {
     ...own,
-    ...(opaque && { only: ({ session }: Pick<Candidate, 'session'>) => isOpenNode(view, account, session) }),
+    ...(opaque && {
+      only: ({ session }: Pick<Candidate, 'session'>) => isOpenNode(view, account, chain.model, session),
+    }),
     view,
     nodes,
     trust,
@@ -136,19 +138,23 @@ function routeIn(
 }
 
 /**
- * A body that nobody looks into could name another model of the node that gets it: none that is kept for others.
+ * A body that nobody looks into could name another model of the node that gets it: none that is kept for others, or counted by itself.
  * @throws ApiError 403 model_not_allowed
  */
 function requireOpenNodes({ nodes, settings }: View, account: Account, model: string): void {
   const all = nodes.model(model)?.ready ?? [];
-  if (all.every(({ models }) => models.every(({ id }) => hasAccess(settings, account, id)))) return;
-  const message = `Nodes of '${quoted(model)}' serve models that are not yours, too, so the body must be looked into: leave x-otela-model out.`;
+  if (all.every(({ models }) => models.every(({ id }) => mayBeNamed(settings, account, model, id)))) return;
+  const message = `Nodes of '${quoted(model)}' serve models that are not yours or have limits of their own, too, so the body must be looked into: leave x-otela-model out.`;
   throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
 }
 
 /** Nodes come while a request waits, and those whose path is lost are asked where no other is there. */
-function isOpenNode({ nodes, settings }: View, account: Account, session: string): boolean {
-  return nodes.get(session)?.models.every(({ id }) => hasAccess(settings, account, id)) ?? false;
+function isOpenNode({ nodes, settings }: View, account: Account, model: string, session: string): boolean {
+  return nodes.get(session)?.models.every(({ id }) => mayBeNamed(settings, account, model, id)) ?? false;
+}
+
+function mayBeNamed(settings: Settings, account: Account, model: string, other: string): boolean {
+  return other === model || (hasAccess(settings, account, other) && !hasOwnLimits(account, other));
 }
 
 export function servesAny(nodes: Pick<NodeIndex, 'model'>, models: readonly string[]): boolean {

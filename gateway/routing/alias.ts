@@ -42,7 +42,8 @@ export function chainOf(account: Account, settings: Settings, parsed: ParsedRequ
   return { model, fallbacks };
 }
 
-function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string): boolean {
+/** The model is counted by itself for this account. */
+export function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string): boolean {
   return [limits?.key, limits?.user, limits?.project].some((set) => limitsOfModel(set, model) !== undefined);
 }
 

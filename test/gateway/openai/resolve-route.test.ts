@@ -43,6 +43,27 @@ test('it goes to no node with a model that is kept for others, though its path i
   expect(['open', 'lost', 'came'].map(may)).toEqual([true, false, false]);
 });
 
+test('it goes to no node with another model that has limits of its own: it would count as the one in the header', async () => {
+  const nodes = new NodeIndex();
+  nodes.put(entry('open', { models: [ready('m'), ready('free')] }));
+  const open = { ...settings, catalogue: {} };
+  const view = { nodes, settings: open, gateway: 'g', issuers: new Map() } as unknown as View;
+  vi.spyOn(snapshots, 'get').mockReturnValue(view);
+  const project = { models: { m: { tokens_per_month: 1 }, dear: { tokens_per_month: 1 } } };
+  const limits = { subject: 'proj_1', key: undefined, project };
+  const account = { ...BOOTSTRAP, role: 'consumer' as const, keyId: 'key_1', limits };
+  const ask = () => {
+    const caller = { account, settings: open, untracked: false };
+    const request = new Request('https://gateway.test/v1/chat/completions');
+    return resolveRoute(request, caller, opaque(), { env, ctx: { waitUntil: () => {} } });
+  };
+  const route = await ask();
+  nodes.put(entry('dear', { models: [ready('m'), ready('dear')] }));
+  const may = (session: string) => route.only?.({ session } as Candidate) ?? true;
+  expect(['open', 'dear'].map(may)).toEqual([true, false]);
+  expect(ask).toThrow('leave x-otela-model out');
+});
+
 test('a factory’s provider gives out no name of a model that it was not given, as its nodes do not', async () => {
   const model = (id: string, provider: string) => ({ id, provider, state: 'cold' as const });
   const startable = async () => [model('m', 'lab'), model('n', 'lab'), model('n', 'other')];
