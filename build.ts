@@ -1,6 +1,6 @@
 /**
  * `node build.ts` makes dist/: what the gateway needs beside its code, the dashboard, and the command lines as single files.
- * `node build.ts dashboard` makes the page alone.
+ * `node build.ts dashboard` makes the page alone; with `--if-stale` only where a source is newer than it.
  */
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
-import { readMigrations } from './gateway/hosts/node/serve/program-files.ts';
+import { pageIsStale, readMigrations } from './gateway/hosts/node/serve/program-files.ts';
 import { YOUNG_GENERATION_FLAG } from './gateway/hosts/node/serve/young-generation.ts';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
@@ -176,7 +176,9 @@ const PARTS: Record<string, () => Promise<void>> = {
   dashboard: buildDashboard,
   commands: buildCommands,
 };
-const [only] = process.argv.slice(2);
+const [only, ...flags] = process.argv.slice(2);
 if (only !== undefined && !(only in PARTS))
   throw new Error(`no part is called ${only}: ${Object.keys(PARTS).join(' ')}`);
+// wrangler builds before each start, also where nothing has changed.
+if (only === 'dashboard' && flags.includes('--if-stale') && !(await pageIsStale())) process.exit();
 for (const [name, make] of Object.entries(PARTS)) if (only === undefined || only === name) await make();

@@ -1,8 +1,7 @@
 /**
  * `npm test`: everything that can run on this machine. `npm test -- e2e netns` runs those parts only.
- * Three runs of vitest go side by side on two cores, since tests mostly wait, and those of Slurm and of networks behind NAT, which hardly do anything else,
- * beside them; what each says is printed when it is over. Ends with one line,
- * `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
+ * Six runs of vitest go side by side on two cores, since tests mostly wait, the longest first; what each says is printed when it is over.
+ * Ends with one line, `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
  * Files of tests that failed run a second time, alone: what passes then is named as flaky, counts as passed, and is written into test/flaky.json.
  * `npm test -- --changed`: only the tests of rooms that differ from main. Skipped tests are named
  * where their part ends.
@@ -12,12 +11,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
-import { WORKER_FILES } from './conformance/worker-files.ts';
 import { cannotRun } from './support/abilities.ts';
 import { testsOf } from './support/changed.ts';
 import { addToLedger } from './support/flaky-ledger.ts';
+import { environmentOf, type Job, jobsOf } from './support/jobs.ts';
 import { command, type FileTime, type Outcome, vitestRun } from './support/vitest-run.ts';
-import { ROOT } from './support/where.ts';
+import { BUILT_VARIABLE, ROOT } from './support/where.ts';
 
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
@@ -26,10 +25,12 @@ const CHECKS: Record<string, string[]> = {
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],
   'tsc dashboard': ['tsc', '-p', 'dashboard/tsconfig.json'],
+};
+/** Bundles the page, which is built before. */
+const DEPLOY_CHECK: Record<string, string[]> = {
   'wrangler deploy --dry-run': ['npm', 'run', '--silent', 'deploy:check'],
 };
-/** The longest first, so that all lanes end at about the same time. */
-const PROJECTS = [
+const PARTS = [
   'e2e',
   'conformance',
   'worker',
@@ -45,28 +46,17 @@ const PROJECTS = [
   'factory',
   'chaos',
 ];
-/** A part that is some files of another's, elsewhere. */
-const ELSEWHERE: Record<string, { project: string; args: string[]; env: NodeJS.ProcessEnv }> = {
-  worker: {
-    project: 'conformance',
-    args: WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`),
-    env: { OTELA_TEST_HOST: 'worker' },
-  },
-};
-/** Its files are divided among so many runs. */
-const SHARDS: Record<string, number> = { e2e: 4, conformance: 4 };
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
-const LANES = Math.min(3, availableParallelism() + 1);
-/** They wait for Slurm's turns and for lines that are cut: one after the other in a lane of their own. */
-const WAITING: ReadonlySet<string> = new Set(['netns', 'slurm']);
+/** Tests wait for two thirds of their time: three runs of vitest keep a core busy. */
+const LANES = Math.min(3 * availableParallelism(), 12);
 /** Files that are named with their time at the end. */
 const SLOWEST = 20;
 /** More files than these do not fail by chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
 
 const run = `test-${randomBytes(6).toString('hex')}`;
-const env = {
+const env: NodeJS.ProcessEnv = {
   ...process.env,
   // npm may run under an older Node of the machine's: ours first.
   PATH: `${join(ROOT, 'node_modules/.bin')}${delimiter}${process.env.PATH ?? ''}`,
@@ -76,33 +66,9 @@ const env = {
   WRANGLER_HIDE_BANNER: 'true',
 };
 
-/** A part, or a shard of one. */
-interface Job {
-  project: string;
-  /** What it is called in the output, and in the environment of all that it starts. */
-  title: string;
-  id: string;
-  args: string[];
-}
-
-function jobsOf(project: string): Job[] {
-  const shards = SHARDS[project] ?? 1;
-  if (shards === 1) return [{ project, title: project, id: `${run}-${project}`, args: ELSEWHERE[project]?.args ?? [] }];
-  return Array.from({ length: shards }, (_, n) => ({
-    project,
-    title: `${project} ${n + 1}/${shards}`,
-    id: `${run}-${project}-${n + 1}`,
-    args: [`--shard=${n + 1}/${shards}`],
-  }));
-}
-
-function runPart(
-  part: string,
-  args: readonly string[],
-  options: { id: string; directory: string; title?: () => string },
-): Promise<Outcome> {
-  const elsewhere = ELSEWHERE[part];
-  return vitestRun(elsewhere?.project ?? part, args, { ...options, env: { ...env, ...elsewhere?.env } });
+interface Ended {
+  job: Job;
+  outcome: Outcome;
 }
 
 /** Runs `jobs` in their order, `lanes` at once; gives each one's outcome. `quiet`: others speak too, so each is heard when it is over. */
@@ -110,21 +76,22 @@ async function runAll(
   jobs: readonly Job[],
   lanes: number,
   { directory, quiet }: { directory: string; quiet: boolean },
-): Promise<Map<Job, Outcome>> {
-  const outcomes = new Map<Job, Outcome>();
+): Promise<Ended[]> {
+  const ended: Ended[] = [];
   const left = [...jobs];
   const lane = async () => {
     for (let job = left.shift(); job !== undefined; job = left.shift()) {
-      const { project, title, id, args } = job;
+      const { project, title, files } = job;
       console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
-      const startedAt = performance.now();
-      const ended = () => `\n== ${title}, ${Math.round((performance.now() - startedAt) / 1_000)} s`;
-      outcomes.set(job, await runPart(project, args, { id, directory, ...(quiet ? { title: ended } : {}) }));
+      const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
+      ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
     }
   };
   await Promise.all(Array.from({ length: lanes }, lane));
-  return outcomes;
+  return ended;
 }
+
+const seconds = (value: number) => `${value.toFixed(0).padStart(5)} s`;
 
 class Tally {
   passed = 0;
@@ -134,9 +101,11 @@ class Tally {
   readonly flaky: string[] = [];
   /** Of every file, where it ran first. */
   readonly times: FileTime[] = [];
+  readonly #parts: string[] = [];
 
-  /** All of one project, and what its second try gave, if there was one. */
-  add(first: Outcome, second: Outcome | undefined): void {
+  /** All of one part, and what its second try gave, if there was one. */
+  add(part: string, first: Outcome, second: Outcome | undefined): void {
+    this.#parts.push(`${part.padEnd(12)} ${seconds(first.wallSeconds)} ${seconds(first.cpuSeconds)}`);
     const failed = second?.failed ?? first.failed;
     if (second !== undefined) this.flaky.push(...first.failures.filter((test) => !second.failures.includes(test)));
     // A test that passed at first and fails now is one that fails: the sum stays that of the tests that ran.
@@ -144,6 +113,11 @@ class Tally {
     this.failed += failed;
     this.skipped += first.skipped;
     this.times.push(...first.times);
+  }
+
+  /** What of each part is work and what is waiting: the sum over its runs, which went side by side with others. */
+  parts(): string {
+    return [`${''.padEnd(12)}   wall    CPU`, ...this.#parts].map((line) => `  ${line}`).join('\n');
   }
 
   /** Where a run's time goes: what to look at when it becomes too long. */
@@ -154,82 +128,92 @@ class Tally {
 }
 
 function sum(outcomes: readonly Outcome[]): Outcome {
+  const total = (of: (outcome: Outcome) => number) => outcomes.reduce((all, outcome) => all + of(outcome), 0);
   return {
-    passed: outcomes.reduce((total, { passed }) => total + passed, 0),
-    failed: outcomes.reduce((total, { failed }) => total + failed, 0),
-    skipped: outcomes.reduce((total, { skipped }) => total + skipped, 0),
+    passed: total(({ passed }) => passed),
+    failed: total(({ failed }) => failed),
+    skipped: total(({ skipped }) => skipped),
     failedFiles: outcomes.flatMap(({ failedFiles }) => failedFiles),
     failures: outcomes.flatMap(({ failures }) => failures),
     times: outcomes.flatMap(({ times }) => times),
+    wallSeconds: total(({ wallSeconds }) => wallSeconds),
+    cpuSeconds: total(({ cpuSeconds }) => cpuSeconds),
   };
 }
 
-async function runProjects(projects: readonly string[], directory: string, tally: Tally): Promise<void> {
-  const able = projects.filter((name) => {
+async function runParts(parts: readonly string[], directory: string, tally: Tally): Promise<void> {
+  const able = parts.filter((name) => {
     const reason = cannotRun(name);
     if (reason === undefined) return true;
     console.log(`\n== ${name}\nskipped: ${reason}`);
     tally.skipped++;
     return false;
   });
-  const together = able.filter((name) => !ALONE.has(name) && !WAITING.has(name)).flatMap(jobsOf);
-  const waiting = able.filter((name) => WAITING.has(name)).flatMap(jobsOf);
-  const alone = able.filter((name) => ALONE.has(name)).flatMap(jobsOf);
-  const quiet = together.length + waiting.length > 1;
-  const beside = runAll(waiting, 1, { directory, quiet });
-  const outcomes = new Map([
-    ...(await runAll(together, LANES, { directory, quiet })),
-    ...(await beside),
+  const together = jobsOf(able.filter((name) => !ALONE.has(name)));
+  const alone = jobsOf(able.filter((name) => ALONE.has(name)));
+  const ended = [
+    ...(await runAll(together, LANES, { directory, quiet: together.length > 1 })),
     ...(await runAll(alone, 1, { directory, quiet: false })),
-  ]);
+  ];
   for (const name of able) {
-    const first = sum([...outcomes].filter(([job]) => job.project === name).map(([, outcome]) => outcome));
+    const first = sum(ended.filter(({ job }) => job.part === name).map(({ outcome }) => outcome));
     if (first.passed + first.failed === 0) {
       console.error(`${name}: no test ran`);
       first.failed = 1;
     }
-    tally.add(first, await secondTry(name, first, directory));
+    tally.add(name, first, await secondTry(name, first, directory));
   }
 }
 
-async function secondTry(project: string, first: Outcome, directory: string): Promise<Outcome | undefined> {
+async function secondTry(part: string, first: Outcome, directory: string): Promise<Outcome | undefined> {
   const files = first.failedFiles;
   if (first.failed === 0 || files.length === 0 || files.length > SECOND_TRY_MAX) return undefined;
-  console.log(`\n== ${project}, a second time: ${files.map((file) => relative(ROOT, file)).join(' ')}`);
-  return runPart(project, files, { id: `${run}-${project}-again`, directory });
+  console.log(`\n== ${part}, a second time: ${files.map((file) => relative(ROOT, file)).join(' ')}`);
+  const { project, env: more } = environmentOf(part);
+  return vitestRun(project, files, { id: `${run}-${part}-again`, directory, env: { ...env, ...more } });
 }
 
 /** Each is one thread for most of its life. */
-async function runChecks(directory: string, tally: Tally): Promise<void> {
-  const left = Object.entries(CHECKS);
+async function runChecks(checks: Record<string, string[]>, directory: string, tally: Tally): Promise<void> {
+  const left = Object.entries(checks);
   const lane = async () => {
     for (let check = left.shift(); check !== undefined; check = left.shift()) {
       const [name, argv] = check;
       const log = join(directory, `check-${name.replaceAll(/\W+/g, '-')}.log`);
-      const code = await command(argv, env, log);
+      const { code } = await command(argv, env, log);
       process.stdout.write(`\n== ${name}\n${readFileSync(log, 'utf8')}`);
       if (code === 0) tally.passed++;
       else tally.failed++;
     }
   };
-  await Promise.all(Array.from({ length: LANES }, lane));
+  await Promise.all(Array.from({ length: availableParallelism() + 1 }, lane));
+}
+
+/** Tests then start the programs from dist/. @throws Error where one cannot be built */
+async function buildPrograms(): Promise<void> {
+  const { code } = await command(['node', 'build.ts'], env);
+  if (code !== 0) throw new Error('the programs cannot be built: no test was run');
+  Object.assign(env, { [BUILT_VARIABLE]: '1' });
 }
 
 async function main(only: string[]): Promise<number> {
-  const unknown = only.find((name) => name !== 'checks' && !PROJECTS.includes(name));
+  const unknown = only.find((name) => name !== 'checks' && !PARTS.includes(name));
   if (unknown !== undefined) {
-    console.error(`no part is called ${unknown}; there are: checks ${PROJECTS.join(' ')}`);
+    console.error(`no part is called ${unknown}; there are: checks ${PARTS.join(' ')}`);
     return 2;
   }
   const wanted = (name: string) => only.length === 0 || only.includes(name);
   const tally = new Tally();
   const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
   try {
-    if (wanted('checks')) await runChecks(directory, tally);
-    await runProjects(PROJECTS.filter(wanted), directory, tally);
+    const checks = wanted('checks');
+    await Promise.all([buildPrograms(), ...(checks ? [runChecks(CHECKS, directory, tally)] : [])]);
+    if (checks) await runChecks(DEPLOY_CHECK, directory, tally);
+    await runParts(PARTS.filter(wanted), directory, tally);
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }
+  console.log(`\nSeconds by part:\n${tally.parts()}`);
   if (tally.times.length > SLOWEST) console.log(`\nThe slowest files:\n${tally.slowest(SLOWEST)}\n`);
   for (const test of tally.flaky) console.log(`flaky, passed at the second try: ${test}`);
   addToLedger(tally.flaky, new Date());
@@ -254,7 +238,8 @@ async function mainOfChanged(): Promise<number> {
   try {
     for (const [project, paths] of tests) {
       console.log(`\n== ${project}: ${paths.join(' ')}`);
-      tally.add(await vitestRun(project, paths, { id: `${run}-${project}`, directory, env }), undefined);
+      const options = { id: `${run}-${project}`, directory, env };
+      tally.add(project, await vitestRun(project, paths, options), undefined);
     }
   } finally {
     rmSync(directory, { recursive: true, force: true });

@@ -14,10 +14,10 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
 import * as z from 'zod';
-import { AGENT_MAIN, engineCommand, startAgent } from '../../test/support/agent.ts';
+import { engineCommand, startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { endAll, eventually, freePort, temporaryDirectory } from '../../test/support/processes.ts';
-import { NODE } from '../../test/support/where.ts';
+import { AGENT_MAIN, NODE } from '../../test/support/where.ts';
 import { median, quantile } from '../stats.ts';
 
 const { values } = parseArgs({

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -60,8 +60,7 @@ it('a request in flight completes, then the agent has left with code 0; the othe
 it('the command line drains the one that is left, and tells what became of both', async () => {
   const [node] = await house.gateway.serving(1);
   const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
-  const nodes = (...args: string[]) =>
-    promisify(execFile)(NODE, [join(ROOT, 'gateway/cli/main.ts'), 'nodes', ...args, ...door]);
+  const nodes = (...args: string[]) => promisify(execFile)(NODE, [GATEWAY_MAIN, 'nodes', ...args, ...door]);
   const session = node?.session ?? '';
   expect((await nodes('drain', session)).stdout).toBe(`${session} drains: 0 requests run there\n`);
   await eventually('LEFT', 10_000, async () => ((await stateOf(session)) === 'LEFT' ? true : undefined));

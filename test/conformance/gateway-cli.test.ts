@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -22,7 +22,7 @@ interface Said {
 
 async function otela(...args: string[]): Promise<Said> {
   const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
-  const command = [join(ROOT, 'gateway/cli/main.ts'), ...args, ...door];
+  const command = [GATEWAY_MAIN, ...args, ...door];
   try {
     const { stdout, stderr } = await promisify(execFile)(NODE, command);
     return { code: 0, out: stdout, err: stderr };

@@ -5,11 +5,11 @@ import { cp, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
-import { AGENT_MAIN, ENGINE_MAIN } from '../support/agent.ts';
+import { ENGINE_MAIN } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL, openHouse } from '../support/house.ts';
 import { endAll, freePort, temporaryDirectory } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { AGENT_MAIN, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 import { follow, type Place, type Read } from './reader.ts';
 
 afterEach(endAll);
@@ -106,7 +106,7 @@ it('docs/quickstart-operator.md, in a copy of this clone', async () => {
 
 it('docs/operations.md: a year of two gateways', async () => {
   const here = await place(
-    { 'otela-gateway': `${NODE} ${join(ROOT, 'gateway/cli/main.ts')}` },
+    { 'otela-gateway': `${NODE} ${GATEWAY_MAIN}` },
     { D: await temporaryDirectory('otela-year'), PORT1: String(await freePort()), PORT2: String(await freePort()) },
     [],
   );

@@ -6,13 +6,13 @@ import { hostname } from 'node:os';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
-import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { startAgent } from '../support/agent.ts';
 import { OPENSSL, selfSigned, trust } from '../support/certificate.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
-import { NODE } from '../support/where.ts';
+import { AGENT_MAIN, NODE } from '../support/where.ts';
 
 /** No proxy is ever asked for loopback's own addresses, so the gateway goes by this machine's name. */
 const NAME = hostname();

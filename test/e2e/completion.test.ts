@@ -9,13 +9,13 @@ import { PROGRAM as GATEWAY } from '../../gateway/cli/commands.ts';
 import { PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
 import { SHELLS, type Shell } from '../../shared/command-line/completion.ts';
 import { which } from '../support/abilities.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { AGENT_MAIN, FACTORY_MAIN, GATEWAY_MAIN, NODE, PLAN_MAIN } from '../support/where.ts';
 
 const MAINS = {
-  'otela-agent': 'agent/cli/main.ts',
-  'otela-gateway': 'gateway/cli/main.ts',
-  'otela-plan': 'scheduler/cli/main.ts',
-  'otela-factory': 'factory/cli/main.ts',
+  'otela-agent': AGENT_MAIN,
+  'otela-gateway': GATEWAY_MAIN,
+  'otela-plan': PLAN_MAIN,
+  'otela-factory': FACTORY_MAIN,
 } as const;
 type Program = keyof typeof MAINS;
 const PROGRAMS = Object.keys(MAINS) as Program[];
@@ -38,7 +38,7 @@ function scriptOf(program: Program, shell: Shell): string {
   const file = join(directory, `${program}.${shell}`);
   if (!scripts.has(file)) {
     scripts.set(file, file);
-    writeFileSync(file, run(NODE, join(ROOT, MAINS[program]), 'completion', shell));
+    writeFileSync(file, run(NODE, MAINS[program], 'completion', shell));
   }
   return file;
 }
@@ -116,6 +116,6 @@ it.for([
 });
 
 it.each(PROGRAMS)('%s says which shells there are', (program) => {
-  const { status, stderr } = spawnSync(NODE, [join(ROOT, MAINS[program]), 'completion', 'tcsh'], { encoding: 'utf8' });
+  const { status, stderr } = spawnSync(NODE, [MAINS[program], 'completion', 'tcsh'], { encoding: 'utf8' });
   expect([status, stderr]).toEqual([2, expect.stringContaining('bash|zsh|fish')]);
 });

@@ -13,14 +13,13 @@ import { seeded } from '../../scheduler/serving/random.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { NODE, PLAN_MAIN, ROOT } from '../support/where.ts';
 
 afterEach(endAll);
 
 const FOLLOWED = 'Qwen/Qwen3-8B';
 const PINNED = 'meta-llama/Llama-3.1-8B-Instruct';
 const MODELS = [FOLLOWED, PINNED];
-const PLAN_MAIN = join(ROOT, 'scheduler/cli/main.ts');
 const GPU = (n: number) => `${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920`;
 
 const SLOT_S = 3;

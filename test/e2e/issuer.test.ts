@@ -8,15 +8,14 @@ import { startAgent } from '../support/agent.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const shownSchema = z.object({ gateway_key: z.string(), root_key: z.string(), root_key_name: z.string() });
 
 afterEach(endAll);
 
 function cli(...args: string[]): string {
-  const { status, stdout, stderr } = spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+  const { status, stdout, stderr } = spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
   if (status !== 0) throw new Error(`${args.join(' ')}: ${stderr}`);
   return stdout;
 }

@@ -7,7 +7,7 @@ import { afterEach, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);
 
@@ -37,7 +37,7 @@ async function place(...flags: string[]) {
   await gateway.serving(1);
   const session = (await gateway.nodes())[0]?.session ?? '';
   const door = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
-  const command = (...args: string[]) => [join(ROOT, 'gateway/cli/main.ts'), 'logs', ...args, ...door];
+  const command = (...args: string[]) => [GATEWAY_MAIN, 'logs', ...args, ...door];
   const logs = (...args: string[]) => promisify(execFile)(NODE, command(...args));
   return { gateway, agent, token, session, logs, command };
 }

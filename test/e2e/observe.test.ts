@@ -7,10 +7,9 @@ import { z } from 'zod';
 import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
 import { pythonWith } from '../support/abilities.ts';
-import { AGENT_MAIN } from '../support/agent.ts';
 import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually, Managed } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { AGENT_MAIN, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 
 const TOKEN = 'only-for-prometheus';
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -186,9 +185,8 @@ it('a node shows what runs there now, and what went wrong there last', async () 
     last_errors: expect.arrayContaining([expect.objectContaining({ code: 'engine_closed', status: 200 })]),
   });
   expect(await house.gateway.admin('GET', 'nodes')).toMatchObject({ data: [{ session: node?.session }] });
-  const main = join(ROOT, 'gateway/cli/main.ts');
   const at = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
-  const list = new Managed([NODE, main, 'nodes', 'list', '--state', 'SERVING', ...at]);
+  const list = new Managed([NODE, GATEWAY_MAIN, 'nodes', 'list', '--state', 'SERVING', ...at]);
   await list.end(10_000);
   expect(list.output).toMatch(
     new RegExp(`^session +state +provider .*\\n${node?.session} +SERVING +lab +testbed +`, 'm'),

@@ -9,7 +9,7 @@ import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { endAll, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { program } from '../support/program.ts';
 import { providerRoot } from '../support/provider-root.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { AGENT_MAIN, NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
 
@@ -20,10 +20,9 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
   expect(await main(['vouch', '--provider', 'lab', '--root', root, '--out', delegate], {})).toBe(0);
   expect(await main(['vouch', '--provider', 'lab', '--root', root, '--out', delegate], {}), 'over a key').toBe(2);
   const house = await openHouse({ agentArgs: ['--delegate-file', delegate] });
-  const shown = new Managed(
-    [NODE, join(ROOT, 'agent/cli/main.ts'), 'vouch', '--provider', 'lab', '--root', root, '--out', `${delegate}2`],
-    { label: 'vouch' },
-  );
+  const shown = new Managed([NODE, AGENT_MAIN, 'vouch', '--provider', 'lab', '--root', root, '--out', `${delegate}2`], {
+    label: 'vouch',
+  });
   const [, pin = ''] = await shown.line(/clients pin: (lab=\S+)/, 20_000);
   const proxy = new Managed(
     [NODE, join(ROOT, 'clients/otela/main.ts'), 'seal', '--gateway', house.gateway.url, '--pin', pin, '--port', '0'],

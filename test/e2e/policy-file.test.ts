@@ -7,7 +7,7 @@ import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 
 afterEach(endAll);
 
@@ -57,17 +57,7 @@ test('one that throws is told of in log and metrics, and every request is served
 test('one that cannot be loaded stops the start of a gateway and of an agent, with file and line', async () => {
   const file = await policyFile('export const name = 1;\nexport const policy = ;\n');
   const gateway = new Managed(
-    [
-      NODE,
-      join(ROOT, 'gateway/cli/main.ts'),
-      'serve',
-      '--port',
-      '0',
-      '--data',
-      await temporaryDirectory(),
-      '--policy',
-      file,
-    ],
+    [NODE, GATEWAY_MAIN, 'serve', '--port', '0', '--data', await temporaryDirectory(), '--policy', file],
     { cwd: ROOT },
   );
   expect((await gateway.end(30_000)).code).not.toBe(0);

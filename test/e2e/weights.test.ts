@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
-import { AGENT_MAIN, engineCommand, startAgent } from '../support/agent.ts';
+import { engineCommand, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
-import { NODE } from '../support/where.ts';
+import { AGENT_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);
 

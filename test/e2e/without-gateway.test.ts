@@ -4,12 +4,12 @@ import { readFileSync } from 'node:fs';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
-import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
-import { NODE } from '../support/where.ts';
+import { AGENT_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);
 

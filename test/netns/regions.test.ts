@@ -9,7 +9,7 @@ import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { NODE, PLAN_MAIN, ROOT } from '../support/where.ts';
 import { on, openWide, type Wide } from './network.ts';
 
 afterEach(endAll);
@@ -79,7 +79,7 @@ async function startPlanner(wide: Wide): Promise<Managed> {
     String(SLOTS),
   ];
   const where = ['--gateway', wide.gateway.url, '--key-file', keyFile, '--model', PLANNED, '--apply'];
-  return new Managed([NODE, join(ROOT, 'scheduler/cli/main.ts'), 'regions', ...where, ...flags], { label: 'planner' });
+  return new Managed([NODE, PLAN_MAIN, 'regions', ...where, ...flags], { label: 'planner' });
 }
 
 class Client {

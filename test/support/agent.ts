@@ -2,9 +2,8 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Managed, type SpawnOptions, temporaryDirectory } from './processes.ts';
-import { NODE, ROOT } from './where.ts';
+import { AGENT_MAIN, NODE, ROOT } from './where.ts';
 
-export const AGENT_MAIN = join(ROOT, 'agent/cli/main.ts');
 export const ENGINE_MAIN = join(ROOT, 'test/support/engine.ts');
 
 export interface AgentOptions extends Omit<SpawnOptions, 'label'> {

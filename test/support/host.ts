@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { YOUNG_GENERATION_FLAG } from '../../gateway/hosts/node/serve/young-generation.ts';
 import { descendants, Managed, memoryOf } from './processes.ts';
-import { NODE, ROOT } from './where.ts';
+import { GATEWAY_MAIN, NODE, ROOT } from './where.ts';
 
 /** 1 s on an idle machine. */
 const READY_MS = 120_000;
@@ -50,7 +50,7 @@ const FLAGS: Readonly<Record<HostName, string[]>> = { node: [YOUNG_GENERATION_FL
 
 /** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
 const MAINS: Readonly<Record<HostName, string>> = {
-  node: join(ROOT, 'gateway/cli/main.ts'),
+  node: GATEWAY_MAIN,
   worker: join(ROOT, 'test/support/worker-host.ts'),
 };
 

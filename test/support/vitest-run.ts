@@ -1,5 +1,6 @@
 /** One run of vitest: started, read, and swept after. */
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { open, readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { z } from 'zod';
@@ -35,6 +36,9 @@ export interface Outcome {
   failures: string[];
   /** How long each file took, its imports left out. */
   times: FileTime[];
+  wallSeconds: number;
+  /** Of vitest and all that its tests started and waited for; daemons that leave their parent, as Slurm's, are not in it. */
+  cpuSeconds: number;
 }
 
 export interface FileTime {
@@ -43,27 +47,57 @@ export interface FileTime {
   seconds: number;
 }
 
-/** `logTo`: its words go into that file; without it they are seen as they come. Resolves with the exit code. */
-export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: string): Promise<number> {
+interface Exit {
+  code: number;
+  /** Of the process and of those that it waited for. */
+  cpuSeconds: number;
+}
+
+/** Linux counts in ticks of 10 ms (`getconf CLK_TCK`). */
+const TICKS_PER_SECOND = 100;
+let childrenTicks = 0;
+
+/** What children of this process have used that ended since the last call; 0 where there is no /proc. */
+function endedCpuSeconds(): number {
+  try {
+    const stat = readFileSync('/proc/self/stat', 'utf8');
+    // cutime and cstime: fields 16 and 17 of proc(5), the name in brackets being the second.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    const ticks = Number(fields[13]) + Number(fields[14]);
+    const used = ticks - childrenTicks;
+    childrenTicks = ticks;
+    return used / TICKS_PER_SECOND;
+  } catch {
+    return 0;
+  }
+}
+
+/** `logTo`: its words go into that file; without it they are seen as they come. */
+export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: string): Promise<Exit> {
   const [file = '', ...args] = argv;
   const log = logTo === undefined ? undefined : await open(logTo, 'w');
   const output = log === undefined ? 'inherit' : log.fd;
   const child = spawn(file, args, { cwd: ROOT, env, stdio: ['ignore', output, output] });
   const timer = setTimeout(() => child.kill('SIGKILL'), LIMIT_MS);
-  const status = await new Promise<number>((resolve) => {
+  let cpuSeconds = 0;
+  const code = await new Promise<number>((resolve) => {
     child.once('error', (error) => {
       console.error(`${file}: ${error.message}`);
       resolve(1);
+    });
+    // A child is waited for in the moment before this event: what was added since the last one is its own.
+    child.once('exit', () => {
+      cpuSeconds = endedCpuSeconds();
     });
     child.once('close', (code) => resolve(code ?? 1));
   });
   clearTimeout(timer);
   await log?.close();
-  return status;
+  return { code, cpuSeconds };
 }
 
 /** What vitest's JSON report says; a file that failed to load, and a run that failed with no failed test, count as one failure each. */
-async function readReport(path: string, status: number): Promise<Outcome> {
+async function readReport(path: string, status: number): Promise<Omit<Outcome, 'wallSeconds' | 'cpuSeconds'>> {
   try {
     const report = reportSchema.parse(JSON.parse(await readFile(path, 'utf8')));
     const failedFiles = report.testResults.filter((file) => file.status === 'failed');
@@ -90,22 +124,25 @@ async function readReport(path: string, status: number): Promise<Outcome> {
 }
 
 /**
- * `id` is a name of its own, by which what its tests leave running is found and ended; report and log are in `directory`. `args` are
- * vitest's: a shard, files. With a `title` what it says is printed under that when it is over, else as it comes.
+ * `id` is a name of its own, by which what its tests leave running is found and ended; report and log are in `directory`. With a `title`
+ * what it says is printed under that when it is over, else as it comes.
  */
 export async function vitestRun(
   project: string,
-  args: readonly string[],
-  { id, directory, env, title }: { id: string; directory: string; env: NodeJS.ProcessEnv; title?: () => string },
+  files: readonly string[],
+  { id, directory, env, title }: { id: string; directory: string; env: NodeJS.ProcessEnv; title?: string },
 ): Promise<Outcome> {
   const report = join(directory, `${id}.json`);
   const log = join(directory, `${id}.log`);
   const skipped = join(ROOT, 'test/support/skipped.ts');
   const reporters = ['--reporter=default', `--reporter=${skipped}`, '--reporter=json', `--outputFile.json=${report}`];
-  const argv = ['vitest', 'run', '--project', project, ...reporters, ...args];
-  const status = await command(argv, { ...env, [MARK]: id }, title && log);
-  if (title !== undefined) process.stdout.write(`${title()}\n${await readFile(log, 'utf8')}`);
-  const outcome = await readReport(report, status);
+  const argv = ['vitest', 'run', '--project', project, ...reporters, ...files];
+  const startedAt = performance.now();
+  const { code, cpuSeconds } = await command(argv, { ...env, [MARK]: id }, title && log);
+  const wallSeconds = (performance.now() - startedAt) / 1_000;
+  const took = `${Math.round(wallSeconds)} s, CPU ${Math.round(cpuSeconds)} s`;
+  process.stdout.write(`\n== ${title ?? project}, ${took}\n${title === undefined ? '' : await readFile(log, 'utf8')}`);
+  const outcome = { ...(await readReport(report, code)), wallSeconds, cpuSeconds };
   for (const left of sweep(id)) console.error(`left running by ${project}, ended now: ${left}`);
   return outcome;
 }

@@ -3,8 +3,8 @@ import { chmodSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { signalGroup } from '../../../agent/engine/group.ts';
-import { AGENT_MAIN } from '../../support/agent.ts';
 import { endAll, eventually, freePort, Managed } from '../../support/processes.ts';
+import { AGENT_MAIN } from '../../support/where.ts';
 import { engineCommand, NODE, processRuns, runToEnd, scratch, userEnv } from '../support/harness.ts';
 
 afterEach(endAll);

@@ -8,9 +8,7 @@ import { type Engine, startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, MODEL } from '../../support/house.ts';
 import { atEnd, freePort, type Managed, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
-
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 export interface Pair {
   first: Gateway;
@@ -22,7 +20,7 @@ export interface Pair {
 }
 
 export const cli = (...args: string[]): string =>
-  execFileSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 90_000 });
+  execFileSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 90_000 });
 
 interface PairOptions {
   followerArgs?: string[];

@@ -8,13 +8,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
 import { copyDatabases } from '../../../gateway/hosts/node/backup/copies.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
-
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
 const namesIn = (file: string) => spawnSync('tar', ['-tzf', file], { encoding: 'utf8' }).stdout;
 
 /** A data directory with so many objects, none of which a gateway has open. */
@@ -55,7 +53,7 @@ test('files and objects of every class are copied; uploads that are not whole ar
 test('with few descriptors every database is copied nevertheless', async () => {
   const data = await withObjects(150);
   const file = join(await temporaryDirectory(), 'backup.tar.gz');
-  const command = [MAIN, 'backup', '--data', data, '--out', file];
+  const command = [GATEWAY_MAIN, 'backup', '--data', data, '--out', file];
   const { status, stderr } = spawnSync('sh', ['-c', 'ulimit -n 80 && exec "$@"', 'sh', NODE, ...command], {
     encoding: 'utf8',
   });
@@ -96,7 +94,7 @@ test('a signal leaves no copy of the keys behind; what kill -9 left is removed b
   const beside = await temporaryDirectory();
   const start = async () => {
     const before = await readdir(beside);
-    const command = [MAIN, 'backup', '--data', stuck, '--out', join(beside, 'never.tar.gz')];
+    const command = [GATEWAY_MAIN, 'backup', '--data', stuck, '--out', join(beside, 'never.tar.gz')];
     const child = spawn(NODE, command, { stdio: 'ignore' });
     atEnd(() => void child.kill('SIGKILL'));
     const name = await eventually('copies', 10_000, async () => {

@@ -12,15 +12,13 @@ import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, openHouse } from '../../support/house.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
-
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 /** `backup` and `restore` know this host's data alone. */
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
 const tar = (...args: string[]) => spawnSync('tar', args, { encoding: 'utf8' });
 const keyWorks = async (url: string, key: string) =>
   (await fetch(`${url}/v1/models`, { headers: { 'x-api-key': key } })).status;

@@ -11,11 +11,10 @@ import { described } from '../../../shared/terminal/finding.ts';
 import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 const COMMANDS = PROGRAM.commands;
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
 
 let gateway: Gateway;
 let door: string[];
@@ -116,7 +115,7 @@ it('a reader that has seen enough ends what is only printed: no stack, no error,
   const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
   const [from, to] = ['2026-11-01T00:00:00Z', '2026-11-02T00:00:00Z'];
   for (const args of [['audit'], ['trace', 'export', '--from', from, '--to', to]]) {
-    const command = [NODE, MAIN, ...args, '--url', url, '--key-file', join(gateway.data, 'admin.key')];
+    const command = [NODE, GATEWAY_MAIN, ...args, '--url', url, '--key-file', join(gateway.data, 'admin.key')];
     const seen = await new Promise<[number | string | undefined, string, string]>((resolve) => {
       const script = `set -o pipefail; ${command.join(' ')} | head -n 1`;
       execFile('bash', ['-c', script], (error, out, err) => resolve([error?.code ?? 0, out, err]));
@@ -192,7 +191,7 @@ it('what a provider’s agent says of itself does not drive the terminal', async
     [1, 'drain', 'other'],
   ] as const) {
     const said = await new Promise<string>((resolve) => {
-      const command = [MAIN, 'nodes', ...args, '--url', url, '--key-file', join(gateway.data, 'admin.key')];
+      const command = [GATEWAY_MAIN, 'nodes', ...args, '--url', url, '--key-file', join(gateway.data, 'admin.key')];
       execFile(NODE, command, (_, stdout, stderr) => resolve(stdout + stderr));
     });
     expect(said).toContain('all is well');

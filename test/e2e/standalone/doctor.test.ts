@@ -11,9 +11,8 @@ import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { checkTls } from '../../../gateway/hosts/node/doctor/tls-checks.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const findingsSchema = z.array(
   z.object({ what: z.string(), verdict: z.string(), found: z.string(), fix: z.string().optional() }),
 );
@@ -24,7 +23,7 @@ afterEach(endAll);
 /** Not spawnSync: servers of the test answer while it looks. */
 async function doctor(...args: string[]) {
   const { promise, resolve } = Promise.withResolvers<{ status: number; stdout: string }>();
-  execFile(NODE, [MAIN, 'doctor', '--json', ...args], (error, stdout) =>
+  execFile(NODE, [GATEWAY_MAIN, 'doctor', '--json', ...args], (error, stdout) =>
     resolve({ status: error === null ? 0 : Number(error.code), stdout }),
   );
   const { status, stdout } = await promise;
@@ -115,7 +114,7 @@ test('of a process that has the port its program is told, not its arguments', as
 
 test('few open files are told', async () => {
   const data = join(await temporaryDirectory(), 'data');
-  const limited = `ulimit -n 512; exec ${NODE} ${MAIN} doctor --json --port 0 --data ${data}`;
+  const limited = `ulimit -n 512; exec ${NODE} ${GATEWAY_MAIN} doctor --json --port 0 --data ${data}`;
   const { status, stdout } = spawnSync('bash', ['-c', limited], { encoding: 'utf8' });
   const found = findingsSchema.parse(JSON.parse(stdout)).find(({ what }) => what === 'open files');
   expect([status, found]).toEqual([1, expect.objectContaining({ verdict: 'bad', found: '512 at most' })]);

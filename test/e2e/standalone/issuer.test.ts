@@ -8,15 +8,14 @@ import { IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { keyName } from '../../../shared/lattice/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { descendants, endAll, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const NOW_S = 1_795_000_000;
 const DAY_S = 86_400;
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
 const fresh = async () => join(await temporaryDirectory(), 'issuer');
 
 test('The first start makes the keys, for their owner alone; the next ones find the same issuer', async () => {

@@ -10,16 +10,15 @@ import { afterEach, expect, test } from 'vitest';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const READY_MS = 20_000;
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
 const start = (data: string, ...args: string[]) =>
-  new Managed([NODE, MAIN, 'serve', '--port', '0', '--data', data, ...args]);
+  new Managed([NODE, GATEWAY_MAIN, 'serve', '--port', '0', '--data', data, ...args]);
 const keyWorks = async (url: string, key: string) =>
   (await fetch(`${url}/v1/models`, { headers: { 'x-api-key': key } })).status;
 
@@ -129,7 +128,15 @@ test('wrong use is 2 and says what would be right; a taken port is told', async 
   }
   const gateway = await Gateway.start();
   const data = await temporaryDirectory();
-  const taken = new Managed([NODE, MAIN, 'serve', '--port', String(gateway.port), '--data', join(data, 'data')]);
+  const taken = new Managed([
+    NODE,
+    GATEWAY_MAIN,
+    'serve',
+    '--port',
+    String(gateway.port),
+    '--data',
+    join(data, 'data'),
+  ]);
   expect((await taken.end(READY_MS)).code).toBe(1);
   expect(taken.output).toContain(`127.0.0.1:${gateway.port} is in use by another process`);
   expect(taken.output).not.toContain('EADDRINUSE');

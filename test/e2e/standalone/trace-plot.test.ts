@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { which } from '../../support/abilities.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE, PLAN_MAIN } from '../../support/where.ts';
 
 const run = promisify(execFile);
 const START = Date.parse('2026-11-20T10:00:00Z');
@@ -84,7 +84,7 @@ beforeAll(async () => {
 });
 afterAll(endAll);
 
-const plot = (...args: string[]) => run(NODE, [join(ROOT, 'gateway/cli/main.ts'), 'trace', 'plot', ...args]);
+const plot = (...args: string[]) => run(NODE, [GATEWAY_MAIN, 'trace', 'plot', ...args]);
 const figure = (out: string, name: string) =>
   figureSchema.parse(JSON.parse(readFileSync(at(out, `${name}.json`), 'utf8')));
 
@@ -126,6 +126,6 @@ it.each(['own.ndjson', 'published.jsonl'])('otela-plan simulate takes %s', async
     'H100',
     '--json',
   ];
-  const { stdout } = await run(NODE, [join(ROOT, 'scheduler/cli/main.ts'), 'simulate', ...asked]);
+  const { stdout } = await run(NODE, [PLAN_MAIN, 'simulate', ...asked]);
   expect(JSON.parse(stdout)).toMatchObject({ requests: 80, refused: 0 });
 });

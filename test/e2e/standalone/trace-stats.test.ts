@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { TraceStats, traceLineSchema } from '../../../gateway/cli/trace-stats.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE, ROOT } from '../../support/where.ts';
 
 const START = Date.parse('2026-11-20T10:00:00Z');
 const line = (afterMs: number, more: object = {}) =>
@@ -100,7 +100,7 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 
 function otela(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   return new Promise((resolve) => {
-    execFile(NODE, [join(ROOT, 'gateway/cli/main.ts'), ...args], (error, out, err) => {
+    execFile(NODE, [GATEWAY_MAIN, ...args], (error, out, err) => {
       resolve({ code: z.number().catch(0).parse(error?.code), out, err });
     });
   });

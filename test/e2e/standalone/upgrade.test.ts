@@ -13,9 +13,8 @@ import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, MODEL, openHouse } from '../../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const FIXTURES = join(ROOT, 'test/fixtures/data-directory');
 const VERSIONS = Array.from({ length: newestLayout() }, (_, n) => n + 1);
 const expectedSchema = z.object({
@@ -35,7 +34,7 @@ const KEPT = { USAGE_KEPT_DAYS: '36500' };
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
 const totalsSchema = z.object({
   data: z.array(
     z.object({ requests: z.number(), completion_tokens: z.number(), mean_total_ms: z.number().positive().nullable() }),

@@ -1,8 +1,7 @@
-import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { boundedCommand, YOUNG_GENERATION_FLAG } from '../../../gateway/hosts/node/serve/young-generation.ts';
 import { commandOf, endAll, Managed, temporaryDirectory } from '../../support/processes.ts';
-import { NODE, ROOT } from '../../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 afterAll(endAll);
 
@@ -24,10 +23,9 @@ describe('the command line of a gateway', () => {
 
 it('a gateway that is started without the bound starts itself anew with it: the same process, which signals reach', async () => {
   const data = await temporaryDirectory('otela-young');
-  const main = join(ROOT, 'gateway/cli/main.ts');
-  const gateway = new Managed([NODE, main, 'serve', '--port', '0', '--data', data], { label: 'gateway' });
+  const gateway = new Managed([NODE, GATEWAY_MAIN, 'serve', '--port', '0', '--data', data], { label: 'gateway' });
   await gateway.line(/otela-gateway ready http/, 50_000);
-  expect(commandOf(gateway.pid)).toContain(`${YOUNG_GENERATION_FLAG} ${main} serve`);
+  expect(commandOf(gateway.pid)).toContain(`${YOUNG_GENERATION_FLAG} ${GATEWAY_MAIN} serve`);
   gateway.signal('SIGTERM');
   expect(await gateway.end(10_000)).toEqual({ code: 0, signal: null });
 });

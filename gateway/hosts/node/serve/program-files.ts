@@ -30,6 +30,7 @@ const PAGE_SOURCES = ['dashboard', 'shared', 'package-lock.json', 'build.ts'];
 const HERE = fileURLToPath(import.meta.url);
 const IN_CLONE = HERE.endsWith('.ts');
 const ROOT = fileURLToPath(new URL(IN_CLONE ? '../../../..' : '..', import.meta.url));
+const PAGE = join(ROOT, 'dist/dashboard');
 
 /** The page is built anew when a source is newer. */
 export async function loadProgramFiles(): Promise<ProgramFiles> {
@@ -43,10 +44,14 @@ export async function loadManifest(): Promise<z.infer<typeof manifestSchema>> {
 }
 
 export async function dashboardDirectory(): Promise<string> {
-  const directory = join(ROOT, 'dist/dashboard');
-  if (IN_CLONE && (await newest(join(directory, 'index.html'))) <= (await newestOf(PAGE_SOURCES)))
+  if (IN_CLONE && (await pageIsStale()))
     await promisify(execFile)(process.execPath, [join(ROOT, 'build.ts'), 'dashboard'], { cwd: ROOT });
-  return directory;
+  return PAGE;
+}
+
+/** In a clone: whether a source of the page is newer than the page, or there is none. */
+export async function pageIsStale(): Promise<boolean> {
+  return (await newest(join(PAGE, 'index.html'))) <= (await newestOf(PAGE_SOURCES));
 }
 
 export async function readMigrations(directory: string): Promise<Migration[]> {

@@ -1,0 +1,85 @@
+/** A run of all tests as pieces of about equal time: what is started first, and what may run side by side. */
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { WORKER_FILES } from '../conformance/worker-files.ts';
+import { ROOT } from './where.ts';
+
+/** A piece of a part: one run of vitest. */
+export interface Job {
+  /** The part, as `npm test -- PART` names it. */
+  part: string;
+  /** The part, and which of its pieces where it has several. */
+  title: string;
+  /** vitest's project; another than the part for `worker`. */
+  project: string;
+  /** Paths from the root; none: all of the project. */
+  files: string[];
+  env: NodeJS.ProcessEnv;
+  /** As measured once; an order is all that it decides. */
+  seconds: number;
+}
+
+/** Files of a part are divided among runs of at most so long, unless one file takes longer. */
+const PIECE_SECONDS = 240;
+/** Of a file that the table does not have. */
+const OTHER_FILE_SECONDS = 5;
+/** They share what a machine has once, Slurm's daemons and addresses of namespaces: one run after the other. */
+const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'gateway', 'shared', 'sim']);
+/** A part that is some files of another's, elsewhere. */
+const ELSEWHERE: Record<string, { project: string; files: string[]; env: NodeJS.ProcessEnv }> = {
+  worker: {
+    project: 'conformance',
+    files: WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`),
+    env: { OTELA_TEST_HOST: 'worker' },
+  },
+};
+
+/** Seconds by test file, of those that take long. `npm test` prints the slowest at its end. */
+function fileTimes(): Record<string, number> {
+  return z
+    .record(z.string(), z.number().positive())
+    .parse(JSON.parse(readFileSync(join(ROOT, 'test/file-times.json'), 'utf8')));
+}
+
+/** Each file goes, the longest first, to the piece that has the least so far. */
+export function pieces(files: readonly string[], seconds: (file: string) => number, limit: number): string[][] {
+  const total = files.reduce((sum, file) => sum + seconds(file), 0);
+  const made = Array.from({ length: Math.max(1, Math.ceil(total / limit)) }, () => ({
+    files: [] as string[],
+    seconds: 0,
+  }));
+  for (const file of files.toSorted((a, b) => seconds(b) - seconds(a) || a.localeCompare(b))) {
+    const least = made.reduce((best, piece) => (piece.seconds < best.seconds ? piece : best));
+    least.files.push(file);
+    least.seconds += seconds(file);
+  }
+  return made.map((piece) => piece.files).filter((piece) => piece.length > 0);
+}
+
+/** All pieces of `parts`, the longest first. */
+export function jobsOf(parts: readonly string[]): Job[] {
+  const times = fileTimes();
+  const seconds = (file: string) => times[file] ?? OTHER_FILE_SECONDS;
+  const jobs = parts.flatMap((part): Job[] => {
+    const elsewhere = ELSEWHERE[part];
+    const project = elsewhere?.project ?? part;
+    const files = elsewhere?.files ?? globSync(`test/${part}/**/*.test.ts`, { cwd: ROOT }).toSorted();
+    const all = WHOLE.has(part) ? [files] : pieces(files, seconds, PIECE_SECONDS);
+    return all.map((piece, index) => ({
+      part,
+      title: all.length === 1 ? part : `${part} ${index + 1}/${all.length}`,
+      project,
+      files: piece,
+      env: elsewhere?.env ?? {},
+      seconds: piece.reduce((sum, file) => sum + seconds(file), 0),
+    }));
+  });
+  return jobs.toSorted((a, b) => b.seconds - a.seconds);
+}
+
+/** Where all of one part's tests run a second time. */
+export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {
+  const { project = part, env = {} } = ELSEWHERE[part] ?? {};
+  return { project, env };
+}
