@@ -36,6 +36,8 @@ export interface Account {
   provider: string | undefined;
   userId: string | undefined;
   projectId: string | undefined;
+  /** Of the person, as access lists name them. */
+  groups: readonly string[];
   scopes: readonly Scope[] | undefined;
   /** The key's, then its project's. */
   restrictions: readonly Restrictions[];
@@ -150,6 +152,7 @@ export const BOOTSTRAP: Account = {
   provider: undefined,
   userId: undefined,
   projectId: undefined,
+  groups: [],
   scopes: undefined,
   restrictions: [],
   limits: undefined,

@@ -6,7 +6,7 @@ import type { Account } from './account.ts';
 
 /** As it travels with the snapshot: only what is set. Times are milliseconds since the epoch. */
 export interface CatalogueEntry {
-  /** Ids of keys, users and projects; absent: everybody. */
+  /** Ids of keys, users and projects, and groups; absent: everybody. */
   access?: readonly string[];
   always_on?: true;
   deprecated_at?: number;
@@ -21,7 +21,10 @@ interface Has {
 }
 
 /** Asks of models; undefined is who comes without a key. */
-type Asker = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId'> | undefined;
+type Asker = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
+
+/** Before the name of a group: it is no id of a key, a user or a project. */
+export const GROUP = 'group:';
 
 const NOTHING_SAID: CatalogueEntry = {};
 
@@ -35,8 +38,10 @@ export function hasAccess(settings: Has, account: Asker, model: string): boolean
   const { access } = catalogued(settings, model);
   if (access === undefined || account?.role === 'operator') return true;
   if (account === undefined) return false;
-  const { keyId, userId, projectId } = account;
-  return [keyId, userId, projectId].some((id) => id !== undefined && access.includes(id));
+  const { keyId, userId, projectId, groups } = account;
+  return [keyId, userId, projectId, ...groups.map((name) => `${GROUP}${name}`)].some(
+    (id) => id !== undefined && access.includes(id),
+  );
 }
 
 export function isRetired(settings: Has, model: string, now: number): boolean {

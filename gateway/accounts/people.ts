@@ -4,6 +4,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { tellRegistry } from '../tell-registry.ts';
 import type { Account } from './account.ts';
+import { ownProject, placeInProjects } from './claimed-projects.ts';
 import { asked, database } from './database.ts';
 import { type Claims, type OidcIssuer, type Standing, shownName, standingOf } from './login/oidc-config.ts';
 import { findUser } from './look-up.ts';
@@ -19,6 +20,7 @@ export interface Arrival {
 
 /**
  * The account that `claims` are about; made where the issuer admits them, brought up to date where claims say more.
+ * `signIn`: a person signs in; otherwise a program brought a token, and claims that it lacks change nothing.
  * @throws ApiError 403 where they are not admitted or disabled, 503 when D1 cannot say
  */
 export async function arrive(
@@ -26,20 +28,25 @@ export async function arrive(
   config: OidcIssuer,
   claims: Claims & { sub: string },
   now: number,
+  signIn = false,
 ): Promise<Arrival> {
   const identity = { issuer: config.issuer, subject: claims.sub };
-  const standing = standingOf(config, claims);
+  const standing = standingOf(config, claims, signIn);
   let found = await findUser(env, identity);
   const notMapped = config.admits === 'mapped' && !standing.mapped;
   if (found === 'unknown') {
     if (config.admits === 'known' || notMapped) throw notAdmitted();
     await create(env, identity, standing, now);
     found = await findUser(env, identity);
-  } else if (typeof found === 'object' && (await update(env, found.user, config, standing, now))) {
-    found = await findUser(env, identity);
-    // Their rights are not what they were: every isolate must hear of it.
-    const { REGISTRY } = env;
-    if (REGISTRY !== undefined) await tellRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
+    if (typeof found === 'object') await placeInProjects(env, found.user, standing.projects, now);
+  } else if (typeof found === 'object') {
+    const placed = await placeInProjects(env, found.user, standing.projects, now);
+    if ((await update(env, found.user, standing, now)) || placed) {
+      found = await findUser(env, identity);
+      // Their rights are not what they were: every isolate must hear of it.
+      const { REGISTRY } = env;
+      if (REGISTRY !== undefined) await tellRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
+    }
   }
   // Who was mapped once and is no more: their keys have lost what the claims gave them by now.
   if (notMapped) throw notAdmitted();
@@ -64,7 +71,8 @@ async function create(
     email: standing.email ?? null,
     role: standing.role ?? ('consumer' as const),
     provider: standing.provider ?? null,
-    projectId: standing.projectId ?? null,
+    projectId: standing.projects?.own ?? null,
+    groups: standing.groups ?? null,
     issuer,
     subject,
     createdAt: now,
@@ -76,21 +84,20 @@ async function create(
 }
 
 /** What claims say wins over what was stored, where they say it. True where that changed the person's rights. */
-async function update(
-  env: Pick<Env, 'DB'>,
-  user: User,
-  config: OidcIssuer,
-  standing: Standing,
-  now: number,
-): Promise<boolean> {
+async function update(env: Pick<Env, 'DB'>, user: User, standing: Standing, now: number): Promise<boolean> {
   const told = {
     role: standing.role ?? user.role,
     provider: standing.role === undefined ? user.provider : (standing.provider ?? null),
-    projectId: config.project_claim === null ? user.projectId : (standing.projectId ?? null),
+    projectId: ownProject(user, standing.projects),
+    groups: standing.groups ?? user.groups,
   };
   const { name = user.name, email = user.email } = standing;
   const after = { ...told, name, email };
-  const changed = told.role !== user.role || told.provider !== user.provider || told.projectId !== user.projectId;
+  const changed =
+    told.role !== user.role ||
+    told.provider !== user.provider ||
+    told.projectId !== user.projectId ||
+    (told.groups ?? []).join() !== (user.groups ?? []).join();
   const fresh = user.lastLoginAt !== null && now - user.lastLoginAt < 60_000;
   if (!changed && fresh && after.name === user.name && after.email === user.email) return false;
   const db = database(env);
@@ -111,6 +118,7 @@ function shown({
   role,
   provider,
   projectId,
-}: Pick<User, 'name' | 'email' | 'role' | 'provider' | 'projectId'>) {
-  return { name, email, role, provider, project_id: projectId };
+  groups,
+}: Pick<User, 'name' | 'email' | 'role' | 'provider' | 'projectId' | 'groups'>) {
+  return { name, email, role, provider, project_id: projectId, groups: groups ?? [] };
 }

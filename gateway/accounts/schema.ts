@@ -81,6 +81,8 @@ export const users = sqliteTable(
     projectId: text('project_id'),
     /** What all of their keys share; NULL: as the setting `user_limits` says. */
     limits: text('limits', { mode: 'json' }).$type<Limits>(),
+    /** Groups that their claims gave at the last sign-in, as access lists name them. */
+    groups: text('groups', { mode: 'json' }).$type<string[]>(),
     /** Who says who this is, and under which name; NULL for users that only have keys. */
     issuer: text('issuer'),
     subject: text('subject'),
@@ -120,6 +122,8 @@ export const projectMembers = sqliteTable(
     userId: text('user_id').notNull(),
     /** They let members in and out. */
     lead: integer('lead', { mode: 'boolean' }).notNull().default(false),
+    /** Claims gave it, and each sign-in says it again; others were granted here, and claims leave them alone. */
+    claimed: integer('claimed', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
   },
   (table) => [

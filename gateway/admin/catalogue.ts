@@ -19,6 +19,8 @@ type Row = typeof catalogue.$inferSelect;
 /** Every isolate holds them all. */
 const ACCESS_MAX = 100;
 
+const ACCESS = /^(?:(?:key|user|proj)_[\w-]{1,60}|group:[a-z0-9][a-z0-9._-]{0,59})$/;
+
 const modelSchema = z.string().min(1).max(256);
 const date = z.iso.datetime({ offset: true }).nullable();
 
@@ -26,9 +28,9 @@ const patchSchema = z
   .strictObject({
     /** Id of the user who answers for it. */
     owner_id: z.string().max(64).nullable(),
-    /** Ids of the keys, users and projects that see and use it; null: everybody, []: operators alone. */
+    /** Ids of the keys, users and projects, and `group:NAME`s, that see and use it; null: everybody, []: operators alone. */
     access: z
-      .array(z.string().regex(/^(key|user|proj)_[\w-]{1,60}$/, 'must be the id of a key, a user or a project'))
+      .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group: and the name of one'))
       .max(ACCESS_MAX)
       .nullable(),
     /** Requests wait for it where no node serves it: somebody will. */

@@ -68,6 +68,7 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     subject: null,
     provider: null,
     projectId: null,
+    groups: null,
     lastLoginAt: null,
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));

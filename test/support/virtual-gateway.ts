@@ -198,6 +198,7 @@ export function specOf(id: string, change: Partial<BatchSpec> = {}): BatchSpec {
       role: 'consumer',
       provider: undefined,
       grantedBy: undefined,
+      groups: [],
       userId: undefined,
       projectId: undefined,
       scopes: undefined,

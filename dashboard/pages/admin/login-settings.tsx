@@ -145,7 +145,10 @@ function Mapping({ issuer }: { issuer: Issuer | undefined }) {
   const roles = Object.entries(issuer?.roles ?? {}).map(
     ([value, { role, provider }]) => `${value} = ${provider === undefined ? role : `${role} ${provider}`}`,
   );
-  const projects = Object.entries(issuer?.projects ?? {}).map(([value, project]) => `${value} = ${project}`);
+  const lines = (of: Record<string, string> | undefined) =>
+    Object.entries(of ?? {})
+      .map((pair) => pair.join(' = '))
+      .join('\n');
   return (
     <MoreFields title={form.mapping}>
       <Text name="role_claim" label={form.roleClaim} hint={form.roleClaimHint} of={issuer?.role_claim} />
@@ -154,7 +157,14 @@ function Mapping({ issuer }: { issuer: Issuer | undefined }) {
         {(id) => <Textarea id={id} name="roles" rows={3} defaultValue={roles.join('\n')} />}
       </Field>
       <Field label={form.projects} hint={form.projectsHint} className={WIDE}>
-        {(id) => <Textarea id={id} name="projects" rows={2} defaultValue={projects.join('\n')} />}
+        {(id) => <Textarea id={id} name="projects" rows={2} defaultValue={lines(issuer?.projects)} />}
+      </Field>
+      <Field label={form.leads} hint={form.leadsHint} className={WIDE}>
+        {(id) => <Textarea id={id} name="leads" rows={2} defaultValue={lines(issuer?.leads)} />}
+      </Field>
+      <Text name="group_claim" label={form.groupClaim} of={issuer?.group_claim} />
+      <Field label={form.groups} hint={form.groupsHint} className={WIDE}>
+        {(id) => <Textarea id={id} name="groups" rows={2} defaultValue={lines(issuer?.groups)} />}
       </Field>
     </MoreFields>
   );
@@ -174,6 +184,9 @@ function issuerFrom(filled: Filled): Issuer {
     roles: Object.fromEntries(roles.map(([value, role]) => [value, roleFrom(role)])),
     project_claim: filled.optional('project_claim'),
     projects: Object.fromEntries(filled.pairs('projects') ?? []),
+    leads: Object.fromEntries(filled.pairs('leads') ?? []),
+    group_claim: filled.optional('group_claim'),
+    groups: Object.fromEntries(filled.pairs('groups') ?? []),
   };
 }
 

@@ -140,7 +140,7 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   // OpenID Connect Core §3.1.3.7: a token that was made for another client of this provider.
   if (claims.azp !== undefined && claims.azp !== config.client_id) throw foreign();
   if (claims.nonce !== login.nonce) throw foreign();
-  const { user } = await arrive(c.env, config, claims, now);
+  const { user } = await arrive(c.env, config, claims, now, true);
   const secure = await isSecure(c);
   const session = await openSession(c.env, user.id, now);
   return redirect(login.returnTo, [cookieText(SESSION_COOKIE, session, SESSION_MS, secure), cookie]);

@@ -1,12 +1,19 @@
 /** Identity providers that an operator trusts: who their people are here. Kept as a setting; secrets are in the environment. */
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { quoted } from '../../../shared/openai/quoted.ts';
 import { recordOf, secureUrlSchema } from '../../described.ts';
 import { ROLES, type Role } from '../schema.ts';
 
 const ISSUERS_MAX = 8;
 const VALUES_MAX = 200;
+/** Values of one claim of a person. Larger directories give their people some hundred groups; each is looked up at each sign-in. */
+const CLAIM_VALUES_MAX = 2_000;
 const text = z.string().min(1).max(256);
+const projectIdSchema = z.string().min(1).max(64);
+/** As access lists have it behind `group:`, so that no group is taken for a key, a user or a project. */
+export const groupSchema = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'lower-case letters, digits, . _ and -');
 
 const issuerSchema = z.strictObject({
   /** As in its tokens, character by character. */
@@ -23,14 +30,28 @@ const issuerSchema = z.strictObject({
   role_claim: text.nullable().default(null),
   roles: recordOf(text, z.strictObject({ role: z.enum(ROLES), provider: idSchema.optional() }), VALUES_MAX).default({}),
   project_claim: text.nullable().default(null),
-  /** Values of that claim to projects; the first that fits. */
-  projects: recordOf(text, z.string().max(64), VALUES_MAX).default({}),
+  /** Values of that claim to projects: the first that fits is the person's own, in the others they are members. */
+  projects: recordOf(text, projectIdSchema, VALUES_MAX).default({}),
+  /** Values of that claim to projects that the person leads. */
+  leads: recordOf(text, projectIdSchema, VALUES_MAX).default({}),
+  /** The claim whose values are groups of access lists of models. */
+  group_claim: text.nullable().default(null),
+  /** Values of that claim to names of groups. */
+  groups: recordOf(text, groupSchema, VALUES_MAX).default({}),
 });
 
 export type OidcIssuer = z.infer<typeof issuerSchema>;
 export const issuersSchema = z.array(issuerSchema).max(ISSUERS_MAX);
 
 export type Claims = Readonly<Record<string, unknown>>;
+
+export interface ProjectStanding {
+  own: string | undefined;
+  /** The other projects of the person, with whether they lead them; their own where they lead it. */
+  members: ReadonlyMap<string, { lead: boolean }>;
+  /** Those of which this issuer's claims decide. */
+  decided: ReadonlySet<string>;
+}
 
 /** The role and provider that a person's claims give. */
 export interface Standing {
@@ -40,29 +61,54 @@ export interface Standing {
   /** Undefined: not told by claims. */
   role: Role | undefined;
   provider: string | undefined;
-  projectId: string | undefined;
+  /** Undefined: claims say nothing of projects. */
+  projects: ProjectStanding | undefined;
+  /** Sorted. Undefined: claims say nothing of groups. */
+  groups: string[] | undefined;
   /** A value of theirs is mapped. */
   mapped: boolean;
 }
 
 const NAME_MAX = 200;
 
-export function standingOf(config: OidcIssuer, claims: Claims): Standing {
+/**
+ * @param signIn a person signs in: a claim that is not there has no values. A token of a program that lacks it says nothing.
+ * @throws ApiError 403 where a claim that is asked for is no list of texts, or has too many
+ */
+export function standingOf(config: OidcIssuer, claims: Claims, signIn: boolean): Standing {
   const roles = valuesOf(claims, config.role_claim).flatMap((value) => {
     const mapped = Object.hasOwn(config.roles, value) ? config.roles[value] : undefined;
     return mapped === undefined ? [] : [mapped];
   });
   const highest = roles.toSorted((a, b) => ROLES.indexOf(b.role) - ROLES.indexOf(a.role))[0];
-  const project = valuesOf(claims, config.project_claim).find((value) => Object.hasOwn(config.projects, value));
+  const projects = projectsOf(config, claims, signIn);
+  const groups = valuesOf(claims, config.group_claim).flatMap((value) => named(config.groups, value) ?? []);
+  const saysGroups = config.group_claim !== null && (signIn || isTold(claims, config.group_claim));
   const told = config.role_claim === null ? undefined : (highest?.role ?? 'consumer');
   return {
     name: nameOf(claims),
     email: emailOf(claims),
     role: told,
     provider: highest?.provider,
-    projectId: project === undefined ? undefined : config.projects[project],
-    mapped: highest !== undefined || project !== undefined,
+    projects,
+    groups: saysGroups ? [...new Set(groups)].toSorted() : undefined,
+    mapped: highest !== undefined || groups.length > 0 || projects?.own !== undefined || !!projects?.members.size,
   };
+}
+
+function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): ProjectStanding | undefined {
+  const { project_claim: claim, projects, leads } = config;
+  if (claim === null || !(signIn || isTold(claims, claim))) return undefined;
+  const values = valuesOf(claims, claim);
+  const [own, ...others] = values.flatMap((value) => named(projects, value) ?? []);
+  const members = new Map(others.filter((id) => id !== own).map((id) => [id, { lead: false }]));
+  for (const id of values.flatMap((value) => named(leads, value) ?? [])) members.set(id, { lead: true });
+  return { own, members, decided: new Set([...Object.values(projects), ...Object.values(leads)]) };
+}
+
+/** What a value is mapped to; it is a stranger's word, such as `__proto__`. */
+function named(map: Readonly<Record<string, string>>, value: string): string | undefined {
+  return Object.hasOwn(map, value) ? map[value] : undefined;
 }
 
 function emailOf({ email }: Claims): string | null | undefined {
@@ -87,10 +133,27 @@ export function shownName(text: string): string {
 /** Texts at a path of claims: one, or each of a list. */
 function valuesOf(claims: Claims, path: string | null): string[] {
   if (path === null) return [];
+  const found = claimAt(claims, path) ?? [];
+  const values: unknown[] = Array.isArray(found) ? found : [found];
+  if (values.length > CLAIM_VALUES_MAX)
+    throw wrongClaim(path, `has ${values.length} values, and ${CLAIM_VALUES_MAX} are read: have it send fewer`);
+  // Passed over it would take away what the person had.
+  if (!values.every((value) => typeof value === 'string')) throw wrongClaim(path, 'is no list of texts');
+  return values;
+}
+
+function wrongClaim(path: string, what: string): ApiError {
+  const message = `The claim "${quoted(path)}" of your identity provider ${what}. Ask an operator of this gateway.`;
+  return new ApiError('permission_denied', message);
+}
+
+function isTold(claims: Claims, path: string): boolean {
+  return claimAt(claims, path) !== undefined;
+}
+
+function claimAt(claims: Claims, path: string): unknown {
   // Some providers have claims whose very names hold dots.
-  const found = path in claims ? claims[path] : path.split('.').reduce(memberOf, claims as unknown);
-  const values = Array.isArray(found) ? found : [found];
-  return values.filter((value) => typeof value === 'string');
+  return Object.hasOwn(claims, path) ? claims[path] : path.split('.').reduce(memberOf, claims as unknown);
 }
 
 function memberOf(value: unknown, name: string): unknown {

@@ -192,7 +192,7 @@ async function grant({ env, now }: Call<unknown>, { userId, projectId, model }: 
   if (projectId !== null) {
     await requireProject(env, projectId);
     const id = memberId(projectId, userId);
-    const row = { id, projectId, userId, lead: false, createdAt: now };
+    const row = { id, projectId, userId, lead: false, claimed: false, createdAt: now };
     return [db.insert(projectMembers).values(row).onConflictDoNothing()];
   }
   const mine = eq(catalogue.model, model ?? '');

@@ -24,6 +24,8 @@ const memberSchema = z.object({
   name: z.string(),
   /** They let members in and out. */
   lead: z.boolean(),
+  /** By their claims: each sign-in says it again. */
+  claimed: z.boolean(),
   created_at: z.iso.datetime(),
 });
 const putSchema = z.strictObject({
@@ -159,14 +161,17 @@ async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object>
   );
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
     throw new ApiError('unprocessable_content', `A project has ${MEMBERS_MAX} members at most.`);
+  // A lead would make what claims gave outlast them, their own lead above all.
+  if (before?.claimed === true && account.role !== 'operator') return view(before, person.name);
   const row: Member = {
+    claimed: false,
     id: memberId(projectId, person.id),
     projectId,
     userId: person.id,
     lead: lead ?? before?.lead ?? false,
     createdAt: before?.createdAt ?? now,
   };
-  const set = lead === undefined ? { userId: person.id } : { lead };
+  const set = { claimed: false, ...(lead !== undefined && { lead }) };
   const write = db.insert(projectMembers).values(row).onConflictDoUpdate({ target: projectMembers.id, set });
   // Without the name: the audit log of a project outlives the person.
   const was = before && { user_id: person.id, lead: before.lead };
@@ -180,6 +185,11 @@ async function deleteMember(call: Call): Promise<object> {
   const projectId = await requireLead(call);
   const before = await memberOf(env, projectId, call.param('user'));
   if (before === undefined) return { object: 'project_member', deleted: false };
+  if (before.claimed) {
+    const message =
+      'Their identity provider says so, and would again at their next sign-in: take them out of the group.';
+    throw new ApiError('unprocessable_content', message, { param: 'user' });
+  }
   if (before.lead && account.role !== 'operator')
     throw new ApiError('permission_denied', 'Operators say who leads a project.');
   const db = database(env);
@@ -212,6 +222,6 @@ export async function revokeKeysIn(
 }
 
 function view(row: Member, name: string): z.infer<typeof memberSchema> {
-  const { projectId: project_id, userId: user_id, lead, createdAt } = row;
-  return { object: 'project_member', project_id, user_id, name, lead, created_at: rfc3339(createdAt) };
+  const { projectId: project_id, userId: user_id, lead, claimed, createdAt } = row;
+  return { object: 'project_member', project_id, user_id, name, lead, claimed, created_at: rfc3339(createdAt) };
 }

@@ -47,6 +47,8 @@ const userSchema = z.object({
   provider: z.string().nullable(),
   project_id: z.string().nullable(),
   limits: limitsSchema.nullable(),
+  /** That their claims gave at the last sign-in. */
+  groups: z.array(z.string()),
   issuer: z.string().nullable(),
   subject: z.string().nullable(),
   created_at: z.iso.datetime(),
@@ -116,7 +118,7 @@ async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Res
   await requireFitting(call, role, provider, project_id);
   const id = newId('user');
   const ends = { lastLoginAt: null, disabledAt: null };
-  const who = { id, name, email, role, provider, projectId: project_id, limits, issuer, subject };
+  const who = { id, name, email, role, provider, projectId: project_id, limits, groups: null, issuer, subject };
   const row = { ...who, createdAt: now, ...ends };
   return createOnce(call, {
     action: 'user.create',
@@ -184,6 +186,7 @@ function view(row: User): z.infer<typeof userSchema> {
     provider: row.provider,
     project_id: row.projectId,
     limits: row.limits,
+    groups: row.groups ?? [],
     issuer: row.issuer,
     subject: row.subject,
     created_at: rfc3339(row.createdAt),

@@ -1,10 +1,12 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
+import { hasAccess } from '../../../gateway/accounts/catalogue.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
+import { findKey } from '../../../gateway/accounts/look-up.ts';
 import { arrive } from '../../../gateway/accounts/people.ts';
-import { users } from '../../../gateway/accounts/schema.ts';
+import { apiKeys, projectMembers, projects, users } from '../../../gateway/accounts/schema.ts';
 
 const [config] = issuersSchema.parse([
   { issuer: 'https://login.example.org', name: 'Example', client_id: 'opentela', admits: 'everybody' },
@@ -42,3 +44,104 @@ test('who is known by nothing else is called by their subject, on one line', asy
   expect(await arrived({ sub: 'bob\u0007' })).toEqual({ name: 'bob', email: null });
   expect(await arrived({ sub: '\u0007' })).toEqual({ name: 'somebody', email: null });
 });
+
+const GROUPS = {
+  ...config,
+  admits: 'everybody',
+  project_claim: 'groups',
+  projects: { physics: 'proj_p', biology: 'proj_b', gone: 'proj_gone' },
+  leads: { 'biology-leads': 'proj_b' },
+  group_claim: 'groups',
+  groups: { llm: 'llm-users' },
+};
+const [grouped] = issuersSchema.parse([GROUPS]);
+const comes = (sub: string, claims: object, signIn = true) => {
+  if (grouped === undefined) throw new Error('no issuer');
+  return arrive(env, grouped, { sub, ...claims }, Date.now(), signIn);
+};
+const db = () => database(env);
+const membersOf = async (userId: string) => {
+  const rows = await db().select().from(projectMembers).where(eq(projectMembers.userId, userId));
+  return rows.map(({ projectId, lead, claimed }) => [projectId, lead, claimed]).toSorted();
+};
+const projectOf = async (id: string) => (await db().select().from(users).where(eq(users.id, id)))[0]?.projectId;
+const keyIn = async (userId: string, projectId: string) => {
+  const id = `key_${userId}_${projectId}`;
+  const row = { id, hash: id, prefix: '', name: 'k', role: 'consumer' as const, userId, projectId, createdAt: 0 };
+  await db().insert(apiKeys).values(row);
+  return async () => findKey(env, { id }, Date.now());
+};
+
+test('groups give projects, leads and places on access lists, and each sign-in says them again', async () => {
+  for (const id of ['proj_p', 'proj_b', 'proj_local']) {
+    await db().insert(projects).values({ id, name: id, createdAt: 0 });
+  }
+  const { user, account } = await comes('dora', { groups: ['physics', 'biology', 'gone', 'biology-leads', 'llm'] });
+  expect(user.projectId).toBe('proj_p');
+  expect(await membersOf(user.id)).toEqual([['proj_b', true, true]]);
+  const listed = { catalogue: { m: { access: ['group:llm-users'] } } };
+  expect(hasAccess(listed, account, 'm')).toBe(true);
+  const member = { projectId: 'proj_local', userId: user.id, lead: true, createdAt: 0 };
+  await db()
+    .insert(projectMembers)
+    .values({ id: `proj_local/${user.id}`, ...member });
+  const [inPhysics, inBiology, inLocal] = [
+    await keyIn(user.id, 'proj_p'),
+    await keyIn(user.id, 'proj_b'),
+    await keyIn(user.id, 'proj_local'),
+  ];
+  const key = await inPhysics();
+  expect(typeof key === 'object' && hasAccess(listed, key, 'm')).toBe(true);
+
+  // Of biology a member, no more a lead; out of physics, and of the access list.
+  const again = await comes('dora', { groups: 'biology' });
+  expect(await projectOf(user.id)).toBe('proj_b');
+  expect(hasAccess(listed, again.account, 'm')).toBe(false);
+  expect(await inPhysics()).toBe('revoked');
+  expect([typeof (await inBiology()), typeof (await inLocal())]).toEqual(['object', 'object']);
+  // What was granted here stays as it was.
+  expect(await membersOf(user.id)).toEqual([['proj_local', true, false]]);
+
+  await comes('dora', {});
+  expect(await projectOf(user.id)).toBeNull();
+  expect([await inBiology(), typeof (await inLocal())]).toEqual(['revoked', 'object']);
+});
+
+test('a token of a program that says no groups takes none away; one that says them does', async () => {
+  const { user } = await comes('emil', { groups: ['physics', 'biology-leads', 'llm'] });
+  const key = await keyIn(user.id, 'proj_p');
+  expect((await comes('emil', { scope: 'openid' }, false)).account.groups).toEqual(['llm-users']);
+  expect([await projectOf(user.id), await membersOf(user.id)]).toEqual(['proj_p', [['proj_b', true, true]]]);
+  await comes('emil', { groups: [] }, false);
+  expect([await projectOf(user.id), await membersOf(user.id), await key()]).toEqual([null, [], 'revoked']);
+});
+
+test('a project that operators gave, and of which claims do not decide, stays a person’s own', async () => {
+  const { user } = await comes('finn', { groups: ['physics'] });
+  await db().update(users).set({ projectId: 'proj_local' }).where(eq(users.id, user.id));
+  await comes('finn', { groups: [] });
+  expect(await projectOf(user.id)).toBe('proj_local');
+});
+
+test.each([
+  ['a number', 7],
+  ['an object', { physics: true }],
+  ['a list within the list', ['physics', ['biology']]],
+  ['more values than are read', Array.from({ length: 10_000 }, (_, n) => `group ${n}`)],
+])('claims that are %s are refused with the name of the claim, and change nothing', async (what, groups) => {
+  const { user } = await comes(`gina ${what}`, { groups: ['physics'] });
+  const refused = comes(`gina ${what}`, { groups });
+  await expect(refused).rejects.toMatchObject({
+    code: 'permission_denied',
+    message: expect.stringMatching(/^The claim "groups" of your/),
+  });
+  expect(await projectOf(user.id)).toBe('proj_p');
+});
+
+test.each(['proj_b', '__proto__', 'constructor', 'group:llm-users', 'Physics', ' physics'])(
+  'a group called %s is none that is mapped',
+  async (name) => {
+    const { user, account } = await comes(`hugo ${name}`, { groups: [name] });
+    expect([user.projectId, await membersOf(user.id), account.groups]).toEqual([null, [], []]);
+  },
+);

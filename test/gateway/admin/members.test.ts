@@ -167,3 +167,20 @@ test('a lead who lets a person in and out whose home the project is ends none of
   const key = await good(ada.ask('GET', `/keys/${id}`), z.looseObject({ revoked_at: z.string().nullable() }));
   expect(key.revoked_at).toBeNull();
 });
+
+test('what claims give neither a lead takes away nor keeps beyond them', async () => {
+  const project = await made('/projects');
+  const lead = await person();
+  const row = { id: `${project}/${lead.id}`, projectId: project, userId: lead.id, lead: true, claimed: true };
+  await database(env)
+    .insert(projectMembers)
+    .values({ ...row, createdAt: 0 });
+  const path = `/projects/${project}/members/${lead.id}`;
+  const claimed = z.looseObject({ lead: z.literal(true), claimed: z.boolean() });
+  expect((await good(lead.ask('PUT', path, {}), claimed)).claimed).toBe(true);
+  await refusal(lead.ask('DELETE', path), 422, 'unprocessable_content');
+  await refusal(asOperator('DELETE', path), 422, 'unprocessable_content');
+  // Operators make it one that was granted here.
+  expect((await good(asOperator('PUT', path, {}), claimed)).claimed).toBe(false);
+  await good(asOperator('DELETE', path), z.looseObject({ deleted: z.literal(true) }));
+});

@@ -1,0 +1,91 @@
+/** Projects that a person's claims give: at each sign-in memberships come and go as the claims say, and those granted here stay. */
+import { and, eq, inArray, isNull } from 'drizzle-orm';
+import type { BatchItem } from 'drizzle-orm/batch';
+import type { Env } from '../env.ts';
+import { asked, database } from './database.ts';
+import type { ProjectStanding } from './login/oidc-config.ts';
+import { apiKeys, auditLog, projectMembers, projects, type users } from './schema.ts';
+
+type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;
+type Store = Pick<Env, 'DB'>;
+
+/** Of one batch: D1 runs a thousand statements in one call. */
+const BATCH = 200;
+
+/** Where a person's keys are made. One that operators gave, and of which the claims do not decide, stays. */
+export function ownProject({ projectId }: User, claimed: ProjectStanding | undefined): string | null {
+  if (claimed === undefined) return projectId;
+  return claimed.own ?? (projectId !== null && claimed.decided.has(projectId) ? null : projectId);
+}
+
+/**
+ * Memberships as the claims say, before the person's own project is written; keys end in projects where they work no more. True where
+ * something changed. @throws ApiError 503 when D1 cannot say
+ */
+export async function placeInProjects(
+  env: Store,
+  user: User,
+  claimed: ProjectStanding | undefined,
+  now: number,
+): Promise<boolean> {
+  if (claimed === undefined) return false;
+  const db = database(env);
+  const own = ownProject(user, claimed);
+  const before = await asked(db.select().from(projectMembers).where(eq(projectMembers.userId, user.id)));
+  const wanted = await existing(env, claimed.members);
+  const local = new Set(before.filter((row) => !row.claimed).map(({ projectId }) => projectId));
+  const lapsed = before.filter((row) => row.claimed && !wanted.has(row.projectId));
+  const line = (action: string, object: string, said: object) =>
+    db.insert(auditLog).values({ at: now, actor: 'login', action, object, ...said });
+  const writes: BatchItem<'sqlite'>[] = lapsed.flatMap(({ id, projectId, lead }) => [
+    db.delete(projectMembers).where(and(eq(projectMembers.id, id), eq(projectMembers.claimed, true))),
+    line('member.delete', projectId, { before: { user_id: user.id, lead } }),
+  ]);
+  for (const [projectId, { lead }] of wanted) {
+    const known = before.find((row) => row.projectId === projectId);
+    if (local.has(projectId) || known?.lead === lead) continue;
+    const row = { id: `${projectId}/${user.id}`, projectId, userId: user.id, lead, claimed: true, createdAt: now };
+    const target = projectMembers.id;
+    // One that was granted here meanwhile stays as it is.
+    const write = { target, set: { lead }, setWhere: eq(projectMembers.claimed, true) };
+    writes.push(
+      db.insert(projectMembers).values(row).onConflictDoUpdate(write),
+      line('member.put', projectId, { after: { user_id: user.id, lead } }),
+    );
+  }
+  const left = new Set(lapsed.map(({ projectId }) => projectId));
+  if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
+  for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
+  writes.push(...(await endKeys(env, user.id, left, now)));
+  for (let from = 0; from < writes.length; from += BATCH) {
+    const some = writes.slice(from, from + BATCH);
+    await asked(db.batch(some as [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]]));
+  }
+  return writes.length > 0;
+}
+
+/** Of projects that claims are mapped to, those that there are. */
+async function existing(env: Store, members: ProjectStanding['members']): Promise<Map<string, { lead: boolean }>> {
+  const ids = [...members.keys()];
+  const there = new Map<string, { lead: boolean }>();
+  // D1 takes a hundred values in one statement.
+  for (let from = 0; from < ids.length; from += 90) {
+    const some = and(inArray(projects.id, ids.slice(from, from + 90)), isNull(projects.disabledAt));
+    for (const { id } of await asked(database(env).select({ id: projects.id }).from(projects).where(some)))
+      there.set(id, members.get(id) ?? { lead: false });
+  }
+  return there;
+}
+
+async function endKeys(env: Store, userId: string, left: ReadonlySet<string>, now: number) {
+  if (left.size === 0) return [];
+  const db = database(env);
+  const mine = and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt));
+  const keys = await asked(db.select({ id: apiKeys.id, projectId: apiKeys.projectId }).from(apiKeys).where(mine));
+  return keys
+    .filter(({ projectId }) => projectId !== null && left.has(projectId))
+    .flatMap(({ id }): BatchItem<'sqlite'>[] => [
+      db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
+      db.insert(auditLog).values({ at: now, actor: 'login', action: 'key.revoke', object: id }),
+    ]);
+}
