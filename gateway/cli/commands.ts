@@ -10,12 +10,14 @@ import { PROMOTE } from '../hosts/node/following/promote-command.ts';
 import { ISSUER } from '../hosts/node/issuer/issuer-command.ts';
 import { SERVE } from '../hosts/node/serve/serve-command.ts';
 import { BATCHES } from './batches-command.ts';
+import { CATALOGUE } from './catalogue-command.ts';
 import { FACTORY } from './factory-command.ts';
 import { FILES } from './files-command.ts';
 import { GATEWAYS } from './gateways-command.ts';
 import { LOGS } from './logs-command.ts';
 import { NODES } from './nodes-command.ts';
 import { PEERS } from './peers-command.ts';
+import { ACCESS, MEMBERS } from './people-commands.ts';
 import { commandOf } from './resource-command.ts';
 import { RESOURCES } from './resources.ts';
 import { ROLLOUT } from './rollout-command.ts';
@@ -29,6 +31,9 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   backup: BACKUP,
   restore: RESTORE,
   ...Object.fromEntries(Object.entries(RESOURCES).map(([name, resource]) => [name, commandOf(name, resource)])),
+  members: MEMBERS,
+  access: ACCESS,
+  catalogue: CATALOGUE,
   factory: FACTORY,
   nodes: NODES,
   logs: LOGS,

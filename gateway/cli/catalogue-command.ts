@@ -1,0 +1,103 @@
+/** `otela-gateway catalogue …`: who answers for a model, who may use it, whether it is always there, and when it ends. */
+import * as z from 'zod';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { ask, CONNECTION, doorTo, list, print } from './client.ts';
+
+const entrySchema = z.object({
+  id: z.string(),
+  owner_id: z.string().nullable(),
+  access: z.array(z.string()).nullable(),
+  always_on: z.boolean(),
+  deprecated_at: z.string().nullable(),
+  sunset_at: z.string().nullable(),
+  successor: z.string().nullable(),
+});
+
+const SAID = {
+  owner: { value: 'USER|none', help: 'set: who answers for it' },
+  access: { value: 'ID,…|any', help: 'set: keys, users, projects and group:NAME that may use it; "": operators alone' },
+  'always-on': { value: 'yes|no', takes: ['yes', 'no'], help: 'set: an alert where no node serves it' },
+  deprecated: { value: 'DATE|none', help: 'set: answers say so from now on' },
+  sunset: { value: 'DATE|none', help: 'set: from then on requests get 404' },
+  successor: { value: 'MODEL|none', help: 'set: what takes its place' },
+} as const satisfies Flags;
+const FLAGS = { ...SAID, ...CONNECTION } as const satisfies Flags;
+const USAGE = 'list | set MODEL … | remove MODEL';
+
+export const CATALOGUE: Command = {
+  summary: 'what holds for a model: owner, access, always-on, its end',
+  examples: `${USAGE}
+
+  otela-gateway catalogue list
+  otela-gateway catalogue set org/name --owner user_3a… --access proj_77…,group:beta
+  otela-gateway catalogue set org/name --always-on yes
+  otela-gateway catalogue set org/old --deprecated 2027-01-31 --sunset 2027-06-30 --successor org/new
+  otela-gateway catalogue remove org/name             everybody may use it again
+
+What is not named stays. Dates are UTC.`,
+  verbs: ['list', 'set', 'remove'],
+  flags: FLAGS,
+  run: catalogueCommand,
+};
+
+async function catalogueCommand(args: readonly string[]): Promise<number> {
+  const { values, given, words } = parseLine(args, FLAGS, { words: 2 });
+  const [verb, model] = words;
+  const door = doorTo('/admin/catalogue', values);
+  const over = verb === 'set' ? undefined : [...given.keys()].find((flag) => flag in SAID);
+  if (over !== undefined) throw new UsageError(`otela-gateway catalogue ${verb} takes no --${over}`);
+  const head = ['model', 'owner', 'access', 'always on', 'deprecated (UTC)', 'sunset (UTC)', 'successor'];
+  if (verb === 'list' && model === undefined) return list(door, { head, row });
+  if (model === undefined) throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
+  const one = `/${encodeURIComponent(model)}`;
+  if (verb === 'set') {
+    const body = bodyOf(values);
+    if (Object.keys(body).length === 0) throw new UsageError('say what to set: otela-gateway help catalogue');
+    return print(door, row, await ask(door, 'PATCH', one, body));
+  }
+  if (verb !== 'remove') throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
+  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(door, 'DELETE', one));
+  if (door.json) console.log(JSON.stringify({ id: model, deleted }));
+  else console.log(deleted ? `${model}  removed` : `the catalogue says nothing of ${model}`);
+  return EXIT_DONE;
+}
+
+type Values = Readonly<Record<keyof typeof SAID, string | undefined>>;
+
+function bodyOf(values: Values): Record<string, unknown> {
+  const { owner, access, deprecated, sunset, successor, 'always-on': alwaysOn } = values;
+  if (alwaysOn !== undefined && alwaysOn !== 'yes' && alwaysOn !== 'no') throw new UsageError('--always-on: yes or no');
+  return {
+    ...(owner !== undefined && { owner_id: orNone(owner) }),
+    ...(access !== undefined && { access: listOf(access) }),
+    ...(alwaysOn !== undefined && { always_on: alwaysOn === 'yes' }),
+    ...(deprecated !== undefined && { deprecated_at: dateOf('deprecated', deprecated) }),
+    ...(sunset !== undefined && { sunset_at: dateOf('sunset', sunset) }),
+    ...(successor !== undefined && { successor: orNone(successor) }),
+  };
+}
+
+function orNone(text: string): string | null {
+  return text === 'none' || text === '' ? null : text;
+}
+
+function listOf(text: string): string[] | null {
+  if (text === 'any') return null;
+  const names = text.split(',').map((one) => one.trim());
+  return names.filter((one) => one !== '');
+}
+
+/** RFC 3339. @throws UsageError: a bare 45 is a year to Date.parse */
+function dateOf(flag: string, text: string): string | null {
+  if (text === 'none') return null;
+  const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(at)) throw new UsageError(`--${flag}: a date as in 2027-06-30, or "none"`);
+  return new Date(at).toISOString();
+}
+
+function row(value: unknown): string[] {
+  const { id, owner_id, access, always_on, deprecated_at, sunset_at, successor } = entrySchema.parse(value);
+  const who = access === null ? 'any' : access.join(',') || 'operators';
+  const day = (at: string | null) => at?.slice(0, 10) ?? '–';
+  return [id, owner_id ?? '–', who, always_on ? 'yes' : 'no', day(deprecated_at), day(sunset_at), successor ?? '–'];
+}
