@@ -165,6 +165,40 @@ it.each([
   expect(err).not.toMatch(/\n {4}at /);
 });
 
+it('members of a project, requests for access and the catalogue', async () => {
+  const create = async (...args: string[]) => JSON.parse((await otela(...args, '--json')).out);
+  const project = await create('projects', 'create', '--name', 'Biology');
+  const ada = await create('users', 'create', '--name', 'Ada');
+  const heads = (out: string) => out.split('\n')[0]?.split(/ {2,}/);
+  expect((await otela('members', 'add', project.id, ada.id)).out).toMatch(/^user_\S+ {2}member {2}here .* {2}Ada\n$/);
+  expect((await otela('members', 'set', project.id, ada.id, '--lead', 'yes')).out).toContain('  lead  ');
+  const members = (await otela('members', 'list', project.id)).out;
+  expect(heads(members)).toEqual(['user', 'role', 'granted', 'since', 'name']);
+  expect(members).toContain(ada.id);
+  expect(JSON.parse((await otela('members', 'list', project.id, '--json')).out)).toMatchObject({ lead: true });
+  expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id}  removed\n`);
+  expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id} was no member\n`);
+  expect(await otela('members', 'lisst', project.id)).toMatchObject({ code: 2, err: expect.stringContaining('list') });
+
+  expect(heads((await otela('access', 'list')).out)).toEqual(['id', 'status', 'who', 'asks for', 'when', 'reason']);
+  const unknown = await otela('access', 'approve', 'req_x');
+  expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining('There is no request with id "req_x"')]);
+
+  const set = ['catalogue', 'set', 'org/old', '--deprecated', '2027-01-31', '--sunset', '2027-06-30'];
+  const told = ['--owner', ada.id, '--access', 'group:beta', '--always-on', 'yes', '--successor', 'org/new'];
+  expect((await otela(...set, ...told)).out).toBe(
+    `org/old  ${ada.id}  group:beta  yes  2027-01-31  2027-06-30  org/new\n`,
+  );
+  await otela('catalogue', 'set', 'org/old', '--access', 'any', '--owner', 'none', '--sunset', 'none');
+  const [head = '', line = ''] = (await otela('catalogue', 'list')).out.split('\n');
+  expect(head.split(/ {2,}/)).toContain('sunset (UTC)');
+  expect(line.split(/ {2,}/)).toEqual(['org/old', '–', 'any', 'yes', '2027-01-31', '–', 'org/new']);
+  expect((await otela('catalogue', 'set', 'org/old', '--sunset', '45')).err).toContain('a date as in 2027-06-30');
+  expect((await otela('catalogue', 'list', '--owner', 'x')).err).toContain('takes no --owner');
+  expect((await otela('catalogue', 'set', 'org/old', '--sunest', 'none')).err).toContain('--sunset');
+  expect((await otela('catalogue', 'remove', 'org/old')).out).toBe('org/old  removed\n');
+});
+
 it('a workload is what was asked of each model lately', async () => {
   const key = await house.gateway.createKey();
   for (let n = 0; n < 5; n++) await (await ask(key)).text();
