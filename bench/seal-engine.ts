@@ -1,7 +1,7 @@
 /**
  * An engine for `bench/seal.ts` in a process of its own: no language model, it repeats one event. `stand_in` of a request says how many
  * events, and how many of them it writes at once; each write is its own HTTP chunk, and the next one comes in another turn of the loop.
- * With `everyMs` one event comes every so many milliseconds and says when it was written.
+ * With `everyMs` one event comes every so many milliseconds, from `phase` (0 … 1) of them on, and says when it was written.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
@@ -10,7 +10,7 @@ import * as z from 'zod';
 
 const [model = 'm'] = process.argv.slice(2);
 const requestSchema = z.object({
-  stand_in: z.object({ events: z.number(), perWrite: z.number(), everyMs: z.number() }),
+  stand_in: z.object({ events: z.number(), perWrite: z.number(), everyMs: z.number(), phase: z.number() }),
 });
 const EVENT = `data: ${JSON.stringify({ id: 'chatcmpl-bench', object: 'chat.completion.chunk', created: 1, model, choices: [{ index: 0, delta: { content: ' token' }, finish_reason: null }] })}\n\n`;
 const BODY_MAX_BYTES = 1024 * 1024;
@@ -26,10 +26,10 @@ async function stream(res: ServerResponse, events: number, perWrite: number): Pr
   res.end('data: [DONE]\n\n');
 }
 
-async function paced(res: ServerResponse, events: number, everyMs: number): Promise<void> {
+async function paced(res: ServerResponse, events: number, everyMs: number, phase: number): Promise<void> {
   res.socket?.setNoDelay(true);
   res.writeHead(200, { 'content-type': 'text/event-stream' });
-  const from = performance.now();
+  const from = (Math.ceil(performance.now() / everyMs) + phase) * everyMs;
   for (let sent = 0; sent < events && !res.destroyed; sent++) {
     await sleep(Math.max(0, from + sent * everyMs - performance.now()));
     res.write(EVENT.replace('"created":1', `"at":${performance.timeOrigin + performance.now()}`));
@@ -53,8 +53,8 @@ const server = createServer(async (req, res) => {
   if (req.method !== 'POST') return void res.end('{}');
   const asked = requestSchema.safeParse(JSON.parse(Buffer.concat(pieces).toString())).data;
   if (asked === undefined) return void res.writeHead(404).end('{}');
-  const { events, perWrite, everyMs } = asked.stand_in;
-  await (everyMs > 0 ? paced(res, events, everyMs) : stream(res, events, perWrite));
+  const { events, perWrite, everyMs, phase } = asked.stand_in;
+  await (everyMs > 0 ? paced(res, events, everyMs, phase) : stream(res, events, perWrite));
 });
 server.listen(0, '127.0.0.1', () => {
   const address = server.address();

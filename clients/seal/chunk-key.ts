@@ -37,7 +37,8 @@ function nodeKey(raw: Uint8Array, { createDecipheriv, createSecretKey }: NodeCry
   const open: ChunkKey['open'] = (nonce, aad, sealed) => {
     const end = sealed.length - TAG_BYTES;
     const cipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES });
-    cipher.setAAD(aad).setAuthTag(sealed.subarray(end));
+    if (aad.length > 0) cipher.setAAD(aad);
+    cipher.setAuthTag(sealed.subarray(end));
     const plain = cipher.update(sealed.subarray(0, end));
     cipher.final();
     return plain;

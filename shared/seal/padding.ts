@@ -8,13 +8,20 @@ export const CONTENT_MAX_BYTES = CHUNK_MAX_BYTES - TAG_BYTES - LENGTH_BYTES;
 
 /** @param size of the plaintext, bytes; at least two more than the content has. */
 export function padded(content: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
-  if (content.length > CONTENT_MAX_BYTES || size < content.length + LENGTH_BYTES)
-    throw new SealError('too_large', `${content.length} bytes in a chunk of ${size}`);
   const plain = new Uint8Array(size);
+  pad(content, plain);
+  return plain;
+}
+
+/** Writes the whole of `plain`, which may hold another chunk's plaintext. */
+export function pad(content: Uint8Array, plain: Uint8Array): void {
+  const end = LENGTH_BYTES + content.length;
+  if (content.length > CONTENT_MAX_BYTES || end > plain.length)
+    throw new SealError('too_large', `${content.length} bytes in a chunk of ${plain.length}`);
   plain[0] = 0x40 | (content.length >>> 8);
   plain[1] = content.length;
   plain.set(content, LENGTH_BYTES);
-  return plain;
+  plain.fill(0, end);
 }
 
 /** A view of the content. @throws SealError malformed, also where something else than zeros follows */

@@ -5,7 +5,7 @@
 import { concat } from './bytes.ts';
 import { SealError } from './error.ts';
 import { CHUNK_MAX_BYTES } from './suite.ts';
-import { readVarint, VARINT_MAX_BYTES, varint, varintBytes } from './varint.ts';
+import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
 
 export const FRAME = {
   /** From the gateway, in clear and signed by no one: nothing, or an error's JSON. */
@@ -32,8 +32,21 @@ export const FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
 
 export function frame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const length = payload.reduce((sum, part) => sum + part.length, 0);
+  const bytes = new Uint8Array(frameBytes(length));
+  writeFrame(bytes, type, payload);
+  return bytes;
+}
+
+/** @param bytes as long as the frame, at least. @throws SealError too_large */
+export function writeFrame(bytes: Uint8Array, type: FrameType, payload: readonly Uint8Array[]): void {
+  const length = payload.reduce((sum, part) => sum + part.length, 0);
   if (length > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length} bytes`);
-  return concat(new Uint8Array([type]), varint(length), ...payload);
+  bytes[0] = type;
+  let at = 1 + writeVarint(bytes, 1, length);
+  for (const part of payload) {
+    bytes.set(part, at);
+    at += part.length;
+  }
 }
 
 /** Of a frame with its type and length. */

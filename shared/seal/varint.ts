@@ -12,21 +12,21 @@ export function varintBytes(value: number): number {
 
 export function varint(value: number): Uint8Array {
   if (!Number.isSafeInteger(value) || value < 0) throw new SealError('malformed', `${value} is no length`);
+  const bytes = new Uint8Array(varintBytes(value));
+  writeVarint(bytes, 0, value);
+  return bytes;
+}
+
+/** @param value a safe integer from 0 on. @returns how many bytes it takes */
+export function writeVarint(into: Uint8Array, at: number, value: number): number {
   const bytes = varintBytes(value);
-  if (bytes === 1) return new Uint8Array([value]);
-  if (bytes === 2) return new Uint8Array([0x40 | (value >>> 8), value]);
-  if (bytes === 4) return new Uint8Array([0x80 | (value >>> 24), value >>> 16, value >>> 8, value]);
-  const high = Math.floor(value / 2 ** 32);
-  return new Uint8Array([
-    0xc0 | (high >>> 24),
-    high >>> 16,
-    high >>> 8,
-    high,
-    value >>> 24,
-    value >>> 16,
-    value >>> 8,
-    value,
-  ]);
+  let rest = value;
+  for (let pos = at + bytes - 1; pos >= at; pos--) {
+    into[pos] = rest % 256;
+    rest = Math.floor(rest / 256);
+  }
+  into[at] = (into[at] ?? 0) | (Math.log2(bytes) << 6);
+  return bytes;
 }
 
 /** The number at `at` and where it ends; undefined where more bytes are needed. @throws SealError above 2^53 */
