@@ -8,6 +8,7 @@ import crypto, {
   createPublicKey,
   createSecretKey,
   diffieHellman,
+  generateKeyPairSync,
   type KeyObject,
 } from 'node:crypto';
 import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/suite.ts';
@@ -86,11 +87,27 @@ export function decapsulateBySteps({ privateKey, publicKey }: ReceiverKey, enc: 
   return labeledExpand(KEM_ID, eaePrk, 'shared_secret', Buffer.concat([enc, publicKey]), NSECRET_BYTES);
 }
 
-const { decapsulate: native }: { decapsulate?: typeof crypto.decapsulate } = crypto;
+const { decapsulate: ofNode }: { decapsulate?: typeof crypto.decapsulate } = crypto;
 
-/** In one call, half the time. */
-export const decapsulate: Decapsulate =
-  native === undefined ? decapsulateBySteps : ({ privateKey }, enc) => native(privateKey, enc);
+/**
+ * Node's own call takes half the time. It is absent before Node 24.7, and fails with a system's OpenSSL before 3.2: it is tried once, with a
+ * key of its own, since an agent that finds out from a client's request refuses that client.
+ */
+export function chooseDecapsulate(native: typeof crypto.decapsulate | undefined): Decapsulate {
+  if (native === undefined) return decapsulateBySteps;
+  const raw = (key: KeyObject) => key.export({ format: 'der', type: 'spki' }).subarray(PUBLIC_DER.length);
+  const [own, ephemeral] = [generateKeyPairSync('x25519'), generateKeyPairSync('x25519')];
+  const [key, enc] = [{ privateKey: own.privateKey, publicKey: raw(own.publicKey) }, raw(ephemeral.publicKey)];
+  try {
+    if (native(key.privateKey, enc).equals(decapsulateBySteps(key, enc)))
+      return ({ privateKey }, given) => native(privateKey, given);
+  } catch {
+    // it has no DHKEM of X25519
+  }
+  return decapsulateBySteps;
+}
+
+export const decapsulate = chooseDecapsulate(ofNode);
 
 /** @throws where `enc` is no key that X25519 takes */
 export function setUpReceiver(

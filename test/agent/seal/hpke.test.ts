@@ -2,6 +2,7 @@ import crypto, { createPrivateKey, createSecretKey } from 'node:crypto';
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from 'hpke';
 import { describe, expect, it } from 'vitest';
 import {
+  chooseDecapsulate,
   decapsulate,
   decapsulateBySteps,
   expand,
@@ -103,6 +104,14 @@ describe('the receiver of HPKE', () => {
 
   it('makes them in one call, where Node can', () => {
     expect(decapsulate === decapsulateBySteps).toBe(!('decapsulate' in crypto));
+  });
+
+  it('makes them in steps where the call is absent, fails as with OpenSSL 3.0, or gives something else', () => {
+    const fails = () => {
+      throw new Error('error:03000096:digital envelope routines::operation not supported for this keytype');
+    };
+    for (const native of [undefined, fails, () => Buffer.alloc(32)])
+      expect(chooseDecapsulate(native)).toBe(decapsulateBySteps);
   });
 
   it('takes no key of small order, whose secret the whole world knows', () => {
