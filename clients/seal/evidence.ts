@@ -1,4 +1,7 @@
-/** Evidence of nodes, for clients with a verifier. Each node is asked once for each of its keys; the question is sealed to that node alone. */
+/**
+ * Evidence of nodes, for clients with a verifier. A node that the verifier takes is asked once for each of its keys, others again after a
+ * while; the question is sealed to that node alone.
+ */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import {
   EVIDENCE_MAX_BYTES,
@@ -29,19 +32,31 @@ export interface EvidenceVerifier {
   verify(evidence: Evidence): boolean | Promise<boolean>;
 }
 
-/** Keys that were judged; the oldest is judged again. */
+/** Keys that were judged, and nodes that gave no evidence; the oldest is judged again. */
 const JUDGED_MAX = 256;
+/** How long the verifier's no holds: a report takes a machine seconds. */
+const REFUSED_MS = 5 * 60_000;
+/** How long a node is left alone that gave no evidence, or whose evidence the verifier failed to judge. */
+const FAILED_MS = 10_000;
 /** JSON around base64. */
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
 const ASK_MS = 45_000;
 
 const UNPROVEN = 'The verifier took the evidence of no node that serves the model; nothing was sent.';
 
-interface Verdict {
-  good: boolean;
-  /** What failed. Undefined where the verifier said no. */
-  cause: unknown;
+type Verdict = { kind: 'good' | 'refused' } | { kind: 'failed'; cause: unknown };
+
+/** A yes holds as long as the key that it is about. */
+const HOLDS_MS = { good: Number.POSITIVE_INFINITY, refused: REFUSED_MS, failed: FAILED_MS };
+
+interface Judged {
+  verdict: Verdict;
+  /** Milliseconds since 1970. */
+  until: number;
 }
+
+/** Headers that say who asks. */
+const WHO = ['authorization', 'x-api-key'];
 
 interface Asking {
   /** The gateway, up to `/v1`. */
@@ -54,8 +69,10 @@ export class JudgedNodes {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;
-  /** By `kid`. */
-  readonly #verdicts = new Map<string, Promise<Verdict>>();
+  /** What the verifier said, by `kid`; failures by who asked as well, since a wrong key of one caller is no fault of the node. */
+  readonly #judged = new Map<string, Judged>();
+  /** By who asks: no more than requests that wait. */
+  readonly #asked = new Map<string, Promise<Verdict>>();
 
   constructor(verifier: EvidenceVerifier, fetch: typeof globalThis.fetch, now: () => number) {
     this.#verifier = verifier;
@@ -69,31 +86,46 @@ export class JudgedNodes {
     let cause: unknown;
     for (const node of nodes) {
       if (node.evidence === undefined) continue;
-      const verdict = await this.#judged(node, asking);
-      if (verdict.good) good.push(node);
-      else cause = verdict.cause;
+      const verdict = await this.#verdict(node, asking);
+      if (verdict.kind === 'good') good.push(node);
+      if (verdict.kind === 'failed') ({ cause } = verdict);
       if (good.length === count) break;
     }
     if (good.length === 0) throw new SealClientError('no_candidate', UNPROVEN, { cause });
     return good;
   }
 
-  #judged(node: SealNode, asking: Asking): Promise<Verdict> {
-    const known = this.#verdicts.get(node.kid);
+  async #verdict(node: SealNode, asking: Asking): Promise<Verdict> {
+    const mine = JSON.stringify([node.kid, asking.base, asking.model, ...WHO.map((name) => asking.headers[name])]);
+    const known = this.#known(node.kid) ?? this.#known(mine);
     if (known !== undefined) return known;
-    const judged = this.#judge(node, asking).then(
-      (good): Verdict => ({ good, cause: undefined }),
-      (cause: unknown): Verdict => ({ good: false, cause }),
+    const asked = this.#asked.get(mine);
+    if (asked !== undefined) return asked;
+    const judging = this.#judge(node, asking).then(
+      (kind): Verdict => ({ kind }),
+      (cause: unknown): Verdict => ({ kind: 'failed', cause }),
     );
-    this.#verdicts.set(node.kid, judged);
-    const oldest = this.#verdicts.keys().next().value;
-    if (this.#verdicts.size > JUDGED_MAX && oldest !== undefined) this.#verdicts.delete(oldest);
-    // A node that could not answer may answer later.
-    void judged.then(({ good }) => good || this.#verdicts.delete(node.kid));
-    return judged;
+    this.#asked.set(mine, judging);
+    const verdict = await judging;
+    this.#asked.delete(mine);
+    this.#keep(verdict.kind === 'failed' ? mine : node.kid, verdict);
+    return verdict;
   }
 
-  async #judge(node: SealNode, { base, model, headers }: Asking): Promise<boolean> {
+  #known(name: string): Verdict | undefined {
+    const judged = this.#judged.get(name);
+    return judged !== undefined && this.#now() < judged.until ? judged.verdict : undefined;
+  }
+
+  #keep(name: string, verdict: Verdict): void {
+    this.#judged.delete(name);
+    this.#judged.set(name, { verdict, until: this.#now() + HOLDS_MS[verdict.kind] });
+    const oldest = this.#judged.keys().next().value;
+    if (this.#judged.size > JUDGED_MAX && oldest !== undefined) this.#judged.delete(oldest);
+  }
+
+  /** @throws where the node gave no evidence; what the verifier throws */
+  async #judge(node: SealNode, { base, model, headers }: Asking): Promise<'good' | 'refused'> {
     const nonce = globalThis.crypto.getRandomValues(new Uint8Array(EVIDENCE_NONCE_BYTES));
     const body = new TextEncoder().encode(JSON.stringify({ model, nonce: toBase64url(nonce) }));
     const inside: [string, string][] = [['content-type', 'application/json']];
@@ -108,15 +140,17 @@ export class JudgedNodes {
     });
     if (!isSealedType(response.headers.get('content-type')) || response.body === null) {
       await response.body?.cancel();
-      return false;
+      throw new SealClientError('no_candidate', `The node ${node.session} gave no evidence: HTTP ${response.status}.`);
     }
     const answer = readEvidenceAnswer(JSON.parse(await wholeOf(new AnswerOpener(response.body, sealed))));
-    if (answer === undefined) return false;
+    if (answer === undefined) throw new SealClientError('no_candidate', `The node ${node.session} gave no evidence.`);
     const reportData = new Uint8Array(
       await globalThis.crypto.subtle.digest('SHA-512', evidenceMessage(node.key, nonce)),
     );
     const bytes = Uint8Array.from(atob(answer.evidence), (char) => char.charCodeAt(0));
-    return (await this.#verifier.verify({ node, kinds: answer.kinds, bytes, reportData })) === true;
+    return (await this.#verifier.verify({ node, kinds: answer.kinds, bytes, reportData })) === true
+      ? 'good'
+      : 'refused';
   }
 }
 

@@ -3,10 +3,12 @@
 import base64
 import hashlib
 import json
+import math
 import os
 import re
+import time
 from dataclasses import dataclass
-from typing import Awaitable, Protocol
+from typing import Awaitable, Protocol, TypeVar
 
 from .answer import AnswerOpener
 from .errors import SealClientError
@@ -19,8 +21,17 @@ _KIND = re.compile(r"[a-z0-9-]{1,16}")
 _KINDS_MAX = 4
 # Reports of a processor and of eight GPUs with their certificates are half of it; the rest is base64, JSON and padding.
 _ANSWER_MAX_BYTES = 512 * 1024
-# Keys that were judged; all are judged again beyond.
+# Keys that were judged, and nodes that gave no evidence; all are judged again beyond.
 _JUDGED_MAX = 256
+# How long the verifier's no holds: a report takes a machine seconds.
+_REFUSED_S = 300
+# How long a node is left alone that gave no evidence, or whose evidence the verifier failed to judge.
+_FAILED_S = 10
+
+# Headers that say who asks.
+_WHO = ("authorization", "x-api-key")
+
+_Verdict = TypeVar("_Verdict", bool, Exception)
 
 UNPROVEN = "The verifier took the evidence of no node that serves the model; nothing was sent."
 
@@ -87,15 +98,31 @@ class Question:
 
 
 class Judged:
-    """Keys whose machines a verifier took: each is asked once."""
+    """What the verifier said, by key; failures by who asked as well, since a wrong key of one caller is no fault of the node."""
 
     def __init__(self) -> None:
-        self._good: set[str] = set()
+        self._until: dict[tuple[object, ...], tuple[float, bool | Exception]] = {}
 
-    def knows(self, node: Node) -> bool:
-        return node.kid in self._good
+    def known(self, clear: ClearRequest, node: Node) -> bool | Exception | None:
+        """Whether the verifier takes the node, or what failed a moment ago. None: it is to be asked."""
+        for name in ((node.kid,), self._mine(clear, node)):
+            until, verdict = self._until.get(name, (-math.inf, None))
+            if time.monotonic() < until:
+                return verdict
+        return None
 
-    def learn(self, node: Node) -> None:
-        if len(self._good) >= _JUDGED_MAX:
-            self._good.clear()
-        self._good.add(node.kid)
+    def learn(self, node: Node, good: bool) -> bool:
+        return self._keep((node.kid,), math.inf if good else _REFUSED_S, good)
+
+    def fail(self, clear: ClearRequest, node: Node, why: Exception) -> Exception:
+        return self._keep(self._mine(clear, node), _FAILED_S, why.with_traceback(None))
+
+    def _keep(self, name: tuple[object, ...], seconds: float, verdict: _Verdict) -> _Verdict:
+        if len(self._until) >= _JUDGED_MAX:
+            self._until.clear()
+        self._until[name] = (time.monotonic() + seconds, verdict)
+        return verdict
+
+    @staticmethod
+    def _mine(clear: ClearRequest, node: Node) -> tuple[object, ...]:
+        return (node.kid, clear.base, clear.model, *(clear.request.headers.get(one) for one in _WHO))

@@ -133,12 +133,16 @@ class SealedTransport(httpx.BaseTransport):
         good: list[Node] = []
         why: Exception | None = None
         for node in filter(lambda one: one.evidence, believed):
-            try:
-                if self._judged.knows(node) or self._verifier.verify(self._evidence(clear, node)) is True:
-                    self._judged.learn(node)
-                    good.append(node)
-            except Exception as error:  # the verifier's own, too: it took nothing
-                why = error
+            verdict = self._judged.known(clear, node)
+            if verdict is None:
+                try:
+                    verdict = self._judged.learn(node, self._verifier.verify(self._evidence(clear, node)) is True)
+                except Exception as error:  # the verifier's own, too: it took nothing
+                    verdict = self._judged.fail(clear, node, error)
+            if verdict is True:
+                good.append(node)
+            elif isinstance(verdict, Exception):
+                why = verdict
             if len(good) == self._lists.count:
                 break
         if not good:
@@ -241,12 +245,16 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
         good: list[Node] = []
         why: Exception | None = None
         for node in filter(lambda one: one.evidence, believed):
-            try:
-                if self._judged.knows(node) or await self._takes(self._verifier, clear, node):
-                    self._judged.learn(node)
-                    good.append(node)
-            except Exception as error:  # the verifier's own, too: it took nothing
-                why = error
+            verdict = self._judged.known(clear, node)
+            if verdict is None:
+                try:
+                    verdict = self._judged.learn(node, await self._takes(self._verifier, clear, node))
+                except Exception as error:  # the verifier's own, too: it took nothing
+                    verdict = self._judged.fail(clear, node, error)
+            if verdict is True:
+                good.append(node)
+            elif isinstance(verdict, Exception):
+                why = verdict
             if len(good) == self._lists.count:
                 break
         if not good:

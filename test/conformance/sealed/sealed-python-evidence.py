@@ -31,8 +31,10 @@ class AsyncVerifier(Verifier):
 class Refusing:
     def __init__(self, verdict):
         self._verdict = verdict
+        self.asked = 0
 
     def verify(self, evidence):
+        self.asked += 1
         if isinstance(self._verdict, Exception):
             raise self._verdict
         return self._verdict
@@ -84,8 +86,10 @@ seen = [*verifier.seen, *waiting.seen, *plain.seen]
 out["kinds"] = sorted({kind for one in seen for kind in one.kinds})
 out["nonces"] = len({one.report_data for one in seen})
 gateway = Repeating()
-out["refused"] = chat(SealedTransport(pins=pins, verifier=Refusing(False), transport=gateway))[0]
-out["raised"] = chat(SealedTransport(pins=pins, verifier=Refusing(RuntimeError("a certificate has run out")), transport=gateway))
+refusing, raising = Refusing(False), Refusing(RuntimeError("a certificate has run out"))
+for name, one in (("refused", refusing), ("raised", raising)):
+    transport = SealedTransport(pins=pins, verifier=one, transport=gateway)
+    out[name] = [*chat(transport), chat(transport)[1], one.asked]
 out["truthy"] = chat(SealedTransport(pins=pins, verifier=Refusing("yes"), transport=gateway))[0]
 gateway.swaps = True
 chat(SealedTransport(pins=pins, verifier=Refusing(False), transport=gateway))
