@@ -2,7 +2,7 @@
 import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { readEnvelope, readStamp, requestInfo, type SealStamp } from '../../shared/seal/binding.ts';
+import { readEnvelope, readStamp, requestInfo, whyUntimely } from '../../shared/seal/binding.ts';
 import { type Headers, readRequestContent } from '../../shared/seal/content.ts';
 import { SealError } from '../../shared/seal/error.ts';
 import { unpadded } from '../../shared/seal/padding.ts';
@@ -13,7 +13,6 @@ import {
   AAD_FINAL,
   AEAD_KEY_BYTES,
   AEAD_NONCE_BYTES,
-  AHEAD_MAX_S,
   CEK_BYTES,
   CONTINUED_MAX_BYTES,
   CONTINUES_HEADER,
@@ -21,7 +20,6 @@ import {
   LABEL_BODY_NONCE,
   LABEL_RESPONSE,
   LABEL_RESUMABLE,
-  LIFE_MAX_S,
   MODEL_HEADER,
   RESPONSE_NONCE_BYTES,
   RESUME_HEADER,
@@ -107,7 +105,8 @@ export class SealOpener {
   #open({ headers, endpoint, streaming }: SealedOpening, given: Uint8Array): OpenedRequest {
     const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1] ?? '';
     const stamp = readStamp(value(SEAL_HEADER));
-    this.#requireTimely(stamp);
+    const untimely = whyUntimely(stamp, this.#now() / 1000);
+    if (untimely !== undefined) throw new SealError('not_opened', untimely);
     const name = toBase64url(stamp.nonce);
     // Before any key is made: a gateway that repeats a request with a long beginning of its answer costs the node next to nothing.
     if (this.#replay.has(name)) throw new SealError('not_opened', 'it came before');
@@ -142,12 +141,6 @@ export class SealOpener {
       sent,
       unanswered: () => this.#replay.forget(name),
     };
-  }
-
-  #requireTimely({ at, until }: SealStamp): void {
-    const now = this.#now() / 1000;
-    const timely = at - now <= AHEAD_MAX_S && until > now && until > at && until - at <= LIFE_MAX_S;
-    if (!timely) throw new SealError('not_opened', 'not in its time');
   }
 }
 

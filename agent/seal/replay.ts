@@ -8,6 +8,8 @@ export class ReplayMemory {
   readonly #max: number;
   /** Milliseconds since the epoch until which each is remembered. */
   readonly #until = new Map<string, number>();
+  /** The least of them, or less. */
+  #soonest = Number.POSITIVE_INFINITY;
 
   constructor(now: () => number, max = REMEMBERED_MAX) {
     this.#now = now;
@@ -28,6 +30,7 @@ export class ReplayMemory {
     if (this.#until.size >= this.#max) this.#sweep();
     if (this.#until.size >= this.#max) return false;
     this.#until.set(nonce, until);
+    this.#soonest = Math.min(this.#soonest, until);
     return true;
   }
 
@@ -36,8 +39,14 @@ export class ReplayMemory {
     this.#until.delete(nonce);
   }
 
+  /** A full memory is not gone through by each request that comes, but once there is something to forget. */
   #sweep(): void {
     const now = this.#now();
-    for (const [nonce, until] of this.#until) if (until <= now) this.#until.delete(nonce);
+    if (now < this.#soonest) return;
+    this.#soonest = Number.POSITIVE_INFINITY;
+    for (const [nonce, until] of this.#until) {
+      if (until <= now) this.#until.delete(nonce);
+      else this.#soonest = Math.min(this.#soonest, until);
+    }
   }
 }

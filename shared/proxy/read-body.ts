@@ -45,7 +45,7 @@ export function readBody(
   if (opaqueModel !== null && opaqueModel !== undefined) {
     return opaqueRequest(request, endpoint, { model: opaqueModel, declared }, reading);
   }
-  readSealed(request.header.bind(request), undefined);
+  readSealed(request.header.bind(request), undefined, reading.clock.now() / 1000);
   const { maxBytes } = reading.bodies;
   const contentType = request.header('content-type') ?? '';
   if (declared > maxBytes) throw tooLarge(maxBytes);
@@ -101,7 +101,7 @@ function opaqueRequest(
   if (model === '' || model.length > MODEL_MAX_CHARS) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const sealed = readSealed(request.header.bind(request), model);
+  const sealed = readSealed(request.header.bind(request), model, reading.clock.now() / 1000);
   const known = opaqueFields(endpoint, model, request.header('x-otela-stream'));
   const fields = { ...known, ...(sealed !== undefined && { sealed }), release: () => {} };
   const { whole } = request.body;

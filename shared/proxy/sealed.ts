@@ -1,7 +1,7 @@
 /** Sealed requests, which this host cannot read: the nodes that they may go to, and what each node is given. */
 import { ApiError } from '../openai/errors.ts';
 import type { Choice } from '../routing/choose.ts';
-import { readEnvelopes, readStamp } from '../seal/binding.ts';
+import { readEnvelopes, readStamp, whyUntimely } from '../seal/binding.ts';
 import { SealError } from '../seal/error.ts';
 import { isSealedType, RESUME_HEADER, SEAL_HEADER, SEAL_TO_HEADER } from '../seal/suite.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
@@ -11,8 +11,8 @@ import type { ProxyRequest } from './message.ts';
 
 type Header = ProxyRequest['header'];
 
-/** Undefined for a request in clear. @throws ApiError 400 */
-export function readSealed(header: Header, model: string | undefined): SealedFor | undefined {
+/** Undefined for a request in clear. @param now seconds since 1970. @throws ApiError 400 */
+export function readSealed(header: Header, model: string | undefined, now: number): SealedFor | undefined {
   const stamp = header(SEAL_HEADER) ?? undefined;
   const to = header(SEAL_TO_HEADER) ?? undefined;
   const typed = isSealedType(header('content-type'));
@@ -23,7 +23,9 @@ export function readSealed(header: Header, model: string | undefined): SealedFor
     );
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
-    readStamp(stamp);
+    // Every node would refuse it without a word: the client is to learn that its clock is wrong.
+    const untimely = whyUntimely(readStamp(stamp), now);
+    if (untimely !== undefined) throw badSeal(`The request's time is over or has not come: ${untimely}.`);
     const envelopes = readEnvelopes(to);
     const told: [string, string][] = [
       ['x-otela-model', model],

@@ -3,11 +3,13 @@ import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { concat, field, u32, utf8 } from './bytes.ts';
 import { SealError } from './error.ts';
 import {
+  AHEAD_MAX_S,
   CEK_BYTES,
   DIGEST_BYTES,
   ENC_BYTES,
   KID_BYTES,
   LABEL_REQUEST,
+  LIFE_MAX_S,
   MODEL_HEADER,
   NONCE_BYTES,
   RESUME_HEADER,
@@ -65,6 +67,13 @@ export function readStamp(text: string): SealStamp {
   if (nonce?.length !== NONCE_BYTES || at > U32_MAX || until > U32_MAX)
     throw new SealError('malformed', 'x-otela-seal is not as version 1 has it');
   return { nonce, at, until };
+}
+
+/** Why it is not to be answered at `now` (seconds since 1970). Undefined: it is. */
+export function whyUntimely({ at, until }: SealStamp, now: number): string | undefined {
+  if (at - now > AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the clock here`;
+  if (until <= now) return `it was good until ${Math.round(now - until)} s ago by the clock here`;
+  return until > at && until - at <= LIFE_MAX_S ? undefined : `it is not good for at most ${LIFE_MAX_S} s`;
 }
 
 /** The content key for one node: `kid 8 ‖ enc 32 ‖ Seal(CEK 32 ‖ SHA-256 of the sealed body 32)`. */

@@ -240,6 +240,16 @@ describe('a gateway that lies, against a client that pins', () => {
   });
 });
 
+it('a client whose clock is ten minutes off is told so, and of which clock', async () => {
+  const ahead = await ask('x', { now: () => Date.now() + 600_000 });
+  expect([ahead.status, await ahead.text()]).toEqual([
+    400,
+    expect.stringMatching(/sealed (599|600) s ahead of the clock/),
+  ]);
+  const behind = await ask('x', { now: () => Date.now() - 601_000 });
+  expect([behind.status, await behind.text()]).toEqual([400, expect.stringMatching(/good until [1-9]\d* s ago/)]);
+});
+
 describe('a client that lies', () => {
   it('gets another model or stream than it says in clear from no node', async () => {
     const authorization = `Bearer ${house.key}`;

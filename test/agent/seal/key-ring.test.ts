@@ -33,3 +33,18 @@ it('a request that was answered is remembered until it counts no more, and a ful
   expect(memory.take('b', 200)).toBe(true);
   expect(memory.size).toBe(2);
 });
+
+it('a hundred thousand requests repeated at a full memory are all refused, without a walk through it for each', () => {
+  let now = 0;
+  const memory = new ReplayMemory(() => now);
+  for (let n = 0; n < 100_000; n++) memory.take(String(n), 1_000 + n);
+  const from = process.cpuUsage();
+  let taken = 0;
+  for (let n = 0; n < 100_000; n++) if (memory.take(String(n), 200_000)) taken++;
+  for (let n = 0; n < 2_000; n++) if (memory.take(`new ${n}`, 200_000)) taken++;
+  const { user, system } = process.cpuUsage(from);
+  // A walk takes more than a millisecond.
+  expect([memory.size, taken, (user + system) / 1e6 < 1]).toEqual([100_000, 0, true]);
+  now = 1_000;
+  expect([memory.take('one', 200_000), memory.take('two', 200_000)]).toEqual([true, false]);
+});

@@ -175,6 +175,28 @@ describe('a sealed answer', () => {
     );
   });
 
+  it('goes on under its own key where the node’s is followed by another one meanwhile', async () => {
+    let now = NOW_S * 1000;
+    const turning = new KeyRing(() => now);
+    const { kid, publicKey, until } = turning.current;
+    const sealed = await seal(
+      clearOf(Buffer.from('{}')),
+      [{ ...node, kid, key: new Uint8Array(publicKey), until }],
+      NOW_S,
+    );
+    const headers = Object.entries(sealed.headers);
+    const { sealer } = new SealOpener(turning, () => now).open(
+      { headers, endpoint: chat, streaming: true },
+      sealed.body,
+    );
+    sealer.head(200, [], true);
+    const before = sealer.chunk(Buffer.from('before, '));
+    now += 3 * 24 * 3_600_000;
+    expect([turning.rotate(), turning.find(kid)]).toEqual([true, undefined]);
+    const frames = [before, sealer.chunk(Buffer.from('after')), sealer.final()];
+    expect(await readAll(frames, sealed)).toEqual({ status: 200, body: 'before, after', notes: 0 });
+  });
+
   it('lets the gateway speak between its frames', async () => {
     const { sealed, frames } = await answered(['a', 'b', 'c']);
     const note = frame(FRAME.note, Buffer.from('{"error":{}}'));

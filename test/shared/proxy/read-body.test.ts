@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { readBody } from '../../../shared/proxy/read-body.ts';
 import { FakeHost, type RequestOptions, requestOf } from './fake-host.ts';
@@ -52,6 +53,33 @@ test('with x-otela-model the body is not read before a node is found', async () 
   expect(parsed.body).toMatchObject({ kind: 'kept', bytes: new TextEncoder().encode('not JSON') });
   const large = await read({ pieces: ['x'], headers: { 'x-otela-model': 'm', 'content-length': '5000000' } });
   expect(large.body.kind).toBe('opaque');
+});
+
+test('a sealed request outside its time, or to more than 16 nodes, is 400 and says why', async () => {
+  const host = new FakeHost();
+  const now = Math.floor(host.clock.now() / 1000);
+  const to = toBase64url(new Uint8Array(120));
+  const sealed = (at: number, until: number, envelopes = [to]) => {
+    const stamp = `v=1; n=${toBase64url(new Uint8Array(16))}; at=${at}; until=${until}`;
+    const headers = {
+      'content-type': 'application/otela-sealed',
+      'x-otela-model': 'm',
+      'x-otela-seal': stamp,
+      'x-otela-seal-to': envelopes.join(', '),
+    };
+    return read({ whole: 'sealed', headers }, host);
+  };
+  expect((await sealed(now + 120, now + 720)).sealed?.envelopes.size).toBe(1);
+  await expect(sealed(now + 121, now + 721)).rejects.toThrow('121 s ahead of the clock here');
+  await expect(sealed(now - 600, now)).rejects.toThrow('good until 0 s ago');
+  await expect(sealed(now, now + 1_201)).rejects.toThrow('not good for at most 1200 s');
+  await expect(
+    sealed(
+      now,
+      now + 600,
+      Array.from({ length: 17 }, () => to),
+    ),
+  ).rejects.toMatchObject({ status: 400 });
 });
 
 test('release forgets a body that no other attempt needs', async () => {
