@@ -2,6 +2,7 @@ import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
+import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
 import type { BatchGateway, LineResult } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
@@ -77,6 +78,13 @@ export class LeaseWork {
     this.#stop.abort();
   }
 
+  /** What the line says already and is less stays. */
+  #reasoning({ [BUDGET_KEY]: said }: Record<string, unknown>): Record<string, number> {
+    const { reasoningTokens: most } = this.lease;
+    if (most === undefined) return {};
+    return { [BUDGET_KEY]: typeof said === 'number' && said >= 0 ? Math.min(said, most) : most };
+  }
+
   get uncommittedBytes(): number {
     return this.#waitingBytes;
   }
@@ -96,7 +104,7 @@ export class LeaseWork {
         const line = index++;
         if (!open.has(line)) return;
         const { body } = JSON.parse(decoder.decode(bytes)) as { body: Record<string, unknown> };
-        const told = priority === undefined ? body : { ...body, priority };
+        const told = { ...body, ...(priority !== undefined && { priority }), ...this.#reasoning(body) };
         found.push({ line, body: JSON.stringify(told), prefix: prefixOf(body) });
       },
       () => index++,

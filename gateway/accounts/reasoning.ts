@@ -1,5 +1,6 @@
 /** How many tokens an answer's reasoning may take: what the request asks for, and what its key and project allow at most. */
 
+import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
 import type { HttpRequest } from '../http.ts';
@@ -18,8 +19,7 @@ export function reasoningBudget(
   unseen: boolean,
 ): number | undefined {
   const asked = readHeader(request);
-  const sets = [limits?.key, limits?.user, limits?.project];
-  const allowed = sets.flatMap((one) => one?.reasoning_tokens_per_request ?? []);
+  const allowed = allowedTokens(limits);
   if (asked === undefined && allowed.length === 0) return undefined;
   if (unseen && asked !== undefined) {
     throw new ApiError('invalid_request', `${HEADER} needs the body to be looked into: leave x-otela-model out.`);
@@ -29,6 +29,22 @@ export function reasoningBudget(
     throw new ApiError('permission_denied', message, { param: 'x-otela-model' });
   }
   return Math.min(asked ?? TOKENS_MAX, ...allowed);
+}
+
+function allowedTokens(limits: Account['limits']): number[] {
+  return [limits?.key, limits?.user, limits?.project].flatMap((one) => one?.reasoning_tokens_per_request ?? []);
+}
+
+/** Of each line of a batch, at this node; undefined: no limit, or an engine that takes none. */
+export function lineReasoningBudget(
+  { limits }: Pick<Account, 'limits'>,
+  endpoint: string,
+  node: { labels: Readonly<Record<string, string>> },
+): number | undefined {
+  const allowed = allowedTokens(limits);
+  const found = findEndpoint('POST', endpoint);
+  const isTaken = found !== undefined && 'injectUsage' in found && found.injectUsage && takesBudget(node);
+  return allowed.length > 0 && isTaken ? Math.min(...allowed) : undefined;
 }
 
 function readHeader(request: HttpRequest): number | undefined {

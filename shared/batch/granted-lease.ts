@@ -14,6 +14,8 @@ export const grantedLease = z.object({
   bytes: count,
   prefix: count,
   leaseMs: z.int().positive(),
+  /** Tokens that the reasoning of one answer may take: written into each line, where the node's engine takes such a limit. */
+  reasoningTokens: z.int().positive().exactOptional(),
   /** Of a batch of a function: what must be loaded to run the lines, and whose it is. */
   function: z
     .object({

@@ -9,6 +9,7 @@ import { parseRequirements, RequirementError, satisfies } from '../../../shared/
 import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess, isRetired } from '../../accounts/catalogue.ts';
+import { lineReasoningBudget } from '../../accounts/reasoning.ts';
 import { trustOf } from '../../accounts/trust.ts';
 import { after } from '../../after.ts';
 import type { Env } from '../../env.ts';
@@ -115,7 +116,10 @@ async function granted(
   if (admission === null) return undefined;
   const allowed = allowedDemands(admission, entry, view, wanted);
   if (allowed.length === 0) return undefined;
-  return (await stub.grant(entry.session, allowed, prefix)) ?? undefined;
+  const lease = await stub.grant(entry.session, allowed, prefix);
+  if (lease === null) return undefined;
+  const reasoningTokens = lineReasoningBudget(admission.account, admission.endpoint, entry);
+  return { ...lease, ...(reasoningTokens !== undefined && { reasoningTokens }) };
 }
 
 /** Indexes of the demands of a batch that this node meets. */

@@ -104,4 +104,14 @@ describe('a lease at work', () => {
     for (const line of lines) expect(JSON.parse(line.body)).toMatchObject({ priority: 1_000 });
     void work.release();
   });
+
+  it('writes the bound of its lease for reasoning into each line that asks for more or says nothing', () => {
+    const { gateway } = taking();
+    const work = new LeaseWork({ ...LEASE, open: [0, 1, 2, 3], reasoningTokens: 100 }, gateway, events());
+    const asked = [{}, { thinking_token_budget: 7 }, { thinking_token_budget: 900 }, { thinking_token_budget: '900' }];
+    const chunk = asked.map((more) => JSON.stringify({ custom_id: 'x', body: { model: 'm', ...more } })).join('\n');
+    const told = work.linesOf(new TextEncoder().encode(chunk)).map(({ body }) => JSON.parse(body));
+    expect(told.map(({ thinking_token_budget }) => thinking_token_budget)).toEqual([100, 7, 100, 100]);
+    void work.release();
+  });
 });

@@ -3,6 +3,7 @@ import { env as worker } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
+import { lineReasoningBudget } from '../../../gateway/accounts/reasoning.ts';
 import { batches } from '../../../gateway/accounts/schema.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { knownBatch } from '../../../gateway/batch/leases/known-batch.ts';
@@ -15,6 +16,7 @@ const entry = {
   session: 's',
   provider: 'lab',
   issuer: 'local',
+  labels: {},
   state: 'SERVING',
   models: [{ id: 'm', state: 'ready' }],
 } as unknown as RegistryEntry;
@@ -91,4 +93,18 @@ test('a batch that a node invents is none, and makes no object', async () => {
   expect(await knownBatch(made, 'batch_invented')).toBeUndefined();
   for (let n = 0; n < 2; n++) expect(await knownBatch(made, 'batch_there')).toBeDefined();
   expect(named).toEqual(['batch_there', 'batch_there']);
+});
+
+test('the bound of a key for reasoning goes with its lines to nodes whose engine takes one', () => {
+  const limits = {
+    subject: 'k',
+    key: { reasoning_tokens_per_request: 9 },
+    project: { reasoning_tokens_per_request: 5 },
+  };
+  const account = { ...consumer, limits };
+  const taking = { labels: { 'reasoning-budget': 'thinking_token_budget' } };
+  expect(lineReasoningBudget(account, '/v1/chat/completions', taking)).toBe(5);
+  expect(lineReasoningBudget(account, '/v1/chat/completions', { labels: {} })).toBeUndefined();
+  expect(lineReasoningBudget(account, '/v1/embeddings', taking)).toBeUndefined();
+  expect(lineReasoningBudget(consumer, '/v1/chat/completions', taking)).toBeUndefined();
 });
