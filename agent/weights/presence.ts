@@ -105,6 +105,8 @@ export class Presence {
       return name !== '' && pid === process.pid ? held.has(name) : isProcess(pid);
     }
     const { machine, start, beats } = elsewhere;
+    // Without /proc there are no containers either, and a number that no process has says enough.
+    if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isProcess(pid)) return false;
     if (machine !== MACHINE || machine === UNKNOWN) return (await this.#age(beats)) < GONE_MS;
     if (pid === process.pid && start === START) return held.has(name);
     return startOf(pid) === start;
