@@ -114,6 +114,13 @@ export class Gateways {
     return this.#members.filter(({ tunnel, refusal }) => tunnel.connected && !refusal).map(({ url }) => url);
   }
 
+  /** The connected ones. Where none is: all that do not refuse, since an engine may end before the first tunnel stands. */
+  get reachable(): URL[] {
+    const { connected } = this;
+    if (connected.length > 0) return connected;
+    return this.#members.filter(({ refusal }) => !refusal).map(({ url }) => url);
+  }
+
   open(): void {
     for (const { tunnel } of this.#members) tunnel.open();
   }

@@ -240,7 +240,7 @@ export class Session {
   /** Last words of engine and agent, which explain the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;
-    return this.#options.leaveLogTail({ gateways: this.#gateways.connected, ticket, key, tail, signal });
+    return this.#options.leaveLogTail({ gateways: this.#gateways.reachable, ticket, key, tail, signal });
   }
 
   /** New openings are refused; resolves when nothing runs any more. */

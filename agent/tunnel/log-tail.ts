@@ -1,4 +1,4 @@
-/** Leaves an engine's last output with a gateway: the node is gone a moment later. */
+/** Leaves the last output of engine and agent with the gateways: the node is gone a moment later. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../shared/lattice/session.ts';
@@ -8,7 +8,7 @@ import { nodeCrypto } from '../host/crypto.ts';
 import { messageOf, postToGateway } from './gateway-request.ts';
 
 export interface LogTailOptions {
-  /** Asked in this order until one takes it. */
+  /** Each gets it: an operator asks any of them, and one may be lost by then. */
   gateways: readonly URL[];
   ticket: Ticket;
   key: Signer;
@@ -29,7 +29,7 @@ export async function leaveLogTail(options: LogTailOptions): Promise<void> {
     'x-otela-ticket': toBase64url(ticket.bytes),
     'x-otela-signature': toBase64url(key.sign(logTailMessage(ticket.session, nodeCrypto.sha256(tail)))),
   };
-  for (const gateway of gateways) {
+  const give = async (gateway: URL): Promise<string[]> => {
     try {
       const answer = await postToGateway({
         gateway,
@@ -40,11 +40,13 @@ export async function leaveLogTail(options: LogTailOptions): Promise<void> {
         proxy: proxy?.(gateway),
         signal,
       });
-      if (answer.status < 300) return log(`the engine's last ${tail.length} bytes of output are at ${gateway.host}`);
-      log(`${gateway.host} does not take the engine's last output: ${answer.status} ${messageOf(answer)}`);
+      if (answer.status < 300) return [gateway.host];
+      log(`${gateway.host} does not take this node's log: ${answer.status} ${messageOf(answer)}`);
     } catch (error) {
-      log(`${gateway.host} does not take the engine's last output: ${error instanceof Error ? error.message : error}`);
+      log(`${gateway.host} does not take this node's log: ${error instanceof Error ? error.message : error}`);
     }
-    if (signal.aborted) return;
-  }
+    return [];
+  };
+  const kept = (await Promise.all(gateways.map(give))).flat();
+  if (kept.length > 0) log(`this node's log (${tail.length} bytes) is kept at ${kept.join(', ')}`);
 }

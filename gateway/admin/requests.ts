@@ -30,6 +30,8 @@ const NODES_MAX = 8;
 const querySchema = z.strictObject({
   /** How far back records are looked through where nothing else tells when the request was. */
   hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
+  /** The end of those hours; absent: now. */
+  to: z.iso.datetime({ offset: true }).optional(),
 });
 
 const PLACES = ['gateway', 'queue', 'attempt', 'record', 'node'] as const;
@@ -81,7 +83,8 @@ async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Prom
   );
   if (told.length === 0) {
     const end = whose === undefined ? () => {} : searches.begin(whose.user ?? whose.key, now);
-    const found = await rowsOf(call, id, now - (query.hours - 1) * HOUR_MS, now).finally(end);
+    const to = query.to === undefined ? now : Math.min(now, Date.parse(query.to));
+    const found = await rowsOf(call, id, to - (query.hours - 1) * HOUR_MS, to).finally(end);
     const rows = found.filter(
       ({ key, user }) => whose === undefined || key === whose.key || (user !== '' && user === whose.user),
     );
@@ -90,9 +93,15 @@ async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Prom
   if (told.length === 0)
     throw new ApiError(
       'not_found',
-      `Nothing is on record of request ${id} in the last ${query.hours} hours. Records come with the node's report, a second or two after the answer.`,
+      `Nothing is on record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(call)}`,
     );
   return list(told, { limit: told.length });
+}
+
+function whereElse({ env }: Call): string {
+  const others = env.INSTITUTION?.gateways() ?? [];
+  const elsewhere = others.length === 0 ? '' : ` Another gateway may have answered it: ask ${others.join(' or ')}.`;
+  return `Records come with the node's report, a second or two after the answer; an older request is found with "to", a time soon after it.${elsewhere}`;
 }
 
 /** The newest hour first, until one has it. */
@@ -114,7 +123,7 @@ async function tell(call: Call, name: string, story: Story | undefined, rows: re
   ];
   const sessions = [
     ...(story?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
-    ...rows.map(({ session }) => session),
+    ...rows.map(({ session }) => nodeOf(session)),
   ];
   const from = story?.at ?? Math.min(...rows.map((row) => row.at - (row.totalMs ?? 0)));
   const to = (story === undefined ? Math.max(...rows.map(({ at }) => at)) : story.at + story.totalMs) + NODE_EVENTS_MS;
@@ -125,7 +134,7 @@ async function tell(call: Call, name: string, story: Story | undefined, rows: re
     request_id: story?.id ?? name,
     usage_id: name,
     steps: steps.sort((a, b) => Date.parse(a.at) - Date.parse(b.at)),
-    not_known: notKnown(story, rows),
+    not_known: notKnown(story, rows, call.env.INSTITUTION?.gateways() ?? []),
   };
 }
 
@@ -215,13 +224,16 @@ async function ofNode({ env, account }: Call, session: string, from: number, to:
     });
 }
 
-function notKnown(story: Story | undefined, rows: readonly UsageRow[]): string[] {
+/** What a follower recorded has its name behind the node's: see hosts/node/following/leader.ts. */
+const nodeOf = (session: string) => session.split('@')[0] ?? session;
+
+function notKnown(story: Story | undefined, rows: readonly UsageRow[], gateways: readonly string[]): string[] {
+  const elsewhere = rows.some(({ session }) => nodeOf(session) !== session);
+  const answered = elsewhere
+    ? `how the gateway answered: it was a follower; ask ${gateways.join(' or ') || 'it'}`
+    : 'how the gateway answered: of requests that their first node answers, and whose client chose no id, the record of use is all that is kept';
   return [
-    ...(story === undefined
-      ? [
-          'how the gateway answered: of requests that their first node answers, and whose client chose no id, the record of use is all that is kept',
-        ]
-      : []),
+    ...(story === undefined ? [answered] : []),
     ...(rows.length === 0 ? ['tokens: no record of use is here (yet, or the hour is over its time to be kept)'] : []),
     ...(rows.some(({ estimated }) => estimated) ? ['exact tokens: a node has not reported'] : []),
     'what was asked and answered: no text is kept',

@@ -17,14 +17,16 @@ const storiesSchema = z.object({
 
 const FLAGS = {
   hours: { default: '24', value: 'N', help: 'how far back records are looked through, 48 at most' },
+  to: { value: 'TIME', help: 'the end of those hours: 2026-11-01T12:00:00Z [now]' },
   ...CONNECTION,
 } as const satisfies Flags;
 
 export const WHY: Command = {
   summary: "a request's story: waits, attempts, nodes, how it ended",
-  examples: `REQUEST_ID [--hours N]
+  examples: `REQUEST_ID [--hours N] [--to TIME]
 
   otela-gateway why 0b6a2c9e-…                                 the x-request-id of the answer, also of an error
+  otela-gateway why 0b6a2c9e-… --to 2026-11-01T12:00:00Z       one of that morning, or the day before
 What is on record nowhere is said at the end. Stories are kept 7 days, records of use 400.`,
   flags: FLAGS,
   run: whyCommand,
@@ -35,9 +37,10 @@ const WHERE_CHARS = 8;
 async function whyCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 1 });
   const [id] = words;
-  if (id === undefined) throw new UsageError('usage: otela-gateway why REQUEST_ID [--hours N]');
+  if (id === undefined) throw new UsageError('usage: otela-gateway why REQUEST_ID [--hours N] [--to TIME]');
   const door = doorTo('/admin/requests', values);
-  const query = new URLSearchParams({ hours: values.hours });
+  const { hours, to } = values;
+  const query = new URLSearchParams({ hours, ...(to === undefined ? {} : { to }) });
   const { data } = storiesSchema.parse(await ask(door, 'GET', `/${encodeURIComponent(id)}?${query}`));
   for (const [n, story] of data.entries()) {
     if (door.json) {

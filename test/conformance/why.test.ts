@@ -99,3 +99,15 @@ it('of ids that are no one’s, a consumer has records searched one after the ot
   const other = await house.gateway.createKey();
   expect((await read('no-request', other)).status).toBe(404);
 });
+
+it('of long ago: records are looked through before a time that is given', async () => {
+  const answer = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+  await answer.text();
+  const id = answer.headers.get('x-request-id') ?? '';
+  await storyOf(id);
+  const before = await read(`${id}?to=${new Date(Date.now() - 30 * 86_400_000).toISOString()}`, house.gateway.adminKey);
+  expect([before.status, await before.text()]).toEqual([404, expect.stringContaining('24 hours before 20')]);
+  const soonAfter = new Date(Date.now() + 3_600_000).toISOString();
+  expect((await read(`${id}?hours=2&to=${soonAfter}`, house.gateway.adminKey)).status).toBe(200);
+  expect((await read(`${id}?to=yesterday`, house.gateway.adminKey)).status).toBe(400);
+});

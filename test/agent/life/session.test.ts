@@ -19,6 +19,8 @@ function session(says: Record<string, (() => GatewayWord) | undefined>) {
   const tunnels = new Map<string, FakeTunnel>();
   const key = createSessionKey();
   const tuned: unknown[] = [];
+  /** Gateways that a log was left with. */
+  const told: string[] = [];
   const mesh = {
     addresses: [],
     setGateways() {},
@@ -49,7 +51,7 @@ function session(says: Record<string, (() => GatewayWord) | undefined>) {
     },
     join: async () => mesh as unknown as Mesh,
     proxy: undefined,
-    leaveLogTail: async () => {},
+    leaveLogTail: async ({ gateways }) => void told.push(...gateways.map(({ href }) => href)),
     engine: () => undefined,
     log: () => {},
     onRefused: () => {},
@@ -57,7 +59,7 @@ function session(says: Record<string, (() => GatewayWord) | undefined>) {
   });
   made.open();
   const served = () => made.gatewayStatus().map(({ url }) => url);
-  return { made, tunnels, tuned, served };
+  return { made, tunnels, tuned, served, told };
 }
 
 const word = (...urls: string[]): GatewayWord => ({
@@ -94,4 +96,20 @@ test('a peer that was removed is left, and its gateway is not asked about it', a
   await vi.advanceTimersByTimeAsync(LOOK_MS);
   expect(served()).toEqual([FIRST, FOLLOWER]);
   await made.close();
+});
+
+test('a log goes to every gateway that is connected, and to all where none is yet: an engine may end before the first tunnel stands', async () => {
+  const { made, tunnels, told } = session({});
+  const connect = (url: string, connected: boolean) => {
+    const tunnel = tunnels.get(url);
+    if (tunnel !== undefined) tunnel.connected = connected;
+  };
+  for (const url of [FIRST, FOLLOWER, PEER]) connect(url, false);
+  await made.leaveLogTail(new Uint8Array(3), AbortSignal.timeout(1_000));
+  expect(told.splice(0)).toEqual([FIRST, FOLLOWER, PEER]);
+  connect(FOLLOWER, true);
+  connect(PEER, true);
+  await made.leaveLogTail(new Uint8Array(3), AbortSignal.timeout(1_000));
+  expect(told).toEqual([FOLLOWER, PEER]);
+  made.close();
 });

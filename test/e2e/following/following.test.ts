@@ -41,6 +41,13 @@ test('the follower serves while the first is away, and hands its records over on
   await eventually('the records of both at the first', 15_000, async () =>
     (await booked(first)) === 7 ? true : undefined,
   );
+  const answer = await chat(follower, key, { tokens: 2 });
+  await answer.text();
+  const story = await eventually('its record at the first', 15_000, () =>
+    first.admin('GET', `requests/${answer.headers.get('x-request-id')}`).catch(() => undefined),
+  );
+  expect(JSON.stringify(story)).toContain(`it was a follower; ask ${follower.url}`);
+  await expect(follower.admin('GET', 'requests/no-such-request')).rejects.toThrow(`ask ${first.url}`);
 
   await first.kill9();
   for (let n = 0; n < 5; n++) expect(await asked(follower, key)).toBe(200);
@@ -55,12 +62,12 @@ test('the follower serves while the first is away, and hands its records over on
   expect(await asked(follower, key)).toBe(200);
 
   await first.restart();
-  await eventually('all records at the first', 20_000, async () => ((await booked(first)) === 13 ? true : undefined));
+  await eventually('all records at the first', 20_000, async () => ((await booked(first)) === 14 ? true : undefined));
   await eventually('nothing waits', 10_000, async () => {
     const status = (await follower.admin('GET', 'gateways')) as { waiting_records: number };
     return status.waiting_records === 0 ? true : undefined;
   });
-  expect(await booked(first)).toBe(13);
+  expect(await booked(first)).toBe(14);
 });
 
 test('a follower that has not heard from the first for --max-stale serves nobody, and does again when it is back', async () => {
