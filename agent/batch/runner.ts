@@ -1,5 +1,6 @@
 /** Lines of batches, run at this node's engine beside its requests. */
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { WHY_MAX } from '../../shared/batch/function.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
@@ -34,7 +35,7 @@ const TURN_MS = 1_000;
 /** An agent without work waits at the gateway for so long. */
 const WAIT_MS = 20_000;
 /** A gateway that cannot be asked is asked again after this, then twice as long each time. */
-const AGAIN_MS = { first: 500, most: 30_000 };
+const AGAIN_MS = { first: 500, most: 5_000 };
 /** While no engine answers, or nothing can be taken. */
 const LOOK_MS = 200;
 /** A line that failed runs again after this. */
@@ -117,6 +118,7 @@ export class BatchRunner {
   /** Takes leases of one gateway for as long as the agent works for it. */
   async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
     let againMs = AGAIN_MS.first;
+    let told = false;
     while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
         await this.#pause(LOOK_MS);
@@ -125,11 +127,16 @@ export class BatchRunner {
       try {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         againMs = AGAIN_MS.first;
+        told = false;
         if (lease !== undefined) await this.#take(gateway, lease, signal);
       } catch (error) {
         if (signal.aborted) return;
-        if (againMs === AGAIN_MS.most) this.#options.log(`batches: ${error instanceof Error ? error.message : error}`);
-        await this.#pause(againMs);
+        if (againMs === AGAIN_MS.most && !told) {
+          told = true;
+          this.#options.log(`batches: ${error instanceof Error ? error.message : error}`);
+        }
+        // No #pause: that ends each second, and so would a night without the gateway be asked, and logged.
+        await sleep(againMs, undefined, { signal }).catch(() => {});
         againMs = Math.min(AGAIN_MS.most, againMs * 2);
       }
     }

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Pins, type SaidUsage, sealedFetch } from '../seal/index.ts';
 import type { Out } from './main.ts';
+import { reach } from './unreachable.ts';
 
 export interface CanaryOptions {
   gateway: string;
@@ -46,7 +47,7 @@ interface Sum {
 export async function canaryCommand(options: CanaryOptions, out: Out): Promise<number> {
   const { gateway, model, times, key } = options;
   const headers = { authorization: `Bearer ${key}` };
-  const listed = await fetch(`${gateway}/v1/otela/seal?model=${encodeURIComponent(model)}`, { headers });
+  const listed = await reach(`${gateway}/v1/otela/seal?model=${encodeURIComponent(model)}`, { headers });
   if (!listed.ok)
     throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
   const nodes = listSchema.parse(await listed.json()).data;
@@ -127,7 +128,7 @@ function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
 async function booked({ gateway, key, model }: CanaryOptions): Promise<Sum> {
   const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
   const query = new URLSearchParams({ from: day(-1), to: day(0), group_by: 'model', model });
-  const response = await fetch(`${gateway}/admin/usage?${query}`, { headers: { authorization: `Bearer ${key}` } });
+  const response = await reach(`${gateway}/admin/usage?${query}`, { headers: { authorization: `Bearer ${key}` } });
   if (!response.ok)
     throw new Error(`the key cannot read its usage: ${response.status} ${(await response.text()).slice(0, 300)}`);
   const [row] = totalsSchema.parse(await response.json()).data;

@@ -8,6 +8,7 @@ import * as z from 'zod';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import type { Out } from './main.ts';
+import { reach, UnreachableError } from './unreachable.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 const ASK_MS = 20_000;
@@ -83,9 +84,9 @@ async function granted(
   throw new UsageError('the code was not entered in time: begin again');
 }
 
-/** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; TypeError where it is away */
+/** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; UnreachableError where it is away */
 async function post(url: string, form: Record<string, string>): Promise<unknown> {
-  const answer = await fetch(url, {
+  const answer = await reach(url, {
     method: 'POST',
     body: new URLSearchParams(form),
     redirect: 'error', // the device code is for this gateway alone
@@ -94,7 +95,7 @@ async function post(url: string, form: Record<string, string>): Promise<unknown>
   const body: unknown = await answer.json();
   const said = failedSchema.safeParse(body).data?.error.message;
   if (said === undefined) return body;
-  if (answer.status >= 500) throw new TypeError(said);
+  if (answer.status >= 500) throw new UnreachableError(printable(said));
   throw new UsageError(printable(said));
 }
 

@@ -15,10 +15,13 @@ import {
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
 import { keyFile, loginCommand } from './login-command.ts';
 import { sealCommand } from './seal-command.ts';
+import { UnreachableError } from './unreachable.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const VERSION = '0.1.0';
 const PORT_DEFAULT = '8199';
+/** As of the other programs. */
+const EXIT_UNREACHABLE = 69;
 
 export interface Out {
   print(line: string): void;
@@ -109,7 +112,7 @@ export const PROGRAM: Program<Out> = {
   name: 'otela',
   version: VERSION,
   about: 'otela is for people who call models through OpenTela gateways.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong use.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong use, ${EXIT_UNREACHABLE} no gateway answers.`,
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };
 
@@ -118,7 +121,7 @@ export function main(argv: readonly string[], out: Out): Promise<number> {
   return runProgram(PROGRAM, argv, out, {
     out: out.print,
     complain: out.complain,
-    exitOf: () => EXIT_USAGE,
+    exitOf: (error) => (error instanceof UnreachableError ? EXIT_UNREACHABLE : EXIT_USAGE),
     failed: EXIT_USAGE,
   });
 }

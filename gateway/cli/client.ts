@@ -39,7 +39,8 @@ export interface Door {
 export function doorTo(path: string, values: { url: string; 'key-file': string; json: boolean }): Door {
   if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
     throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
-  return { path, url: values.url, keyFile: values['key-file'], json: values.json };
+  // People paste what OpenAI clients take, which ends in /v1.
+  return { path, url: values.url.replace(/\/(v1\/*)?$/, ''), keyFile: values['key-file'], json: values.json };
 }
 
 export type Row = (value: unknown) => string[];
@@ -153,7 +154,8 @@ async function send(
   };
   return fetch(url, init).catch((cause: unknown) => {
     const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
-    throw new Unreachable(`no gateway answers at ${url.origin}: ${reason}`, { cause });
+    const plain = reason.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : reason;
+    throw new Unreachable(`no gateway answers at ${url.origin}: ${plain}`, { cause });
   });
 }
 

@@ -84,6 +84,7 @@ async function status(rollout: Rollout): Promise<number> {
       console.log(JSON.stringify({ ...node, behind: node.version !== to, below_minimum: tooOld(node.version) }));
     return EXIT_DONE;
   }
+  if (nodes.length === 0) console.log('no node is here');
   for (const [version, of] of [...versions].sort(([a], [b]) => a.localeCompare(b))) {
     const behind = version === to ? '' : '  not yet';
     const old = tooOld(version) ? `  below ${minimum}: not admitted again` : '';

@@ -71,3 +71,11 @@ it.each(['http://gw.test', 'http://10.0.0.1:8080/v1', 'http://127.0.0.1.gw.test'
     await expect(readdir(join(file, '..'))).rejects.toThrow('ENOENT');
   },
 );
+
+it('says where no gateway answers, and ends with 69', async () => {
+  const words: string[] = [];
+  const out = { print: () => {}, complain: (line: string) => void words.push(line) };
+  const file = join(await temporaryDirectory('otela-login'), 'key');
+  expect(await main(['login', '--gateway', 'http://127.0.0.1:9', '--key-file', file], out)).toBe(69);
+  expect(words).toEqual([expect.stringMatching(/^otela: no gateway answers at http:\/\/127\.0\.0\.1:9: /)]);
+});

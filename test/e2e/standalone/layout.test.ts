@@ -5,6 +5,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { ringAll } from '../../../gateway/hosts/node/backup/alarms.ts';
 import { bringForward, layoutOf } from '../../../gateway/hosts/node/data/layout.ts';
+import { makeDirectory } from '../../../gateway/hosts/node/data/make-directory.ts';
 import { fileName, objectName } from '../../../gateway/hosts/node/object-file.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
 
@@ -41,6 +42,13 @@ test('a new directory has the newest version and runs no migration', async () =>
   const data = await temporaryDirectory();
   await bringForward(data, [() => Promise.reject(new Error('there is nothing to migrate'))]);
   expect(versionIn(data)).toBe(2);
+});
+
+test('a data directory is made with what is above it, and where none can be made that is an error, not a gateway that never ends', async () => {
+  const path = join(await temporaryDirectory(), 'a/b');
+  await Promise.all([makeDirectory(path), makeDirectory(path)]);
+  await makeDirectory(path);
+  await expect(makeDirectory('/proc/otela/data')).rejects.toThrow('ENOENT');
 });
 
 test('an old objects/ is told apart from a new one', async () => {

@@ -17,6 +17,7 @@ import {
 import { CommandError } from '../../../command.ts';
 import { lockDirectory } from '../data/data-directory.ts';
 import { LAYOUT_FILE, refuseNewerLayout } from '../data/layout.ts';
+import { makeDirectory } from '../data/make-directory.ts';
 import { ACCOUNTS_FILE, refuseNewer } from '../data/schema-version.ts';
 import { FOLLOWING_FILE, ROLE_FILE } from '../following/role.ts';
 import { loadManifest } from '../serve/program-files.ts';
@@ -75,7 +76,7 @@ async function restoreCommand(args: readonly string[]): Promise<number> {
 }
 
 async function restore(directory: string, file: string, known: readonly string[]): Promise<Manifest> {
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await makeDirectory(directory);
   const data = await realpath(directory);
   await refuseUsed(data);
   const unfinished = join(data, UNFINISHED);

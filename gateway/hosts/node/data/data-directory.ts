@@ -17,6 +17,7 @@ import { KEY_PREFIX, newSecret, sha256Hex } from '../../../accounts/secrets.ts';
 import { CommandError } from '../../../command.ts';
 import { refuseUnreadable } from './damage.ts';
 import { bringForward, layoutOf } from './layout.ts';
+import { makeDirectory } from './make-directory.ts';
 import { ACCOUNTS_FILE, appliedMigrations, refuseNewer } from './schema-version.ts';
 
 export interface DataDirectory {
@@ -44,7 +45,7 @@ class DataDirectoryError extends CommandError {}
  * @throws CommandError where it must not be used
  */
 export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
-  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await makeDirectory(dir);
   const path = await realpath(dir);
   await refuseForeign(path);
   await chmod(path, 0o700);

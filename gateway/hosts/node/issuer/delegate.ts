@@ -1,10 +1,11 @@
 /** The key of another gateway of the same institution: made where the root is, carried by the operator. */
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CommandError } from '../../../command.ts';
 import { newSeed } from '../../../issuer/crypto.ts';
 import { certify, GatewayIssuer } from '../../../issuer/issuer.ts';
+import { makeDirectory } from '../data/make-directory.ts';
 import { type IssuerFiles, keyNames, needRoot, openIssuer, read, write } from './issuer-files.ts';
 
 const identitySchema = z.strictObject({ key: z.string().max(64), certificate: z.string().max(512) });
@@ -27,7 +28,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   } catch (cause) {
     throw new CommandError(`${file} is not what \`otela-gateway issuer delegate\` printed`, { cause });
   }
-  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await makeDirectory(dir);
   const own = await read(dir, 'gateway.key');
   if (own === identity.key) return;
   // Its service still names the file that it began with, and `issuer rotate` has given it a newer key.
@@ -41,7 +42,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
 
 /** @throws CommandError where a follower would become an institution of its own */
 export async function needIdentity(dir: string): Promise<void> {
-  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await makeDirectory(dir);
   if ((await read(dir, 'gateway.key')) !== undefined) return;
   throw new CommandError(
     'A follower needs --identity FILE at its first start. Make the file where the root key is: otela-gateway issuer delegate > FILE',

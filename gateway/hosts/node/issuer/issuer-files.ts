@@ -8,7 +8,7 @@
  *
  * All 0600 and base64url. Every change is one rename, in an order in which a crash in between is put right by the next start.
  */
-import { access, chmod, mkdir, open, readFile, rename } from 'node:fs/promises';
+import { access, chmod, open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fromBase32 } from '../../../../shared/lattice/base32.ts';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
@@ -23,6 +23,7 @@ import { KEY_BYTES } from '../../../../shared/lattice/crypto.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
 import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../../issuer/issuer.ts';
+import { makeDirectory } from '../data/make-directory.ts';
 
 /** Whatever else lies there is not the gateway's. */
 export const ISSUER_FILES: ReadonlySet<string> = new Set([
@@ -46,7 +47,7 @@ export interface IssuerFiles {
 
 /** Reads the issuer in `dir`, making what is missing and renewing what ends. @throws IssuerError */
 export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles> {
-  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await makeDirectory(dir);
   const own = await read(dir, 'gateway.key');
   const root = await read(dir, 'root.key');
   if (root === undefined && own === undefined) {
