@@ -55,7 +55,13 @@ function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
     const drawn = points.filter((_, n) => n % every === 0 || n === points.length - 1);
     const yLegend = TOP + HEIGHT + BOTTOM + 12 + i * 16;
     const legend = `<rect x="${left}" y="${yLegend - 9}" width="12" height="4" fill="${colour}"/><text x="${left + 18}" y="${yLegend - 3}">${escaped(name)}</text>`;
-    return `<polyline fill="none" stroke="${colour}" stroke-width="1.6" points="${drawn.map(place).join(' ')}"/>${legend}\n`;
+    // A line of one point shows nothing.
+    const dot = drawn.length === 1 && drawn[0] !== undefined ? place(drawn[0]).split(',') : undefined;
+    const line =
+      dot === undefined
+        ? `<polyline fill="none" stroke="${colour}" stroke-width="1.6" points="${drawn.map(place).join(' ')}"/>`
+        : `<circle cx="${dot[0]}" cy="${dot[1]}" r="3" fill="${colour}"/>`;
+    return `${line}${legend}\n`;
   });
   const marksX = across.marks.map(
     (at) =>
@@ -78,7 +84,8 @@ function scale(values: readonly number[], log: boolean, from: number, to: number
   const most = Math.max(...finite, Number.MIN_VALUE);
   const least = log ? Math.min(...finite) : Math.min(0, ...finite);
   const part = log
-    ? (at: number) => (most === least ? 0.5 : Math.log(at / least) / Math.log(most / least))
+    ? // What a logarithm has no place for stands at the edge: a browser draws no line with an infinite point in it.
+      (at: number) => (most === least ? 0.5 : at <= least ? 0 : Math.log(at / least) / Math.log(most / least))
     : (at: number) => (most === least ? 0.5 : (at - least) / (most - least));
   return {
     at: (value: number) => from + part(value) * (to - from),
@@ -86,10 +93,18 @@ function scale(values: readonly number[], log: boolean, from: number, to: number
   };
 }
 
+/** Powers of ten; of few, twice and five times them as well. */
 function decades(least: number, most: number): number[] {
-  const marks: number[] = [];
-  for (let at = 10 ** Math.ceil(Math.log10(least)); at <= most * 1.001; at *= 10) marks.push(at);
-  return marks;
+  const from = Math.floor(Math.log10(least));
+  const powers = Array.from(
+    { length: Math.max(0, Math.ceil(Math.log10(most)) - from + 1) },
+    (_, n) => 10 ** (from + n),
+  );
+  const within = (marks: readonly number[]) => marks.filter((at) => at >= least * 0.999 && at <= most * 1.001);
+  const marks = within(powers);
+  return marks.length >= 3
+    ? marks
+    : within(powers.flatMap((at) => [at, 2 * at, 5 * at])).map((at) => Number(at.toPrecision(6)));
 }
 
 function round(least: number, most: number): number[] {

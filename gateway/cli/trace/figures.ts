@@ -34,6 +34,8 @@ const CLASSES = ['reasoning', 'other'] as const;
 /** Minutes of all models that are told apart: a year of ten models. */
 const MINUTES_MAX = 6_000_000;
 const MOMENTS_MAX = 1_000_000;
+/** Ten years. */
+const DAYS_MAX = 3_660;
 /** Lines of one chart. */
 const TOP = 6;
 const PERCENTILES = [0.01, ...Array.from({ length: 19 }, (_, n) => (n + 1) / 20), 0.99, 0.999];
@@ -154,8 +156,10 @@ export class TraceFigures {
     const days = [...this.#days].sort(([a], [b]) => a - b);
     const first = days[0]?.[0];
     if (first === undefined) return [];
-    const daily = (of: Iterable<[number, number]>) =>
-      [...of].sort(([a], [b]) => a - b).map(([day, n]) => [(day - first) / DAY_MS, n] as const);
+    const count = Math.min(DAYS_MAX, ((days.at(-1)?.[0] ?? first) - first) / DAY_MS + 1);
+    // A day without a line had no requests: a line drawn from the day before it to the one after would show some.
+    const daily = (of: ReadonlyMap<number, number>) =>
+      Array.from({ length: count }, (_, n) => [n, of.get(first + n * DAY_MS) ?? 0] as const);
     const tokens = models.reduce((sum, [, one]) => sum + one.input + one.output, 0);
     const top = models.slice(0, TOP);
     return [
@@ -183,7 +187,7 @@ export class TraceFigures {
             y: 'tokens a day',
             series: (['input', 'output'] as const).map((name) => ({
               name,
-              points: daily(days.map(([day, one]) => [day, one[name]])),
+              points: daily(new Map(days.map(([day, one]) => [day, one[name]]))),
             })),
           },
         ],

@@ -29,6 +29,7 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
   if (nodes !== undefined)
     await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))));
   const all = figures.figures();
+  if (all.length === 0) throw new ClientError('there is no line of a request or a node in it: nothing is plotted');
   mkdirSync(out, { recursive: true });
   for (const { number, name, charts, facts } of all) {
     writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));

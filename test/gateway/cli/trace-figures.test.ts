@@ -32,6 +32,17 @@ test('tokens by model, input and output, and the figures’ numbers', () => {
   ]);
 });
 
+test('a day without a line had no requests: no line is drawn over it', () => {
+  const found = figuresOf([line({}), line({}, 3 * 24 * 60)]);
+  for (const name of ['tokens-by-model', 'input-and-output'])
+    expect(found.get(name)?.charts[0]?.series[0]?.points.map(([day, n]) => [day, n > 0])).toEqual([
+      [0, true],
+      [1, false],
+      [2, false],
+      [3, true],
+    ]);
+});
+
 test('burstiness is of active minutes alone: a silent night changes nothing', () => {
   const even = [line({}, 0), line({}, 1), line({}, 600)];
   expect(figuresOf(even).get('burstiness')?.facts).toMatchObject({
