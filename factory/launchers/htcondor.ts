@@ -1,4 +1,4 @@
-/** HTCondor 10 and later, by the output that its manual shows: condor_submit(1), condor_q(1) with -json, condor_rm(1). Not run. */
+/** HTCondor 10 and later: condor_submit(1), condor_q(1) with -json, condor_rm(1). Run with 23.9: test/soak/htcondor.ts. */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, logged, minutesOf } from './batch-system.ts';
@@ -27,6 +27,8 @@ function description(submission: Submission): string {
     'kill_sig = SIGTERM',
     'want_graceful_removal = true',
     'job_max_vacate_time = 120',
+    // It stands in the job's ad, so that an agent knows its end; periodic_remove ends the job.
+    `allowed_execute_duration = ${minutesOf(pool.time) * 60}`,
     `periodic_remove = (JobStatus == 5 && time() - EnteredCurrentStatus > ${HELD_S}) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
     ...pool.options,
     'queue',
@@ -37,7 +39,7 @@ function description(submission: Submission): string {
 export function htcondor(_cluster: ClusterConfig): BatchSystem {
   return {
     kind: 'htcondor',
-    seen: 'recorded',
+    seen: 'real',
     jobId: JOB_ID,
     away: /failed to connect|can't find address|failed to fetch ads|unable to locate|communication error|timed out/i,
     submit: (submission) => ({ file: 'condor_submit', args: ['-terse', '-'], input: description(submission) }),

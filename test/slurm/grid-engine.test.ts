@@ -2,6 +2,8 @@
 import { chmod, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
+import { gridEngineJob } from '../../agent/host/jobs/grid-engine.ts';
+import type { RunTool } from '../../agent/host/run-tool.ts';
 import { parseConfig } from '../../factory/config/read.ts';
 import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
 import { makeLauncher } from '../../factory/launchers/make.ts';
@@ -36,6 +38,17 @@ recipe = "r"
 `;
 
 const PREFIX = 'otela-pool--';
+const TIME_MS = 600_000;
+
+/** As an agent in a job runs programs. */
+const toolOf =
+  (engine: GridEngine): RunTool =>
+  async (file, args) => {
+    const done = await engine.run(file, args);
+    return done.kind === 'done' && done.code === 0
+      ? { ok: true, stdout: done.out }
+      : { ok: false, reason: done.errors, absent: false };
+  };
 
 async function open(engine: GridEngine): Promise<{ launcher: Launcher; submission: Submission; logs: string }> {
   const read = parseConfig(TEXT);
@@ -98,6 +111,13 @@ it('submits, lists, counts idle GPUs, cancels and checks on a real Grid Engine',
     const text = await readFile(join(logs, `crc-${first}.log`), 'utf8').catch(() => '');
     return text.includes(`job ${first} begins`) ? true : undefined;
   });
+
+  const job = gridEngineJob({ JOB_ID: first, SGE_ROOT: '/opt/sge' });
+  const end = await job?.askEnd?.(toolOf(engine));
+  const leftMs = end?.kind === 'known' ? (end.ends?.getTime() ?? 0) - Date.now() : Number.NaN;
+  expect(leftMs, JSON.stringify(end)).toBeGreaterThan(TIME_MS - 180_000);
+  expect(leftMs).toBeLessThan(TIME_MS + 60_000);
+  expect(await job?.askFate(toolOf(engine))).toBeUndefined();
 
   await launcher.cancel(ids);
   await eventually('none is left', 60_000, async () => ((await launcher.list(PREFIX)).length === 0 ? true : undefined));

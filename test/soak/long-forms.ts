@@ -48,6 +48,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/grid-engine.ts'],
   },
   {
+    name: 'htcondor',
+    what: "the factory's calls on a real HTCondor, and an agent in its job: GPUs, end, why it left (root; Debian 13, or a tree of it)",
+    minutes: 3,
+    argv: ['test/soak/htcondor.ts'],
+  },
+  {
     name: 'gateways',
     what: 'two gateways are killed, cut off, promoted and upgraded with twelve agents under load: clients see no error, usage is exact',
     minutes: 15,

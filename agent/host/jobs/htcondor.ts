@@ -1,4 +1,4 @@
-/** HTCondor 10 and later, by its manual: the job's ad that `_CONDOR_JOB_AD` names, condor_q(1). Not run. */
+/** HTCondor 10 and later: the job's ad that `_CONDOR_JOB_AD` names, condor_q(1). Run with 23.9: test/soak/htcondor.ts. */
 import { closeSync, openSync, readSync } from 'node:fs';
 import * as z from 'zod';
 import type { RunTool } from '../run-tool.ts';

@@ -102,6 +102,14 @@ describe('when it ends', () => {
     expect(ad(limits)).toMatchObject({ system: 'HTCondor', id: '12.3', ends: END.ends });
     expect(ad('JobStatus = 2')).toMatchObject({ id: '12.3', ends: undefined });
   });
+  it('HTCondor: a job that condor_rm ends, as 23.9 printed it, one that goes on, and one that the queue has forgotten', async () => {
+    const path = join(scratch(), '.job.ad');
+    writeFileSync(path, 'ClusterId = 5\nProcId = 0\n');
+    const fate = (condor_q: string) => batchJob({ _CONDOR_JOB_AD: path })?.askFate(tools({ condor_q }));
+    expect(await fate('[\n{\n  "JobStatus": 3\n}\n]\n')).toBe('cancelled');
+    expect(await fate('[\n{\n  "JobStatus": 2\n}\n]\n')).toBeUndefined();
+    expect(await fate('')).toBeUndefined();
+  });
   it.each([PBS, LSF, GE, { FLUX_JOB_ID: 'f12' }])(
     'is unknown, and no error, where the tool is away: %o',
     async (env) => {

@@ -1,0 +1,258 @@
+/**
+ * `npm run soak -- htcondor`: the launcher's five calls on a real HTCondor, and an agent in a job of it: its GPUs, its end, and why it left.
+ * Debian has it from version 13 on (apt-get install condor). On an older one name a tree of Debian 13 in OTELA_HTCONDOR_ROOT, as
+ * `debootstrap --variant=minbase --include=condor,procps trixie DIR` makes it.
+ */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseConfig } from '../../factory/config/read.ts';
+import { commandRunner } from '../../factory/launchers/command.ts';
+import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
+import { makeLauncher } from '../../factory/launchers/make.ts';
+import { USER } from '../slurm/cluster.ts';
+import { installPrograms } from '../slurm/programs.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL } from '../support/house.ts';
+import { atEnd, endAll, eventually, freePort, Managed } from '../support/processes.ts';
+
+const ROOT = process.env.OTELA_HTCONDOR_ROOT ?? '/';
+/** As test/slurm/nvidia-smi has them on a machine that is no node of Slurm; HTCondor hands them out. */
+const GPUS = [0, 1].map((n) => `GPU-00000000-0000-0000-0000-1${String(n).padStart(11, '0')}`);
+const PREFIX = 'otela-pool--';
+const MINUTES = 20;
+
+const factory = `factory = "pool"
+gateway = "https://otela.example.org"
+token_file = "token"
+state = "state"
+[clusters.crc]
+launcher = "htcondor"
+[[clusters.crc.pools]]
+name = "gpu"
+gpu = "A100"
+gpus_per_node = 2
+memory = "100MB"
+time = "00:${MINUTES}:00"
+[recipes.r]
+weights = "w"
+[[recipes.r.engines]]
+gpu = ["A100"]
+gpus = 1
+engine = "vllm"
+[models.m]
+recipe = "r"
+`;
+
+/** Daemons of one machine; `directory` is as they see it. */
+const configuration = (directory: string, port: number) => `CONDOR_HOST = 127.0.0.1
+COLLECTOR_HOST = 127.0.0.1:${port}
+NETWORK_INTERFACE = 127.0.0.1
+BIND_ALL_INTERFACES = false
+USE_SHARED_PORT = false
+LOCAL_DIR = ${directory}
+LOG = ${directory}/log
+SPOOL = ${directory}/spool
+EXECUTE = ${directory}/execute
+LOCK = ${directory}/lock
+RUN = ${directory}/run
+RELEASE_DIR = /usr
+LIBEXEC = /usr/libexec/condor
+DAEMON_LIST = MASTER COLLECTOR NEGOTIATOR SCHEDD STARTD
+SEC_DEFAULT_AUTHENTICATION_METHODS = FS
+SEC_DEFAULT_AUTHENTICATION = OPTIONAL
+ALLOW_READ = *
+ALLOW_WRITE = *
+ALLOW_ADMINISTRATOR = *
+ALLOW_DAEMON = *
+ALLOW_NEGOTIATOR = *
+UID_DOMAIN = localdomain
+FILESYSTEM_DOMAIN = localdomain
+TRUST_UID_DOMAIN = true
+MOUNT_UNDER_SCRATCH =
+MOUNT_PRIVATE_DEV_SHM = false
+START = true
+NEGOTIATOR_INTERVAL = 2
+NEGOTIATOR_MIN_INTERVAL = 1
+SCHEDD_INTERVAL = 3
+UPDATE_INTERVAL = 3
+NUM_CPUS = 4
+MACHINE_RESOURCE_GPUs = ${GPUS.join(', ')}
+NUM_SLOTS_TYPE_1 = 1
+SLOT_TYPE_1 = 100%
+SLOT_TYPE_1_PARTITIONABLE = true
+`;
+
+class HTCondor {
+  /** As its daemons and jobs see it. */
+  readonly directory: string;
+  /** As this process does. */
+  readonly outside: string;
+  #master: Managed | undefined;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+    this.outside = join(ROOT, directory);
+  }
+
+  static async up(): Promise<HTCondor> {
+    const made = await mkdtemp(join(ROOT, 'tmp/otela-htcondor-'));
+    const condor = new HTCondor(join('/', made.slice(ROOT.length)));
+    atEnd(() => rm(made, { recursive: true, force: true }));
+    await chmod(made, 0o755);
+    for (const name of ['log', 'spool', 'execute', 'lock', 'run', 'jobs']) {
+      await mkdir(join(made, name));
+      await chmod(join(made, name), name === 'jobs' || name === 'execute' ? 0o1777 : 0o755);
+    }
+    await writeFile(join(made, 'config'), configuration(condor.directory, await freePort()));
+    condor.root(
+      'chown',
+      '-R',
+      'condor',
+      ...['log', 'spool', 'lock', 'run'].map((name) => `${condor.directory}/${name}`),
+    );
+    await condor.start();
+    return condor;
+  }
+
+  async start(): Promise<void> {
+    this.#master = new Managed(['chroot', ROOT, 'condor_master', '-f'], { label: 'condor_master', env: this.#env });
+    await eventually('the machine takes jobs', 60_000, async () => {
+      const { out } = await this.status('-autoformat', 'GPUs');
+      return out.trim() === String(GPUS.length) ? true : undefined;
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.#master?.stop();
+  }
+
+  get #env(): Record<string, string> {
+    return { CONDOR_CONFIG: `${this.directory}/config` };
+  }
+
+  root(...argv: string[]): void {
+    const done = spawnSync('chroot', [ROOT, ...argv], { encoding: 'utf8' });
+    assert.equal(done.status, 0, `${argv.join(' ')}: ${done.stderr}`);
+  }
+
+  /** As the ordinary user whose factory it is. */
+  readonly run: ReturnType<typeof commandRunner> = (file, args, input) => {
+    const user = [`--reuid=${USER.uid}`, `--regid=${USER.gid}`, '--clear-groups'];
+    const env = { ...this.#env, USER: 'nobody', HOME: '/nonexistent' };
+    return commandRunner(env)('chroot', [ROOT, 'setpriv', ...user, file, ...args], input);
+  };
+
+  async status(...args: string[]): Promise<{ out: string }> {
+    const done = await this.run('condor_status', args);
+    return done.kind === 'done' ? done : { out: '' };
+  }
+}
+
+function launcherOf(condor: HTCondor): { launcher: Launcher; submission: Submission } {
+  const read = parseConfig(factory);
+  assert('config' in read, JSON.stringify(read));
+  const [cluster] = read.config.clusters;
+  const [pool] = cluster?.pools ?? [];
+  assert(cluster !== undefined && pool !== undefined);
+  const launcher = makeLauncher(cluster, condor.run);
+  const name = `${PREFIX}0123456789ab-1`;
+  const body = `echo "job ${launcher.jobId} begins"\nsleep 300\n`;
+  return { launcher, submission: { name, count: 1, pool, gpus: 1, body, log: `${condor.directory}/jobs/crc-%j.log` } };
+}
+
+async function fiveCalls(condor: HTCondor): Promise<void> {
+  const { launcher, submission } = launcherOf(condor);
+  assert.deepEqual(await launcher.list(PREFIX), []);
+  const checked = await launcher.check(submission);
+  assert(checked.ok, JSON.stringify(checked));
+  const idle = (count: number) =>
+    eventually(`${count} idle GPUs`, 60_000, async () =>
+      (await launcher.capacity())?.[0]?.idle === count ? true : undefined,
+    );
+  await idle(GPUS.length);
+  // One more than there are GPUs.
+  const ids = await launcher.submit({ ...submission, count: GPUS.length + 1 });
+  assert.equal(ids.length, GPUS.length + 1);
+  const running = async () => (await launcher.list(PREFIX)).filter(({ state }) => state === 'running').length;
+  await eventually('all but one begin', 120_000, async () => ((await running()) === GPUS.length ? true : undefined));
+  assert.equal((await launcher.list(PREFIX)).length, GPUS.length + 1);
+  await launcher.cancel(ids);
+  await eventually('none is left', 60_000, async () => ((await launcher.list(PREFIX)).length === 0 ? true : undefined));
+  // What has ended is cancelled without complaint.
+  await launcher.cancel(ids);
+  await idle(GPUS.length);
+  await condor.stop();
+  await assert.rejects(launcher.list(PREFIX), { code: 'unreachable' });
+  await condor.start();
+  assert.deepEqual(await launcher.list(PREFIX), []);
+  console.log(
+    'the launcher: checks, submits, lists, counts idle GPUs, cancels, and tells a queue that is away from an empty one',
+  );
+}
+
+/** A job of the factory's form whose body is an agent with a stand-in engine. */
+async function agentInJob(condor: HTCondor): Promise<void> {
+  const gateway = await Gateway.start();
+  await installPrograms(condor.outside);
+  const bin = `${condor.directory}/bin`;
+  await writeFile(join(condor.outside, 'jobs/token'), await gateway.createJoinToken('crc', 'crc'), { mode: 0o600 });
+  condor.root('chown', String(USER.uid), `${condor.directory}/jobs/token`);
+  const { launcher, submission } = launcherOf(condor);
+  const port = await freePort();
+  const body = [
+    `export PATH=${bin}:$PATH CONDOR_CONFIG=${condor.directory}/config OTELA_MESH=127.0.0.1 TMPDIR=$_CONDOR_SCRATCH_DIR`,
+    `exec node ${bin}/otela-agent.mjs start --gateway ${gateway.url} --token-file ${condor.directory}/jobs/token --engine-port ${port} --drain-before 30s \\`,
+    `  -- node ${bin}/stand-in-engine.mjs --port ${port} --model ${MODEL}`,
+  ].join('\n');
+  const before = Date.now();
+  const [id = ''] = await launcher.submit({ ...submission, body });
+  const node = await eventually('a node that serves', 120_000, async () =>
+    (await gateway.nodes()).find(({ state }) => state === 'SERVING'),
+  );
+  const shown = JSON.parse(JSON.stringify(await gateway.admin('GET', `nodes/${node.session}`)));
+  assert.equal(shown.job.id, id);
+  assert.equal(shown.hardware.gpus.length, 1);
+  const end = (Date.parse(shown.job.ends_at) - before) / 60_000;
+  assert(end > MINUTES - 0.1 && end < MINUTES + 3, `it ends after ${end} minutes`);
+  await launcher.cancel([id]);
+  const left = await eventually('it has left', 60_000, async () => {
+    const now = JSON.parse(JSON.stringify(await gateway.admin('GET', `nodes/${node.session}`)));
+    return now.state === 'LEFT' ? now : undefined;
+  });
+  assert.equal(left.cause, 'cancelled');
+  console.log(
+    `an agent in job ${id}: one GPU of two, an end in ${end.toFixed(1)} minutes; after condor_rm its cause is "cancelled"`,
+  );
+}
+
+async function run(): Promise<void> {
+  const condor = await HTCondor.up();
+  await fiveCalls(condor);
+  await agentInJob(condor);
+}
+
+function notHere(): string | undefined {
+  if (process.getuid?.() !== 0) return 'not root';
+  const master = join(ROOT, 'usr/sbin/condor_master');
+  return existsSync(master)
+    ? undefined
+    : `${master}: not there (Debian 13: apt-get install condor; else OTELA_HTCONDOR_ROOT)`;
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endAll().then(() => process.exit(1)));
+const reason = notHere();
+if (reason !== undefined) {
+  console.error(reason);
+  process.exitCode = 1;
+} else
+  try {
+    await run();
+  } catch (error) {
+    console.error(error);
+    process.exitCode = 1;
+  } finally {
+    await endAll();
+  }
