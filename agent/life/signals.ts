@@ -1,8 +1,8 @@
 /** Which signals end the agent, and when a repeated one means "now". */
 import type { DrainCause } from './drain-plan.ts';
 
-/** SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end; unheard it would kill. */
-const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const;
+/** SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end, SIGALRM what Flux does at its time limit; unheard they would kill. */
+const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
 export type EndSignal = (typeof END_SIGNALS)[number];
 
 /** Subscribes to the process's signals; returns how to stop. Injected in tests. */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # vLLM behind otela-agent, as a job of Flux.
 #   OTELA_GATEWAY=https://gw.example.org MODEL=Qwen/Qwen3-8B flux submit --job-name=otela-vllm --cores=8 --gpus-per-task=1 \
-#     --time-limit=12h --output=otela-vllm-{{id}}.log vllm-flux.sh
+#     --time-limit=12h --output=otela-vllm-{{id}}.log ./vllm-flux.sh
 set -euo pipefail
 
 : "${OTELA_GATEWAY:?the address of the gateway, e.g. https://gw.example.org}"

@@ -1,4 +1,5 @@
-/** Flux 0.60 and later, by the output that its manual shows: flux-job(1) timeleft, flux-jobs(1). Not run. */
+/** Flux 0.60 and later: `flux job timeleft` and `flux job eventlog`, flux-job(1). Its answers are recorded from 0.88. */
+import * as z from 'zod';
 import type { RunTool } from '../run-tool.ts';
 import { type BatchJob, type EndTime, type Env, firstLabel, type JobFate } from './batch-job.ts';
 
@@ -7,6 +8,9 @@ const STEP_MS = 5_000;
 
 /** kill-timeout of the job manager, its default. */
 const KILL_WAIT_MS = 5_000;
+
+/** What a job without a limit has left: the greatest number of 32 bits. */
+const NO_LIMIT_S = 2 ** 32 - 1;
 
 export function fluxJob(env: Env): BatchJob | undefined {
   const id = env.FLUX_JOB_ID;
@@ -24,6 +28,7 @@ export function fluxJob(env: Env): BatchJob | undefined {
       const said = answer.stdout.trim();
       if (/^(inf|infinity)$/i.test(said)) return { kind: 'known', ends: undefined };
       if (!/^\d{1,10}(\.\d+)?$/.test(said)) return { kind: 'unknown', reason: `flux says "${said.slice(0, 40)}"` };
+      if (Number(said) >= NO_LIMIT_S) return { kind: 'known', ends: undefined };
       const ends = Date.now() + Number(said) * 1000;
       if (known === undefined || Math.abs(ends - known) > STEP_MS) known = ends;
       return { kind: 'known', ends: new Date(known) };
@@ -33,13 +38,29 @@ export function fluxJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** RFC 21: a job exception ends a job; its type says why. */
+/** RFC 21: an exception of severity 0 ends a job, and its type says why. */
+const exceptionSchema = z.object({
+  name: z.literal('exception'),
+  context: z.object({ type: z.string(), severity: z.literal(0), note: z.string().default('') }),
+});
+
+/** Of the job's own events: `flux jobs` names no exception before the job is over. */
 async function askFate(id: string, run: RunTool): Promise<JobFate | undefined> {
-  const answer = await run('flux', ['jobs', '--no-header', '--format={exception.type}|{exception.note}', id]);
+  const answer = await run('flux', ['job', 'eventlog', '--format=json', id]);
   if (!answer.ok) return undefined;
-  const [type = '', note = ''] = answer.stdout.trim().split('|');
+  const [first] = answer.stdout.split('\n').flatMap((line) => exceptionOf(line) ?? []);
+  if (first === undefined) return undefined;
+  const { type, note } = first;
   if (/preempt/i.test(`${type} ${note}`)) return 'preempted';
   if (type === 'timeout') return 'time-limit';
   if (type === 'node-failure') return 'node-failure';
   return type === 'cancel' ? 'cancelled' : undefined;
+}
+
+function exceptionOf(line: string): { type: string; note: string } | undefined {
+  try {
+    return exceptionSchema.safeParse(JSON.parse(line)).data?.context;
+  } catch {
+    return undefined;
+  }
 }
