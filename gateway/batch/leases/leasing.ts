@@ -99,7 +99,7 @@ export async function offered(
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTION_QUEUE];
   const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
-  // Any name makes a queue, which has a file and keeps it. A model that is served since this moment is in the registry soon.
+  // Any name makes a queue, which stays for minutes. A model that is served since this moment is in the registry soon.
   if (functions === undefined && served.length < models.length) waits.push(pause(Math.min(waitMs, UNKNOWN_WAIT_MS)));
   await Promise.race(waits);
 }
