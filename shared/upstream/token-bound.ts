@@ -20,6 +20,9 @@ const CONTEXT_UNKNOWN = 1_048_576;
 /** Bodies of unknown length: four of the longest contexts. */
 const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
 
+/** No model's answer is longer. A node says itself how long its contexts are, and after a restart of its asker the bound is all that cuts its report. */
+const ANSWER_MAX = 1_048_576;
+
 /** Engines differ in whether they count the tokens that end an answer. */
 const STOP_TOKENS_MAX = 16;
 
@@ -41,7 +44,7 @@ export function tokenBound({ body, sampling, endpoint }: Asked, contextLength: n
   // A token is at least one byte of the body.
   const sent = bytes === undefined ? PROMPT_UNKNOWN : bytes + UNSEEN_TOKENS_MAX;
   const prompts = single ? 1 : within((bytes ?? PROMPTS_MAX) / LISTED_PROMPT_BYTES, PROMPTS_MAX);
-  const perChoice = Math.min(context, atLeastOne(sampling?.max_tokens) ?? context) + STOP_TOKENS_MAX;
+  const perChoice = Math.min(context, ANSWER_MAX, atLeastOne(sampling?.max_tokens) ?? context) + STOP_TOKENS_MAX;
   return {
     prompt: single ? Math.min(sent, context) : sent,
     completion: perChoice * within(sampling?.n ?? 1, CHOICES_MAX) * prompts,

@@ -25,6 +25,11 @@ it('an answer has at most what the request allows, times its choices and prompts
   for (const without of [{}, { max_tokens: 0 }, { max_tokens: 1e9 }]) expect(of(without)).toBe(8_192 + STOP);
 });
 
+it('a node that says its contexts are endless charges no endless answer', () => {
+  const { completion } = tokenBound({ body: body(2), endpoint: CHAT }, Number.MAX_SAFE_INTEGER);
+  expect(completion).toBe(1_048_576 + STOP);
+});
+
 it('a report above the bound, or above what came of the answer, is cut and told; details never exceed their sum', () => {
   const bound = { prompt: 100, completion: 50_000 };
   const said = (prompt: number, completion: number) => ({
