@@ -14,7 +14,7 @@ import {
 } from './batch-spec.ts';
 import { Billing } from './billing.ts';
 import { Progress } from './progress.ts';
-import { usageOf } from './usage.ts';
+import { lineBytes, usageOf } from './usage.ts';
 
 /** A function that failed this many lines and answered none is given up: a file of 50,000 would be tried for days. */
 const GIVE_UP_LINES = 3;
@@ -174,7 +174,7 @@ export class BatchRecord {
       const seq = this.#rows.addResults(ref.chunk, counted);
       this.billing.add({ chunk: ref.chunk, seq, node: ref.node, provider, at: nowMs });
     }
-    const tokens = this.#count(counted, wasted, ledger.chunks[ref.chunk]?.bytes ?? 0, nowMs);
+    const tokens = this.#count(counted, wasted, lineBytes(ledger.chunks[ref.chunk]), nowMs);
     if (exhausted !== undefined) this.#giveUp(exhausted);
     if (elsewhere > 0) ledger.avoid(ref, nowMs);
     this.store();

@@ -4,7 +4,7 @@ import type { ObjectStorage } from '../object-context.ts';
 import { shardOf, type UsageRow } from '../usage/row.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
-import { usageRow } from './usage.ts';
+import { lineBytes, usageRow } from './usage.ts';
 
 /** Commits that are handed on at a time: 64 KiB of results each, a few hundred records. */
 const TOGETHER = 16;
@@ -71,7 +71,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
       .resultsOf(chunk, seq)
       .filter(({ error }) => error === undefined)
       .map((result) =>
-        usageRow({ spec, result, ref: { node, chunk }, provider, at, model, inputBytes: lines?.bytes ?? 0 }),
+        usageRow({ spec, result, ref: { node, chunk }, provider, at, model, inputBytes: lineBytes(lines) }),
       );
     const shard = shards.get(shardOf(at));
     if (shard === undefined) shards.set(shardOf(at), rows);

@@ -1,3 +1,4 @@
+import type { ChunkRange } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import type { UsageRow } from '../usage/row.ts';
@@ -10,7 +11,7 @@ const TEMPLATE_TOKENS = 1_024;
 /**
  * Tokens that an answer says it used, of chat/completions, completions, embeddings and responses. A token has one byte at least, so a
  * provider cannot charge for more than was sent and came back.
- * @param inputBytes of the chunk that the line belongs to
+ * @param inputBytes of the line at most: see `lineBytes`
  */
 export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>, inputBytes: number): BatchUsage {
   const none = { input: 0, cached: 0, output: 0, reasoning: 0 };
@@ -37,6 +38,11 @@ export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>, inp
   }
 }
 
+/** Bytes that a line of the chunk has at most. With the chunk's own, each of its lines could be charged for all of them. */
+export function lineBytes(chunk: Pick<ChunkRange, 'bytes' | 'longest'> | undefined): number {
+  return chunk?.longest ?? chunk?.bytes ?? 0;
+}
+
 function count(value: unknown, most: number): number {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? Math.min(value, most) : 0;
 }
@@ -49,7 +55,7 @@ interface BilledLine {
   /** Milliseconds since the epoch. */
   at: number;
   model: string;
-  /** Of the chunk. */
+  /** Of the line at most. */
   inputBytes: number;
 }
 

@@ -21,6 +21,8 @@ export interface ChunkRange {
   offset: number;
   /** From the first line's first byte to the last line's last one. */
   bytes: number;
+  /** Of its longest line; absent in chunks that an earlier version stored. */
+  longest?: number;
   /** Index of the first line, from 0, blank lines not counted. */
   first: number;
   lines: number;
@@ -190,9 +192,18 @@ export class InputCheck {
     if (last !== undefined && fits) {
       last.lines += 1;
       last.bytes = end - last.offset;
+      last.longest = Math.max(last.longest ?? 0, bytes.length);
       return;
     }
-    this.#chunks.push({ offset, bytes: bytes.length, first, lines: 1, prefix: prefixOf(body), demands });
+    this.#chunks.push({
+      offset,
+      bytes: bytes.length,
+      longest: bytes.length,
+      first,
+      lines: 1,
+      prefix: prefixOf(body),
+      demands,
+    });
   }
 
   #tooLong(line: number): void {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { usageOf } from '../../../gateway/batch/usage.ts';
+import { lineBytes, usageOf } from '../../../gateway/batch/usage.ts';
+import { InputCheck } from '../../../shared/batch/input-check.ts';
 
 const of = (usage: unknown, padding = 0) =>
   usageOf({ body: JSON.stringify({ usage, text: 'x'.repeat(padding) }) }, 100);
@@ -22,6 +23,19 @@ test('a provider cannot charge for more tokens than bytes were sent and came bac
   const much = of({ prompt_tokens: 2 ** 53 - 1, completion_tokens: 1e9 }, 50);
   expect(much.input).toBeLessThanOrEqual(100 + 1_024);
   expect(much.output).toBeLessThan(200);
+});
+
+test('a line cannot be charged for the other lines of its chunk', () => {
+  const line = (id: number, text: string) =>
+    JSON.stringify({ custom_id: `${id}`, method: 'POST', url: '/v1/completions', body: { model: 'm', prompt: text } });
+  const lines = [line(1, 'a'), line(2, 'a'.repeat(500)), ...Array.from({ length: 40 }, (_, n) => line(n + 3, 'b'))];
+  const check = new InputCheck({ endpoint: '/v1/completions' });
+  check.push(new TextEncoder().encode(lines.join('\n')));
+  const { chunks } = check.end();
+  expect(chunks.map((chunk) => chunk.lines)).toEqual([42]);
+  expect(lineBytes(chunks[0])).toBe(lines[1]?.length);
+  // Of an earlier version.
+  expect([lineBytes({ bytes: 7 }), lineBytes(undefined)]).toEqual([7, 0]);
 });
 
 test('what is no count counts nothing', () => {
