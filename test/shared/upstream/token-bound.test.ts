@@ -42,5 +42,6 @@ it('a report above the bound, or above what came of the answer, is cut and told;
   expect(cutToBound(said(100, 50_000), bound, 50_000)).toEqual({ usage: said(100, 50_000), over: false });
   expect(cutToBound(said(1e15, 7), bound, undefined)).toEqual({ usage: said(100, 7), over: true });
   expect(cutToBound(said(1, 1e15), bound, undefined)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(cutToBound(said(1, 60_000), bound, 1e6)).toEqual({ usage: said(1, 50_000), over: true });
   expect(cutToBound(said(1, 1e15), bound, 10)).toEqual({ usage: said(1, 10 + UNSEEN_TOKENS_MAX), over: true });
 });
