@@ -10,7 +10,7 @@ import {
   signOrder,
   type Wish,
 } from '../../../shared/deployment/order.ts';
-import { keyName } from '../../../shared/lattice/certificate.ts';
+import { keyName, signCertificate } from '../../../shared/lattice/certificate.ts';
 import { DAY_S, institution, NOW_S, node } from '../lattice/house.ts';
 
 const lab = institution();
@@ -50,6 +50,14 @@ describe('an order', () => {
     expect(refusal(order({}, other))).toMatch(/^foreign_issuer/);
     // Nor does our certificate help who has not its key.
     expect(refusal(signOrder(fields, other.signer))).toMatch(/^bad_signature/);
+  });
+
+  test('of a key that the institution never certified is refused, though its certificate names the root', () => {
+    const stranger = nodeSigner();
+    const validity = { notBefore: NOW_S - 1, notAfter: NOW_S + DAY_S };
+    const root = { publicKey: lab.root.publicKey, sign: (message: Uint8Array) => stranger.sign(message) };
+    const certificate = signCertificate({ key: stranger.publicKey, ...validity }, root);
+    expect(refusal(signOrder({ ...fields, certificate }, stranger))).toMatch(/^bad_signature/);
   });
 
   test('counts for its session and for a moment', () => {
