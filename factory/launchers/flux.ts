@@ -1,4 +1,4 @@
-/** Flux 0.60 and later, by the output that its manual shows: flux-submit(1), flux-jobs(1), flux-cancel(1). Not run. */
+/** Flux 0.60 and later: flux-submit(1), flux-jobs(1), flux-cancel(1). Tried by hand with 0.88 without GPUs, which its own scheduler does not hand out. */
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, logged, minutesOf } from './batch-system.ts';
 import type { ListedJob, Submission } from './launcher.ts';
