@@ -12,8 +12,8 @@ const text = z.string().max(2_000);
 const counts = z.array(z.number().min(0)).max(KINDS_MAX);
 const slotSchema = z.object({
   at: z.iso.datetime(),
-  /** By kind. */
-  requests: counts,
+  /** By kind; null: not counted. */
+  requests: z.array(z.number().min(0).nullable()).max(KINDS_MAX),
   /** Of the next slot, by kind, with the interval that holds four of five. */
   expected: z.object({ at: z.iso.datetime(), mean: counts, low: counts, high: counts }),
   /** By parallelism. */
@@ -21,8 +21,9 @@ const slotSchema = z.object({
   decision: z.enum(['keep', 'wait', 'switch']),
   why: text,
   changes: z.array(text).max(64),
-  p50_ms: z.number().min(0),
-  p99_ms: z.number().min(0),
+  /** Null: no request was answered. */
+  p50_ms: z.number().min(0).nullable(),
+  p99_ms: z.number().min(0).nullable(),
 });
 const timelineSchema = z.object({
   model: z.string().min(1).max(256),

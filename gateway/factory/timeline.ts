@@ -11,8 +11,8 @@ const TIMELINE = 'timeline/';
 export interface TimelineSlot {
   /** Milliseconds since the epoch: begin of the slot that was counted. */
   at: number;
-  /** Requests by kind. */
-  requests: number[];
+  /** Requests by kind; null: not counted. */
+  requests: (number | null)[];
   /** Of the slot that comes next, by kind. */
   expected: { at: number; mean: number[]; low: number[]; high: number[] };
   /** Replicas by spread, such as `TP 2`. */
@@ -20,8 +20,9 @@ export interface TimelineSlot {
   decision: 'keep' | 'wait' | 'switch';
   why: string;
   changes: string[];
-  p50Ms: number;
-  p99Ms: number;
+  /** Null: no request was answered. */
+  p50Ms: number | null;
+  p99Ms: number | null;
 }
 
 export interface ModelTimeline {

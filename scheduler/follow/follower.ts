@@ -184,6 +184,9 @@ export class Follower {
     const timeOf = (number: number) => new Date(number * slotS * 1e3).toISOString();
     const last = followed.counted.history(end);
     const { requests, wrong } = count.misjudged;
+    const seen = count.slots.get(end - 1);
+    // The times of no request are 0.
+    const answered = seen?.requests.some((one) => one > 0) === true ? seen : undefined;
     return {
       at: timeOf(end - 1),
       slot_s: slotS,
@@ -197,8 +200,8 @@ export class Follower {
       decision: decision.kind,
       why: decision.why,
       changes: changes.filter((line) => line.includes(model.id)),
-      p50_ms: count.slots.get(end - 1)?.p50Ms ?? 0,
-      p99_ms: count.slots.get(end - 1)?.p99Ms ?? 0,
+      p50_ms: answered?.p50Ms ?? null,
+      p99_ms: answered?.p99Ms ?? null,
       misjudged: requests === 0 ? null : wrong / requests,
     };
   }

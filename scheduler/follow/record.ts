@@ -13,7 +13,7 @@ export interface SlotRecord {
   slot_s: number;
   model: string;
   kinds: readonly string[];
-  /** Requests by kind in that slot. */
+  /** Requests by kind in that slot; NaN: not counted. */
   requests: readonly number[];
   /** `[kind][step]`: requests of the slots from `from` on. */
   expected: { from: string; mean: number[][]; low: number[][]; high: number[][] };
@@ -25,8 +25,9 @@ export interface SlotRecord {
   why: string;
   /** What was done, or would be. */
   changes: string[];
-  p50_ms: number;
-  p99_ms: number;
+  /** Null: no request was answered. */
+  p50_ms: number | null;
+  p99_ms: number | null;
   /** Share of the judged requests whose kind was another; null: none was judged. */
   misjudged: number | null;
 }
@@ -65,8 +66,8 @@ export function timelineOf(records: readonly SlotRecord[]): object {
         slots: [
           {
             at,
-            // A slot that was not observed is shown as none.
-            requests: requests.map((one) => (Number.isFinite(one) ? one : 0)),
+            // Of a slot that was not observed nothing is known: it is not an idle one.
+            requests: requests.map((one) => (Number.isFinite(one) ? one : null)),
             expected: {
               at: expected.from,
               mean: next(expected.mean),

@@ -41,6 +41,47 @@ it('an operator sees what a factory does, what waits and why, what failed with i
   expect(complaints).toEqual([]);
 });
 
+it('an operator sees demand by kind with its forecast, replicas, changes and latency of a model that is followed', async () => {
+  const { gateway } = visitors.house;
+  await gateway.admin('PUT', 'timeline', { data: [followed(Date.now())] });
+  const { page, complaints } = await visitors.enter(undefined, QUIET);
+  await go(page, 'Factory');
+  const model = page.getByRole('article', { name: 'org/followed' });
+  for (const name of [/^Requests: long prompt/, /^Requests: long answer/, /^Replicas/, /^Latency/])
+    await model.getByRole('img', { name }).waitFor({ timeout: 15_000 });
+  await model.getByRole('row', { name: /the mix flips in 3 slots.*done: start TP 1 × PP 2/ }).waitFor();
+  expect(await findings(page, 'a timeline')).toEqual([]);
+  expect(complaints).toEqual([]);
+  if (process.env.OTELA_SCREENSHOT !== undefined) await model.screenshot({ path: process.env.OTELA_SCREENSHOT });
+});
+
+/** Forty minutes of a mix that flips in the middle; one minute is not counted, and the first five had no request. */
+function followed(now: number): object {
+  const minute = (n: number) => new Date(Math.floor(now / 60_000) * 60_000 + (n - 40) * 60_000).toISOString();
+  const mix = (n: number) => (n < 5 ? [0, 0] : n < 20 ? [60 + (n % 5), 8] : [9, 50 + (n % 7)]);
+  const slots = Array.from({ length: 40 }, (_, n) => {
+    const next = mix(n + 1);
+    const late = n > 16;
+    return {
+      at: minute(n),
+      requests: n === 30 ? [null, null] : mix(n),
+      expected: {
+        at: minute(n + 1),
+        mean: next,
+        low: next.map((one) => one * 0.7),
+        high: next.map((one) => one * 1.3),
+      },
+      replicas: { 'TP 2': late ? 1 : 3, 'TP 1 × PP 2': late ? 3 : 1 },
+      decision: n === 16 ? 'switch' : 'keep',
+      why: n === 16 ? 'the mix flips in 3 slots' : 'what runs is the best for the forecast',
+      changes: n === 16 ? ['done: stop TP 2', 'done: start TP 1 × PP 2'] : [],
+      p50_ms: n < 5 || n === 30 ? null : 700,
+      p99_ms: n < 5 || n === 30 ? null : 1_900,
+    };
+  });
+  return { model: 'org/followed', slot_ms: 60_000, kinds: ['long prompt', 'long answer'], slots };
+}
+
 it('a user finds models that are off or starting with how long it takes, and asks one in the chat', async () => {
   const { page } = await visitors.enter(visitors.house.key, QUIET);
   await go(page, 'Models');

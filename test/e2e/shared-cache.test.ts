@@ -11,7 +11,12 @@ afterEach(endAll);
 
 const MODEL = 'org/cached';
 const TRANSFER = '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}';
-const CACHE = { PYTHONHASHSEED: '0', LMCACHE_REMOTE_URL: 'lm://cache.example:65432', LMCACHE_REMOTE_SERDE: 'naive' };
+const CACHE = {
+  PYTHONHASHSEED: '0',
+  LMCACHE_REMOTE_URL: 'lm://cache.example:65432',
+  LMCACHE_REMOTE_SERDE: 'naive',
+  LMCACHE_SAVE_DECODE_CACHE: 'true',
+};
 
 it('engines get the flags and the environment of a shared cache; turns stay at a node, and go on at the other when it is gone', async () => {
   const gateway = await Gateway.start();

@@ -3,7 +3,7 @@ export const timeline = {
   about: 'What otela-plan watch --forecast counted, expected and did in the last hours.',
   plotAbout: 'in the slots that otela-plan told last',
   demand: (kind: string) => `Requests: ${kind}`,
-  lines: { counted: 'counted', expected: 'expected', low: 'at least', high: 'at most' },
+  lines: { counted: 'counted', expected: 'expected', low: 'one slot in ten is below', high: 'one in ten is above' },
   replicas: 'Replicas',
   latency: 'Latency, milliseconds',
   p50: 'half of all within',

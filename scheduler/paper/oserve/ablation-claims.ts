@@ -2,6 +2,7 @@ import { chartsSvg } from '../../../shared/text/chart.ts';
 import type { FittedForecaster, History } from '../../forecast/types.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
+import { planText } from '../../orchestration/types.ts';
 import { normal, seeded } from '../../serving/random.ts';
 import { table } from '../../validate/table.ts';
 import { countByKind } from '../../workload/counts.ts';
@@ -74,7 +75,7 @@ export function ablationClaims({ quick }: RunOptions): Section {
         requestsPerS.toFixed(1),
         switches,
       ]),
-    )}`,
+    )}\n\n${timelineTable(setup, ours)}`,
     pictures: [
       [
         'oserve-forecast-error',
@@ -165,6 +166,18 @@ function untyped(setup: Setup): FittedForecaster {
       return { mean, low: mean, high: mean, notes: [] };
     },
   };
+}
+
+/** Table 1: what runs in each minute, and why. */
+function timelineTable({ table: { kinds } }: Setup, ours: TimelineResult | undefined): string {
+  const rows = (ours?.slots ?? []).map(({ slot, demand, plan, p99S, note }) => [
+    slot,
+    ...demand,
+    planText(plan),
+    p99S.toFixed(1),
+    note ?? '',
+  ]);
+  return table(['minute', ...kinds.map(({ name }) => name), 'replicas', 'P99 s', 'why'], rows);
 }
 
 function timelineSvg(setup: Setup, ours: TimelineResult | undefined): string {

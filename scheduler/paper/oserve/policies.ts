@@ -71,6 +71,8 @@ export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSett
     forecaster: chooseForecaster(setup.before, setup.seed).fitted,
     horizon: 3,
     margin: 0.3,
+    // With two, ten runs switched in the middle of a burst, and each was slower than without.
+    confirm: 3,
     initial: setup.demand,
     ...settings,
     switchS: switchS === undefined ? transferS : () => switchS,

@@ -28,9 +28,9 @@ export type TraceName = 'azure' | 'servegen';
 /** The six spans of each trace, seconds from its start, and how much before them forecasts may learn from. */
 const SPANS: Record<TraceName, { fromS: number; toS: number; beforeS: number }[]> = {
   azure: Array.from({ length: 6 }, (_, i) => ({ fromS: i * 580, toS: (i + 1) * 580, beforeS: i * 580 })),
-  // Day five, every four hours.
-  servegen: Array.from({ length: 6 }, (_, i) => {
-    const fromS = 5 * 86_400 + i * 4 * 3600;
+  // Day five, about every four hours: at noon no client is recorded.
+  servegen: [0, 4, 8, 11, 16, 20].map((hour) => {
+    const fromS = 5 * 86_400 + hour * 3600;
     return { fromS, toS: fromS + 600, beforeS: 3600 };
   }),
 };

@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { PlanFile } from '../../../factory/demand/plan-file.ts';
 import { main } from '../../../scheduler/cli/main.ts';
 import { EMPTY_STATE, writeState } from '../../../scheduler/controller/state.ts';
+import { MODEL as FOLLOWED, World } from '../../scheduler/follow/world.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { FactorySite } from '../../support/factory/factory-site.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -88,4 +89,27 @@ it('what a controller wants is read from its state; a file that is broken or too
   utimesSync(path, new Date(), new Date(Date.now() + 1_000));
   expect([wanted(), wanted()]).toEqual([[[LLAMA, [3]]], [[LLAMA, [3]]]]);
   expect(notes.slice(1)).toEqual([expect.stringContaining('too old'), expect.stringContaining('neither a plan')]);
+});
+
+it('what watch --forecast writes is what the factory wants, also after the mix has changed the layout', async () => {
+  const directory = await temporaryDirectory('otela-plan');
+  const path = `${directory}/state.json`;
+  const file = new PlanFile({ path, maxAge: 3_600_000, models: [FOLLOWED], note: () => {} });
+  const world = new World();
+  const start = Math.floor(world.now / 60_000);
+  const wanted = async (slots: number) => {
+    await world.run(slots);
+    writeState(path, world.state);
+    utimesSync(path, new Date(), new Date(world.now));
+    return file
+      .latest(world.now)
+      .demand.get(FOLLOWED)
+      ?.wanted?.map(({ replicas }) => replicas);
+  };
+  world.arrivals = (slot) => (slot < start + 12 ? [12, 120] : [1_200, 120]);
+  const before = await wanted(8);
+  const small = world.state.jobs.length;
+  expect(before).toEqual([small]);
+  expect(await wanted(16)).toEqual([world.state.jobs.length]);
+  expect(world.state.jobs.length).toBeGreaterThan(small);
 });

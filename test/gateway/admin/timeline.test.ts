@@ -39,12 +39,15 @@ test('slots of a timeline add up; one that is told again is replaced, other kind
     admin('PUT', timeline([slot(2, { requests: [6, 8] }), slot(3, { decision: 'switch', changes: ['done: stop'] })])),
     anything,
   );
+  const unseen = slot(4, { requests: [null, null], p50_ms: null, p99_ms: null });
+  await good(admin('PUT', timeline([unseen])), anything);
   const { data } = await good(admin('GET'), z.object({ data: z.array(z.looseObject({ slots: z.array(anything) })) }));
   expect(data[0]).toMatchObject({ model: 'org/m', slot_ms: 60_000, kinds: ['a', 'b'] });
   expect(data[0]?.slots).toEqual([
     slot(1),
     slot(2, { requests: [6, 8] }),
     slot(3, { decision: 'switch', changes: ['done: stop'] }),
+    unseen,
   ]);
   await good(admin('PUT', timeline([slot(4, { requests: [1] })], { kinds: ['c'] })), anything);
   const again = await good(admin('GET'), z.object({ data: z.array(z.looseObject({ slots: z.array(anything) })) }));

@@ -1,5 +1,6 @@
 /** Following a live network, slot by slot: what it does when the network, the load or the change itself goes wrong. */
 import { expect, test } from 'vitest';
+import { timelineOf } from '../../../scheduler/follow/record.ts';
 import { KINDS, MODEL, SLOT_S, World } from './world.ts';
 
 /** Mostly prompts, mostly answers: requests of a slot, `[answers, prompts]`. */
@@ -67,6 +68,17 @@ test('a gateway that does not answer leaves everything running, and a gap in the
   await world.run(3);
   expect(world.running).toEqual(before);
   expect(world.last?.expected.mean.flat().every(Number.isFinite)).toBe(true);
+});
+
+test('a slot in which nobody asked has no latency, and one that was not counted is no idle one', async () => {
+  const world = new World();
+  await world.run(4);
+  world.arrivals = () => [0, 0];
+  await world.run(1);
+  const told = world.records.slice(-1);
+  expect(timelineOf(told)).toMatchObject({ data: [{ slots: [{ requests: [0, 0], p50_ms: null, p99_ms: null }] }] });
+  const unseen = told.map((one) => ({ ...one, requests: [Number.NaN, 3] }));
+  expect(timelineOf(unseen)).toMatchObject({ data: [{ slots: [{ requests: [null, 3] }] }] });
 });
 
 test('a gateway whose records of two days take it too long is asked for less, until it answers', async () => {
