@@ -86,7 +86,7 @@ export const LONG_FORMS: readonly LongForm[] = [
   {
     name: 'oserve',
     what: "OServe's claims over all models, traces and spans: no request is lost, the search and the switches stay in their bands",
-    minutes: 15,
+    minutes: 20,
     argv: ['scheduler/paper/oserve/main.ts', '--json', 'oserve.json'],
   },
 ];

@@ -149,12 +149,15 @@ const DRAWN = POLICIES.filter((name) => name !== 'Dynamo');
 function tailSvg(cells: readonly Cell[]): string {
   return chartsSvg(
     groupsOf(cells, ({ gpus }) => `${gpus} H100`).map(([title, own]) => ({
-      title: `${title}: latency over ours`,
-      x: 'percentile',
-      y: 'times ours, geometric mean',
+      title: `${title}: P90, P95 to P99 over ours`,
+      x: 'slower requests, percent',
+      y: 'times ours',
       series: DRAWN.map((name) => ({
         name,
-        points: PERCENTILES.map((at, i) => [at, geometric(ratios(own, name, ({ tail }) => tail[i] ?? 0))] as const),
+        points: [
+          ...PERCENTILES.map((at, i) => [100 - at, geometric(ratios(own, name, ({ tail }) => tail[i] ?? 0))] as const),
+          [10, geometric(ratios(own, name, ({ p90 }) => p90))] as const,
+        ].sort(([a], [b]) => a - b),
       })),
     })),
   );
