@@ -1,23 +1,34 @@
 /**
- * Loaded into an agent by `NODE_OPTIONS=--import`: each connection to the socket named by OTELA_LOOP_PROBE gets the delay of the agent's event
- * loop since the connection before, in ms. The commands that the agent runs inherit both variables and open no socket.
+ * Loaded into an agent by `NODE_OPTIONS=--import`: each connection to the socket named by OTELA_LOOP_PROBE gets what the agent's event loop did
+ * since the connection before, in ms. `delay`: from when a timer was due to when it ran. `work`: the main thread's own processor time between two
+ * looks at timers, so what it alone kept a token waiting; other work on the machine does not change it.
  */
 import { createServer } from 'node:net';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { createHistogram, type Histogram, monitorEventLoopDelay } from 'node:perf_hooks';
 
-const NS_PER_MS = 1e6;
 /** The monitor's timer: what is shorter does not show. */
 const RESOLUTION_MS = 1;
 
 const path = process.env.OTELA_LOOP_PROBE;
+// The commands that the agent runs inherit both variables.
 if (path !== undefined && process.argv[2] === 'start') {
   const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   delay.enable();
+  const work = createHistogram();
+  let before = process.threadCpuUsage();
+  setInterval(() => {
+    const { user, system } = process.threadCpuUsage(before);
+    before = process.threadCpuUsage();
+    work.record(Math.max(1, user + system));
+  }, RESOLUTION_MS).unref();
   createServer((socket) => {
-    const ms = (ns: number) => Number((ns / NS_PER_MS).toFixed(1));
-    const { max } = delay;
-    socket.end(JSON.stringify({ p50: ms(delay.percentile(50)), p99: ms(delay.percentile(99)), max: ms(max) }));
+    const told = (of: Histogram, perMs: number) => {
+      const ms = (value: number) => Number((value / perMs).toFixed(2));
+      return { p50: ms(of.percentile(50)), p99: ms(of.percentile(99)), max: ms(of.max) };
+    };
+    socket.end(JSON.stringify({ delay: told(delay, 1e6), work: told(work, 1e3) }));
     delay.reset();
+    work.reset();
   })
     .listen(path)
     .unref();
