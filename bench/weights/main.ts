@@ -1,8 +1,8 @@
-/** `npm run bench:weights -- [swarm|relay|environment|tokens] [flags]`: one part after the other where none is named. Exit code 1: one missed its figure. */
+/** `npm run bench:weights -- [swarm|relay|carrier|environment|tokens] [flags]`: one part after the other where none is named. Exit code 1: one missed its figure. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
-const PARTS = ['swarm', 'relay', 'environment', 'tokens'] as const;
+const PARTS = ['swarm', 'relay', 'carrier', 'environment', 'tokens'] as const;
 const [named, ...flags] = process.argv.slice(2);
 const one = PARTS.find((part) => part === named);
 if (named !== undefined && one === undefined && !named.startsWith('-')) throw new Error(`parts: ${PARTS.join(', ')}`);
