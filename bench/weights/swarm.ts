@@ -4,14 +4,13 @@
  * handshake of the mesh is left out. `--nodes 64 --mib 32 --rate 2000000 --piece 512 --uploads 2`; on a machine with other work the links have
  * to be slower than what its processors can do: `--mib 4 --rate 250000 --piece 64` has the same proportions. Exit code 1: missed.
  */
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { PULL_LIMITS } from '../../agent/weights/blob-pull.ts';
 import { openSource } from '../../agent/weights/sources/source.ts';
-import { Cluster, hubFolder, type Node } from '../../test/agent/weights/cluster.ts';
+import { Cluster, largeHubFolder, type Node } from '../../test/agent/weights/cluster.ts';
 import { endAll } from '../../test/support/processes.ts';
 
 const { values } = parseArgs({
@@ -111,7 +110,7 @@ for (let i = 0; i < nodes; i++) {
     },
   });
 }
-const source = `dir:${await hubFolder({ 'model.safetensors': randomBytes(bytes) })}`;
+const source = `dir:${(await largeHubFolder('model.safetensors', Number(values.mib))).root}`;
 await delay(1_500);
 const begun = performance.now();
 const cpu = process.cpuUsage();

@@ -54,6 +54,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/htcondor.ts'],
   },
   {
+    name: 'weights',
+    what: 'four agents pull 2 GiB, one is killed on its way: one read of the source, a piece is lost at the most (needs 11 GB of disk)',
+    minutes: 10,
+    argv: ['test/soak/weights.ts'],
+  },
+  {
     name: 'gateways',
     what: 'two gateways are killed, cut off, promoted and upgraded with twelve agents under load: clients see no error, usage is exact',
     minutes: 15,

@@ -1,9 +1,11 @@
 /** Nodes of one cluster that keep weights: the real code, over sockets of this process in the place of the mesh. */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { createWriteStream } from 'node:fs';
+import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import type { PullLimits } from '../../../agent/weights/blob-pull.ts';
 import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
@@ -156,20 +158,43 @@ export function sha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
+/** As `hubFolder`, with one file of so many random bytes: more than a buffer holds. Its digest is told, too. */
+export async function largeHubFolder(path: string, mib: number): Promise<{ root: string; digest: string }> {
+  const root = await hubFolder({});
+  const written = join(root, 'written');
+  const hash = createHash('sha256');
+  async function* random() {
+    for (let at = 0; at < mib; at++) {
+      const bytes = randomBytes(2 ** 20);
+      hash.update(bytes);
+      yield bytes;
+    }
+  }
+  await pipeline(random, createWriteStream(written));
+  const digest = hash.digest('hex');
+  const name = join(root, 'snapshots', COMMIT, path);
+  await mkdir(join(root, 'blobs'), { recursive: true });
+  await mkdir(dirname(name), { recursive: true });
+  await rename(written, join(root, 'blobs', digest));
+  await symlink(join(root, 'blobs', digest), name);
+  return { root, digest };
+}
+
+const COMMIT = 'c'.repeat(40);
+
 /** A folder of a Hugging Face cache with one snapshot, as `huggingface-cli download` leaves it. */
 export async function hubFolder(files: Record<string, Uint8Array>): Promise<string> {
   const root = await temporaryDirectory('otela-source');
-  const commit = 'c'.repeat(40);
   for (const [path, bytes] of Object.entries(files)) {
     const blob = join(root, 'blobs', sha256(bytes));
-    const name = join(root, 'snapshots', commit, path);
+    const name = join(root, 'snapshots', COMMIT, path);
     await mkdir(dirname(blob), { recursive: true });
     await mkdir(dirname(name), { recursive: true });
     await writeFile(blob, bytes);
     await symlink(blob, name);
   }
   await mkdir(join(root, 'refs'), { recursive: true });
-  await writeFile(join(root, 'refs', 'main'), commit);
+  await writeFile(join(root, 'refs', 'main'), COMMIT);
   return root;
 }
 
