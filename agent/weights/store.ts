@@ -61,6 +61,9 @@ export class Store {
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
     await this.manifests.open();
     await this.environments.open();
+    // Of evictions of a process that was killed meanwhile: no manifest names it, so no eviction would find it.
+    const freed = await this.collect().catch(() => 0);
+    if (freed > 0) this.options.log(`weights: deleted ${freed} bytes that no model here has`);
   }
 
   /** Others may take what this process held. */
@@ -187,8 +190,7 @@ export class Store {
   /** A model, and its blobs and environments that no other has. */
   async remove({ id, manifest }: Pick<KeptManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
-    await this.manifests.remove(id);
-    const rest = await this.manifests.all();
+    const rest = (await this.manifests.all()).filter((one) => one.id !== id);
     if (source !== undefined) {
       const beside = rest.flatMap((one) => {
         const other = parseSource(one.manifest.source);
@@ -200,6 +202,8 @@ export class Store {
     }
     const others = new Set(rest.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const { key } of blobsOf(manifest)) if (!others.has(key) && !this.#open.has(key)) await this.#removeBlob(key);
+    // Last: of a process that is killed before, the next eviction finds the rest by it.
+    await this.manifests.remove(id);
   }
 
   async #removeBlob(key: string): Promise<void> {
@@ -210,14 +214,17 @@ export class Store {
 
   /** Blobs and environments that no manifest names. Returns how many bytes they had. */
   async collect(): Promise<number> {
-    const named = new Set((await this.manifests.all()).flatMap((one) => one.manifest.files.map(({ key }) => key)));
     const before = await this.used();
-    for (const name of await readdir(this.#inside('blobs')).catch(() => [])) {
+    // Before the manifests: of what another process begins now, the manifest is there before the first file.
+    const blobs = await readdir(this.#inside('blobs')).catch(() => []);
+    const environments = await this.environments.keys();
+    const named = new Set((await this.manifests.all()).flatMap((one) => one.manifest.files.map(({ key }) => key)));
+    for (const name of blobs) {
       const [key = ''] = name.split('.');
       const locked = await holderLives(this.#inside('blobs', `${key}.lock`), this.locking.presence);
       if (!named.has(key) && !locked && !this.#open.has(key)) await rm(this.#inside('blobs', name), { force: true });
     }
-    for (const key of await this.environments.keys()) if (!named.has(key)) await this.environments.remove(key);
+    for (const key of environments) if (!named.has(key)) await this.environments.remove(key);
     return before - (await this.used());
   }
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { cp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/source.ts';
@@ -163,4 +163,33 @@ it('a disk that fills up while a blob comes fails the pull, and what had come is
   const { path } = await next.weights.pull(source);
   expect((await readFile(join(path, 'model.safetensors'))).equals(bytes)).toBe(true);
   expect(next.read).toBeLessThan(bytes.length);
+});
+
+it('an eviction that is cut off is finished by the next, and what is left without a manifest goes when an agent starts', async () => {
+  const cluster = new Cluster();
+  const directory = await temporaryDirectory('otela-weights');
+  const first = await cluster.add({ directory });
+  const source = `dir:${await plainFolder({ a: randomBytes(3 * PIECE) })}`;
+  await first.weights.pull(source);
+  const { environments } = first.weights.store;
+  const remove = environments.remove.bind(environments);
+  environments.remove = () => Promise.reject(new Error('killed'));
+  await expect(first.weights.remove(source)).rejects.toThrow('killed');
+  environments.remove = remove;
+  expect(await first.weights.held()).toMatchObject([{ here: 0 }]);
+  await first.weights.remove(source);
+  expect(await first.weights.held()).toEqual([]);
+
+  const { path } = await first.weights.pull(source);
+  const [blob = ''] = (await readdir(join(directory, '.otela', 'blobs'))).filter((name) => !name.includes('.'));
+  await mkdir(join(directory, '.otela', 'environments', blob));
+  await writeFile(join(directory, '.otela', 'environments', blob, 'left'), '');
+  const second = await cluster.add({ directory });
+  expect(await second.weights.store.used()).toBeGreaterThan(0);
+  await rm(join(directory, '.otela', 'manifests'), { recursive: true });
+  const third = await cluster.add({ directory });
+  expect(await third.weights.store.used()).toBe(0);
+  expect(await third.weights.store.environments.keys()).toEqual([]);
+  // A model of the directory that is not the agent's own stays.
+  expect(await readFile(join(path, 'a'))).toHaveLength(3 * PIECE);
 });
