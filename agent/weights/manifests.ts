@@ -29,6 +29,8 @@ export class Manifests {
   readonly #name = randomUUID();
   readonly #presence: Presence;
   #text: Promise<string> | undefined;
+  /** By id: as many as there are files. */
+  readonly #checked = new Map<string, { stamp: string; read: z.infer<typeof keptSchema> }>();
 
   constructor(directory: string, presence: Presence) {
     this.#directory = directory;
@@ -67,18 +69,32 @@ export class Manifests {
 
   async get(id: string): Promise<KeptManifest | undefined> {
     try {
-      const read = keptSchema.parse(JSON.parse(await readFile(this.#path(id), 'utf8')));
-      const { mtimeMs } = await stat(this.#path(id));
-      return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
+      const { mtimeMs, ino, size } = await stat(this.#path(id));
+      return {
+        id,
+        ...(await this.#read(id, `${mtimeMs} ${ino} ${size}`)),
+        usedAt: mtimeMs,
+        pinned: await this.#isPinned(id),
+      };
     } catch {
       return undefined;
     }
+  }
+
+  /** All are asked for every few seconds, and thousands of files take long to check. */
+  async #read(id: string, stamp: string): Promise<z.infer<typeof keptSchema>> {
+    const before = this.#checked.get(id);
+    if (before?.stamp === stamp) return before.read;
+    const read = keptSchema.parse(JSON.parse(await readFile(this.#path(id), 'utf8')));
+    this.#checked.set(id, { stamp, read });
+    return read;
   }
 
   /** Of whole and of begun models. */
   async all(): Promise<KeptManifest[]> {
     const names = await readdir(join(this.#directory, 'manifests')).catch(() => []);
     const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -'.json'.length));
+    for (const id of this.#checked.keys()) if (!ids.includes(id)) this.#checked.delete(id);
     return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
   }
 

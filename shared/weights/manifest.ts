@@ -8,6 +8,9 @@ export const BLOB_MAX_BYTES = 2 ** 44;
 
 export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'not a SHA-256 in hex');
 
+/** No repository is so deep; thousands of names that are would take seconds to compare. */
+const DEPTH_MAX = 32;
+
 /**
  * A file's name below the snapshot. Refuses what could write elsewhere: absolute paths, `..`, empty parts, backslashes and control
  * characters.
@@ -15,7 +18,8 @@ export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'not a SHA-256 in
 export function isSafePath(path: string): boolean {
   if (path.length === 0 || path.length > 512 || path.startsWith('/') || path.includes('\\')) return false;
   for (let i = 0; i < path.length; i++) if (path.charCodeAt(i) < 0x20 || path.charCodeAt(i) === 0x7f) return false;
-  return path.split('/').every((part) => part !== '' && part !== '.' && part !== '..');
+  const parts = path.split('/');
+  return parts.length <= DEPTH_MAX && parts.every((part) => part !== '' && part !== '.' && part !== '..');
 }
 
 const fileSchema = z.strictObject({
@@ -51,10 +55,16 @@ export type Manifest = z.infer<typeof manifestSchema>;
 function clash(paths: readonly string[]): boolean {
   const all = new Set(paths);
   if (all.size < paths.length) return true;
-  return paths.some((path) => {
-    const parts = path.split('/');
-    return parts.some((_, i) => i > 0 && all.has(parts.slice(0, i).join('/')));
-  });
+  /** Those that were looked at: thousands of files in one deep folder took seconds. */
+  const folders = new Set<string>();
+  for (const path of paths)
+    for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
+      const folder = path.slice(0, end);
+      if (folders.has(folder)) break;
+      if (all.has(folder)) return true;
+      folders.add(folder);
+    }
+  return false;
 }
 
 /** Each blob once, however many files are the same. */

@@ -230,6 +230,7 @@ const HOSTILE: [string, object][] = [
   ['an absolute path', { path: '/tmp/evil' }],
   ['a backslash', { path: 'a\\..\\evil' }],
   ['a line break', { path: 'a\nb' }],
+  ['folders without end', { path: `${'a/'.repeat(32)}b` }],
   ['a symlink', { path: 'evil', link: '/etc' }],
 ];
 it.each(HOSTILE)('a manifest with %s is refused, and nothing of it is written', async (_what, file) => {
@@ -267,6 +268,9 @@ it('two paths of which one is a folder of the other are refused: a symlink would
   expect(manifestSchema.safeParse(manifest('a', 'b/c')).success).toBe(true);
   expect(manifestSchema.safeParse(manifest('a', 'a/c')).success).toBe(false);
   expect(manifestSchema.safeParse(manifest('a', 'a')).success).toBe(false);
+  expect(manifestSchema.safeParse(manifest('a', 'a b', 'a-b', 'a/b')).success).toBe(false);
+  expect(manifestSchema.safeParse(manifest('a/b/c', 'ab', 'a.b', 'a/b')).success).toBe(false);
+  expect(manifestSchema.safeParse(manifest('a b', 'a-b', 'a/b', 'ab/c')).success).toBe(true);
 });
 
 it('a sender that makes up pieces with good digests of their own is found out at the end, and left', async () => {
