@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { WeightsError } from './error.ts';
+import { asWeightsError, WeightsError } from './error.ts';
 import { holderOf, type Presence } from './presence.ts';
 
 /** How often a lock that another process holds is looked at. */
@@ -15,7 +15,10 @@ export interface Locking {
   log(line: string): void;
 }
 
-/** Waits until the lock is free, or its holder gone. Returns how to free it; undefined where `until` says that it is needed no more. */
+/**
+ * Waits until the lock is free, or its holder gone. Returns how to free it; undefined where `until` says that it is needed no more.
+ * @throws WeightsError stopped, full
+ */
 export async function takeLock(
   path: string,
   until: () => Promise<boolean>,
@@ -44,7 +47,9 @@ function waitingFor(path: string, text: string): string {
 
 /** It is whole as soon as it is there: an empty one would be taken for a dead process's. */
 async function tryLock(path: string, presence: Presence): Promise<(() => Promise<void>) | undefined> {
-  const text = await presence.hold();
+  const text = await presence.hold().catch((error: unknown) => {
+    throw asWeightsError(error);
+  });
   const written = `${path}.${randomUUID()}`;
   try {
     await writeFile(written, text, { flag: 'wx', mode: 0o600 });
@@ -52,7 +57,7 @@ async function tryLock(path: string, presence: Presence): Promise<(() => Promise
   } catch (error) {
     presence.release(text);
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return undefined;
-    throw error;
+    throw asWeightsError(error);
   } finally {
     await rm(written, { force: true });
   }

@@ -107,17 +107,21 @@ export class Manifests {
     await utimes(this.#path(id), now, now).catch(() => {});
   }
 
-  /** An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. */
+  /** An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. @throws WeightsError full */
   async pin(id: string): Promise<void> {
-    this.#pins.add(id);
     const folder = join(this.#directory, 'pins', id);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    this.#text ??= this.#presence.hold();
-    const text = await this.#text.catch((error: unknown) => {
-      this.#text = undefined;
-      throw error;
-    });
-    await writeFile(join(folder, this.#name), text, { mode: 0o600 });
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      this.#text ??= this.#presence.hold();
+      const text = await this.#text.catch((error: unknown) => {
+        this.#text = undefined;
+        throw error;
+      });
+      await writeFile(join(folder, this.#name), text, { mode: 0o600 });
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+    this.#pins.add(id);
   }
 
   async unpin(id: string): Promise<void> {

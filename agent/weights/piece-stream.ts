@@ -9,6 +9,9 @@ export const HEAD_BYTES = 36;
 /** A sender that has no next piece says so this often. */
 export const WAITING_EVERY_MS = 1_000;
 
+/** So many in a row say more than half an hour of waiting, which no reader has patience for: it is a flood, and each costs time. */
+export const WAITS_MAX = 2_000;
+
 export function pieceHead(length: number, digest: Uint8Array): Buffer {
   const head = Buffer.alloc(HEAD_BYTES);
   head.writeUInt32BE(length);
@@ -32,6 +35,8 @@ export class PieceReader {
   readonly #expected: () => number;
   readonly #head = Buffer.alloc(HEAD_BYTES);
   #headHas = 0;
+  /** Words in a row that the sender waits. */
+  #waits = 0;
   #memory: SharedArrayBuffer | undefined;
   #target: Uint8Array = new Uint8Array(0);
   #has = 0;
@@ -70,8 +75,10 @@ export class PieceReader {
     const length = this.#head.readUInt32BE();
     if (length === 0) {
       this.#headHas = 0;
+      if (++this.#waits > WAITS_MAX) throw new WeightsError('wrong', 'the sender says without end that it waits');
       return this.#events.onProgress(0);
     }
+    this.#waits = 0;
     const expected = this.#expected();
     if (length !== expected) throw new WeightsError('wrong', `a piece of ${length} bytes where ${expected} were due`);
     this.#memory = await this.#events.memory();

@@ -127,7 +127,10 @@ export class Presence {
   async #begin(): Promise<FileHandle> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const file = await open(this.#path(this.#own), 'w', 0o600);
-    await file.write('.', 0);
+    await file.write('.', 0).catch(async (error: unknown) => {
+      await file.close();
+      throw error;
+    });
     this.#timer = setInterval(() => void file.write('.', 0).catch(() => {}), BEAT_MS).unref();
     void this.#sweep().catch(() => {}); // the next process tries again
     return file;

@@ -1,8 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { access, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
-import { Cluster } from './cluster.ts';
+import { Cluster, PIECE, plainFolder } from './cluster.ts';
 
 afterEach(endAll);
 
@@ -19,6 +20,20 @@ it('two models whose folder of the cache is one: that one goes leaves the other 
   expect(await readFile(join(second.path, 'weights'), 'utf8')).toBe('a--b');
   await expect(access(first.path)).rejects.toMatchObject({ code: 'ENOENT' });
   expect(await readdir(join(second.path, '..', '..', 'blobs'))).toHaveLength(1);
+});
+
+it('two agents that share a folder and pull a model at once fetch it once, and both have it', async () => {
+  const cluster = new Cluster();
+  const directory = await temporaryDirectory('otela-weights');
+  const bytes = randomBytes(20 * PIECE);
+  const source = `dir:${await plainFolder({ a: bytes, b: randomBytes(PIECE) })}`;
+  const [first, second] = [await cluster.add({ directory }), await cluster.add({ directory })];
+  const paths = await Promise.all([first, second].map(async (node) => (await node.weights.pull(source, true)).path));
+  expect(paths[0]).toBe(paths[1]);
+  expect((await readFile(join(paths[0] ?? '', 'a'))).equals(bytes)).toBe(true);
+  expect(first.read + second.read).toBe(21 * PIECE);
+  // What one of them has in use the other may not delete.
+  await expect(second.weights.remove(source)).rejects.toMatchObject({ code: 'refused' });
 });
 
 it('a folder that another user made is refused: they could change what engines run', async () => {

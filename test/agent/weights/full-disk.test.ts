@@ -1,0 +1,45 @@
+/** A disk that is full already, in each phase of a pull: it fails with that word, holds nothing in use, and the next pull succeeds. */
+import { randomBytes } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { mountFileSystem } from '../../support/file-system.ts';
+import { endAll } from '../../support/processes.ts';
+import { Cluster, hubFolder, type Node } from './cluster.ts';
+
+afterEach(endAll);
+
+/** Calls `fill` before the first call of a method. */
+function before<K extends string>(object: Record<K, (...args: never[]) => unknown>, name: K, fill: () => void): void {
+  const real = object[name].bind(object);
+  object[name] = (...args) => {
+    fill();
+    return real(...args);
+  };
+}
+
+const PHASES: [string, (node: Node, fill: () => void) => void][] = [
+  ['its list is kept', ({ weights }, fill) => before(weights.store.manifests, 'save', fill)],
+  ['it is marked as in use', ({ weights }, fill) => before(weights.store.manifests, 'pin', fill)],
+  ['a blob is begun', ({ weights }, fill) => before(weights.store, 'fill', fill)],
+  ['an engine’s links are made', ({ weights }, fill) => before(weights.store, 'link', fill)],
+];
+it.for(PHASES)('when %s', async ([, fillAt], { skip }) => {
+  const disk = mountFileSystem({ sizeMiB: 4 });
+  if (typeof disk === 'string') return skip(disk);
+  const bytes = randomBytes(1024 * 1024);
+  const source = `dir:${await hubFolder({ 'model.safetensors': bytes })}`;
+  const node = await new Cluster().add({ directory: join(disk.path, 'weights') });
+  fillAt(node, () => disk.fill(0));
+  // Links need no block of a file system in memory: what is whole may be linked.
+  const ended = await node.weights.pull(source, true).catch((error: unknown) => error);
+  if (ended instanceof Error) expect(ended).toMatchObject({ code: 'full' });
+  expect((await node.weights.held()).filter(({ pinned }) => pinned)).toHaveLength(ended instanceof Error ? 0 : 1);
+  disk.empty();
+  const next = await new Cluster().add({ directory: node.directory });
+  const { path } = await next.weights.pull(source);
+  expect((await readFile(join(path, 'model.safetensors'))).equals(bytes)).toBe(true);
+  // Nothing half written lies about.
+  const left = await readdir(join(node.directory, '.otela', 'blobs'));
+  expect(left.filter((name) => name.includes('.lock') || name.endsWith('.part'))).toEqual([]);
+});

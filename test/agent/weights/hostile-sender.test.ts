@@ -1,0 +1,64 @@
+/** Senders that keep to the protocol's form and to nothing else: each is left, and the blob comes from its source. */
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { HEAD_BYTES, PieceReader, pieceHead, WAITS_MAX } from '../../../agent/weights/piece-stream.ts';
+import { pieceCount } from '../../../shared/weights/pieces.ts';
+import { endAll } from '../../support/processes.ts';
+import { Cluster, hubFolder, PIECE } from './cluster.ts';
+
+afterEach(endAll);
+
+const SIZE = PIECE * 4 + 100;
+const WEIGHTS = randomBytes(SIZE);
+
+/** What the sender makes of its blob. */
+const SENDERS: [string, { size?: number; pieceBytes?: number; piece?: () => Promise<boolean> }][] = [
+  ['pieces of another size', { pieceBytes: PIECE / 2 }],
+  ['more pieces than there are', { size: SIZE + 8 * PIECE }],
+  ['fewer', { size: SIZE - 2 * PIECE }],
+  [
+    'words that it waits, and never a piece',
+    { piece: () => new Promise((resolve) => setTimeout(resolve, 100, false)) },
+  ],
+];
+it.each(SENDERS)('a sender of %s is left', async (_what, { size = SIZE, pieceBytes = PIECE, piece }) => {
+  const cluster = new Cluster();
+  const first = await cluster.add();
+  const source = `dir:${await hubFolder({ 'model.safetensors': WEIGHTS })}`;
+  await first.weights.pull(source);
+  const { store } = first.weights;
+  const real = store.readSoon.bind(store);
+  let asked = 0;
+  store.readSoon = async (file, ms) => {
+    const blob = await real(file, ms);
+    if (blob === undefined) return undefined;
+    asked++;
+    Object.defineProperties(blob, {
+      size: { value: size },
+      pieceBytes: { value: pieceBytes },
+      pieces: { value: pieceCount({ size, pieceBytes }) },
+      // It has bytes for whatever it says.
+      read: { value: async (target: Uint8Array) => target.length },
+      ...(piece === undefined ? {} : { piece: { value: piece } }),
+    });
+    return blob;
+  };
+  const second = await cluster.add();
+  const { path } = await second.weights.pull(source);
+  expect((await readFile(join(path, 'model.safetensors'))).equals(WEIGHTS)).toBe(true);
+  expect(asked).toBeGreaterThan(0);
+  expect(second.read).toBe(SIZE);
+});
+
+it('a sender that says without end that it waits is left: each word costs time', async () => {
+  const reader = new PieceReader(() => PIECE, {
+    onProgress: () => {},
+    memory: async () => new SharedArrayBuffer(PIECE),
+    onPiece: async () => {},
+  });
+  const word = pieceHead(0, Buffer.alloc(HEAD_BYTES - 4));
+  for (let said = 0; said < WAITS_MAX; said++) await reader.push(word);
+  await expect(reader.push(word)).rejects.toMatchObject({ code: 'wrong' });
+});
