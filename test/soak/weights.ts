@@ -12,10 +12,10 @@ import { parseArgs, promisify } from 'node:util';
 import * as z from 'zod';
 import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
 import { largeHubFolder } from '../agent/weights/cluster.ts';
-import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, temporaryDirectory } from '../support/processes.ts';
-import { NODE } from '../support/where.ts';
+import { AGENT_MAIN, NODE } from '../support/where.ts';
 
 const { values } = parseArgs({
   options: { mib: { type: 'string', default: '2048' }, nodes: { type: 'string', default: '4' } },
