@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { filter } from '../../../shared/proxy/filter.ts';
 import { handle } from '../../../shared/proxy/handle.ts';
+import { parseRequirements } from '../../../shared/routing/requirements.ts';
 import { entry } from '../routing/support.ts';
 import { FakeHost, requestOf } from './fake-host.ts';
 
@@ -24,6 +25,17 @@ test('a model that is served passes, and is known', () => {
   const info = { requestId: 'r', name: 'n', startedAt: 0 };
   filter(route, info, host);
   expect(info).toMatchObject({ known: true });
+});
+
+test('what no node has is refused at once, though nodes serve the model and requests may wait', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), ['data: [DONE]\n\n']);
+  const resolve = host.resolve.bind(host);
+  host.resolve = (...args) => {
+    const route = resolve(...args);
+    return { ...route, waitMs: 60_000, demand: { ...route.demand, require: parseRequirements('gpu=H100') } };
+  };
+  expect(await codeFor(host, 'm')).toBe('requirement_not_met');
 });
 
 test('without trust nothing else is said', async () => {

@@ -85,6 +85,10 @@ describe('another node is asked', () => {
     'refused',
     'overloaded',
     'unreachable',
+    'gone',
+    'hung',
+    'suspected',
+    'seal_refused',
   ];
   it.each(elsewhere)('after %s', async (deed) => {
     const side = new Side({ a: deed, b: 200 });
