@@ -18,7 +18,7 @@ import { ANSWER_MAX_BYTES, GatewayLink } from '../../../gateway/hosts/node/follo
 import { MemberTable } from '../../../gateway/hosts/node/following/member-table.ts';
 import { budgetsPageSchema, recordsTakenSchema } from '../../../gateway/hosts/node/following/messages.ts';
 import { FOLLOWING_FILE } from '../../../gateway/hosts/node/following/role.ts';
-import type { GatewayIdentity } from '../../../gateway/hosts/node/following/signed.ts';
+import { type GatewayIdentity, SIGNED_HEADER, sign } from '../../../gateway/hosts/node/following/signed.ts';
 import { certify, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import type { ObjectNamespace } from '../../../gateway/object-context.ts';
 import type { UsageObject } from '../../../gateway/usage/object.ts';
@@ -52,7 +52,7 @@ async function first(counts: MonthCount[] = []) {
   const leader = new Leader({
     identity: identity(2),
     role: () => ({ role: 'first', epoch: 0 }) as ReturnType<ConstructorParameters<typeof Leader>[0]['role']>,
-    feed: {} as ChangeFeed,
+    feed: { id: 'feed', last: 0, since: () => ({ rows: [], seq: 0, more: false }) } as unknown as ChangeFeed,
     members: new MemberTable(database, () => performance.now()),
     limits,
     budgets,
@@ -96,6 +96,17 @@ it('records that a follower sends again under a new key, since it crashed before
   }
   expect(added.length).toBe(1);
   expect([settled.length, new Set(settled).size]).toEqual([2, 1]);
+});
+
+it('what a follower said to show that it is there counts once: said again by another, it would hold a part of limits back', async () => {
+  const { url } = await first();
+  const body = Buffer.from(JSON.stringify({ url: 'http://127.0.0.1:1', version: '1', cursor: null, waiting: 0 }));
+  const { header } = sign(identity(3), { about: 'POST /gateway/follow', body }, Math.floor(Date.now() / 1000));
+  const say = async () => {
+    const init = { method: 'POST', headers: { [SIGNED_HEADER]: header }, body };
+    return (await fetch(new URL('/gateway/follow', url), init)).status;
+  };
+  expect([await say(), await say()]).toEqual([200, 409]);
 });
 
 it('a follower that was restored from a backup hands over what it counts from then on, and nothing twice', async () => {
