@@ -236,10 +236,11 @@ async function mainOfChanged(): Promise<number> {
   const tally = new Tally();
   const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
   try {
-    for (const [project, paths] of tests) {
-      console.log(`\n== ${project}: ${paths.join(' ')}`);
-      const options = { id: `${run}-${project}`, directory, env };
-      tally.add(project, await vitestRun(project, paths, options), undefined);
+    for (const [part, paths] of tests) {
+      console.log(`\n== ${part}: ${paths.join(' ')}`);
+      const { project, env: more } = environmentOf(part);
+      const options = { id: `${run}-${part}`, directory, env: { ...env, ...more } };
+      tally.add(part, await vitestRun(project, paths, options), undefined);
     }
   } finally {
     rmSync(directory, { recursive: true, force: true });

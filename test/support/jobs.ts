@@ -26,8 +26,9 @@ const PIECE_SECONDS = 240;
 const OTHER_FILE_SECONDS = 5;
 /** They share what a machine has once, Slurm's daemons and addresses of namespaces: one run after the other. */
 const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'gateway', 'shared', 'sim']);
-/** A part that is some files of another's, elsewhere. */
-const ELSEWHERE: Record<string, { project: string; files: string[]; env: NodeJS.ProcessEnv }> = {
+/** A part that is not the vitest project of its name: some files of another's, elsewhere, or two projects. */
+const ELSEWHERE: Record<string, { project: string; files?: string[]; env?: NodeJS.ProcessEnv }> = {
+  gateway: { project: 'gateway*' },
   worker: {
     project: 'conformance',
     files: WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`),
@@ -78,7 +79,7 @@ export function jobsOf(parts: readonly string[]): Job[] {
   return jobs.toSorted((a, b) => b.seconds - a.seconds);
 }
 
-/** Where all of one part's tests run a second time. */
+/** What vitest is to run for files of `part`. */
 export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {
   const { project = part, env = {} } = ELSEWHERE[part] ?? {};
   return { project, env };
