@@ -14,7 +14,7 @@ import {
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET } from './state-dir.ts';
 
-interface ControlHandlers {
+export interface ControlHandlers {
   status(): AgentStatus;
   /** All sessions that this agent knows of. */
   network(): NetworkRow[];

@@ -4,21 +4,18 @@
  */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
-import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
+import { UsageError } from '../../shared/command-line/index.ts';
 import { formatDuration } from '../config/duration.ts';
-import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
-import type { EngineTarget } from '../engine/address.ts';
-import type { EngineExit } from '../engine/child.ts';
-import { Engine, isOccupied } from '../engine/engine.ts';
+import { isOccupied } from '../engine/engine.ts';
 import { LoadMeter } from '../engine/load.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { GpuUseReader } from '../host/gpu-use.ts';
-import { type Hardware, hardwareOf, inventory } from '../host/inventory.ts';
+import { type Hardware, inventory } from '../host/inventory.ts';
 import { LastWill } from '../host/last-will.ts';
 import { requireInstalled } from '../host/own-program.ts';
 import { redactor } from '../host/redact.ts';
@@ -27,21 +24,22 @@ import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
 import { NodeSeals } from '../seal/node-seals.ts';
 import { willOf } from '../tunnel/last-will.ts';
-import type { Refusal } from '../tunnel/types.ts';
 import { openBatches } from './batches.ts';
+import { controlHandlers } from './control-handlers.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
-import type { DrainCause } from './drain-plan.ts';
+import { type Ending, leave } from './ending.ts';
+import { EngineStart } from './engine-start.ts';
 import { HangRestart } from './hang-restart.ts';
 import { Job } from './job.ts';
-import { type JoinContext, type JoinOptions, join } from './join.ts';
+import type { JoinContext, JoinOptions } from './join.ts';
 import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
-import { NodeWeights, type Prepared } from './node-weights.ts';
+import { newSessions } from './new-sessions.ts';
 import { RemoteLogs } from './remote-logs.ts';
 import { openRequests } from './requests.ts';
 import { SelfReport } from './self-report.ts';
+import type { Session } from './session.ts';
 import { SessionHealth } from './session-health.ts';
-import { Sessions } from './sessions.ts';
 import { type Parts, Shutdown } from './shutdown.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
 import { Once } from './wait.ts';
@@ -56,13 +54,6 @@ interface LifecycleOptions extends JoinOptions {
   /** Runs `deliverLastWill` in a process of its own; absent: gateways are not told should this one be killed. */
   willCommand?: readonly string[];
 }
-
-/** Why the agent leaves. The first reason is the one that counts. */
-type Ending =
-  | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
-  | { kind: 'engine'; exit: EngineExit }
-  | { kind: 'fatal'; sign: string }
-  | { kind: 'refused'; refusal: Refusal };
 
 /** Rank 0 registers that of all ranks. */
 const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
@@ -83,11 +74,10 @@ export class Lifecycle {
   readonly #load: LoadMeter;
   readonly #seals: NodeSeals;
   readonly #hangs: HangRestart;
+  readonly #engineStart: EngineStart;
   #will: LastWill | undefined;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
-  /** With its weights on local disk; undefined: as it was given. */
-  #prepared: Prepared | undefined;
   #signalled = false;
   /** Drained by an order to begin anew, and by nothing else: the caller runs what is installed now. */
   restarts = false;
@@ -110,7 +100,7 @@ export class Lifecycle {
     this.#run = toolRunner(env);
     this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
     if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
-    this.#load = new LoadMeter(() => this.#target, config.limits);
+    this.#load = new LoadMeter(() => this.#engineStart.target, config.limits);
     this.#seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence);
     this.#job = new Job({
       config,
@@ -134,12 +124,20 @@ export class Lifecycle {
       ...(options.engineGoneMs === undefined ? {} : { goneMs: options.engineGoneMs }),
       log,
     });
+    this.#engineStart = new EngineStart({
+      ...this.#options,
+      parts: this.#parts,
+      network: this.#network,
+      ending: this.#ending,
+      onHealth: (health) => this.#health.see(health),
+      onStarted: (engine) => this.#hangs.watch(engine),
+    });
     this.#hangs = new HangRestart({
       config,
       parts: this.#parts,
       load: this.#load,
       ending: this.#ending,
-      start: () => this.#startEngine(),
+      start: () => this.#engineStart.start(),
       giveUp: (sign) => this.#ending.settle({ kind: 'fatal', sign }),
       log,
     });
@@ -147,7 +145,7 @@ export class Lifecycle {
       parts: this.#parts,
       job: this.#job,
       network: this.#network,
-      load: () => this.#target && this.#load.current,
+      load: () => this.#engineStart.target && this.#load.current,
       name: () => this.#state?.name ?? '',
     });
     // Drained by an order another rank would end the engine under the requests of rank 0.
@@ -172,7 +170,7 @@ export class Lifecycle {
 
   /** Resolves with the exit code. Throws UsageError when nothing could be started. */
   async run(): Promise<number> {
-    const { config, env, log, signals } = this.#options;
+    const { config, env, log, signals, stderr } = this.#options;
     const reader = new SignalReader(() => performance.now());
     const unsubscribe = signals((signal) => this.#onSignal(signal, reader));
     let control: ControlServer | undefined;
@@ -184,26 +182,39 @@ export class Lifecycle {
       await removeStale(env, Date.now());
       const state = asUsage(() => new StateDir(env));
       this.#state = state;
-      control = new ControlServer(state.path, this.#controlHandlers());
+      control = new ControlServer(
+        state.path,
+        controlHandlers(this.#parts, this.#report, () =>
+          this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
+        ),
+      );
       await control.open();
       metrics = await openMetrics(config.metrics, { state, page: () => this.#report.page(), log });
       if (this.#registers) {
         const around = {
           network: this.#network,
-          engine: () => this.#target,
+          engine: () => this.#engineStart.target,
           load: this.#load,
           seals: this.#seals.opener,
         };
         this.#parts.requests = await openRequests({ config, ...around, state, log });
       }
-      await this.#openWeights();
+      await this.#engineStart.openWeights();
       log(`state in ${state.path}${this.#job.name ? `, ${this.#job.name}` : ''}`);
       if (config.templates !== undefined) this.#awaitDeployments(config.templates);
       else if (config.weights?.environment === undefined && (config.weights?.sources.length ?? 0) === 0)
-        this.#startEngine();
-      else void this.#startWithWeights();
+        this.#engineStart.start();
+      else void this.#engineStart.startWithWeights();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
-      return await this.#end(ending);
+      const code = await leave(ending, {
+        job: this.#job,
+        shutdown: this.#shutdown,
+        registers: this.#registers,
+        stderr,
+        signalled: () => this.#signalled,
+      });
+      this.restarts = ending.kind === 'drain' && ending.restart === true && !this.#signalled;
+      return code;
     } finally {
       this.#health.close();
       this.#job.close();
@@ -231,67 +242,6 @@ export class Lifecycle {
     return this.#registers ? this.#job.record() : {};
   }
 
-  /** Undefined while no engine answers. */
-  get #target(): EngineTarget | undefined {
-    const { engine } = this.#parts;
-    return engine?.health.answering ? engine.target : undefined;
-  }
-
-  #startEngine(): void {
-    const { config, stdout, stderr, log } = this.#options;
-    const { command, env } = this.#prepared ?? { command: config.command, env: this.#options.env };
-    const engine = new Engine({
-      command,
-      target: config.engine,
-      env,
-      stdout,
-      stderr,
-      log,
-      onLine: (line) => {
-        if (this.#ending.settled) return;
-        const sign = config.fatal.find(line);
-        if (sign !== undefined) this.#ending.settle({ kind: 'fatal', sign });
-      },
-      onHealth: (health) => this.#health.see(health),
-      now: () => performance.now(),
-    });
-    this.#parts.engine = engine;
-    this.#hangs.watch(engine);
-    void engine.exited.then((exit) => {
-      // One that was ended because it hung is followed by another.
-      if (this.#parts.engine === engine) this.#ending.settle({ kind: 'engine', exit });
-    });
-  }
-
-  async #openWeights(): Promise<void> {
-    const { config, env, log } = this.#options;
-    if (config.weights === undefined) return;
-    const weights = new NodeWeights({
-      config: config.weights,
-      env,
-      issuerName: (issuer) => this.#network.issuerName(issuer),
-      onRecord: (kept) => this.#parts.sessions?.change({ weights: kept }),
-      log,
-    });
-    this.#parts.weights = weights;
-    this.#network.serveWeights((proven) => weights.accept(proven));
-    await weights.open().catch((error: unknown) => {
-      throw new UsageError(`--weights-dir: ${error instanceof Error ? error.message : String(error)}`);
-    });
-  }
-
-  /** The engine begins when all it loads is on local disk. */
-  async #startWithWeights(): Promise<void> {
-    const { config, env } = this.#options;
-    try {
-      this.#prepared = await this.#parts.weights?.prepare(config.command, env);
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      return this.#ending.settle({ kind: 'engine', exit: { kind: 'error', message } });
-    }
-    if (!this.#ending.settled) this.#startEngine();
-  }
-
   /** No engine yet: the network chooses one of the operator's. */
   #awaitDeployments(templates: Templates): void {
     this.#deployed = acceptDeployments({
@@ -316,35 +266,15 @@ export class Lifecycle {
     const reading = this.#registers ? inventory(env, this.#run, log) : Promise.resolve(NO_HARDWARE);
     await Promise.race([reading, this.#ending.promise]);
     if (this.#ending.settled) return;
-    this.#parts.sessions = new Sessions({
-      facts: {
-        tier: config.tier,
-        labels: this.#registers ? { ...config.labels, ...this.#parts.deployments?.labels } : {},
-        models: [],
-        hardware: hardwareOf(await reading, config.span.nodes),
-        agent_version: AGENT_VERSION,
-        host: this.#host,
-        addresses: [],
-        ...(config.mesh.offerRelay ? { relay: true } : {}),
-        ...(config.region === undefined ? {} : { region: config.region }),
-        ...(this.#parts.weights === undefined ? {} : { weights: this.#parts.weights.record }),
-        ...this.#jobRecord,
-      },
-      admit: (signal) => join(this.#options, this.#joinContext, signal),
-      onCurrent: (session) => {
-        this.#nameState(session.id);
-        log(`session ${session.id}, state in ${this.#state?.path}`);
-        const { ticket } = session;
-        this.#will?.set(
-          willOf({ gateways: this.#network.gateways, proxy: this.#network.proxy, ticket, record: session.will() }),
-        );
-      },
-      onRefused: (refusal) => {
-        if (this.#registers) this.#ending.settle({ kind: 'refused', refusal });
-        else log('warning: weights: no gateway admits this rank; it reads the source itself');
-      },
-      log,
-      random: Math.random,
+    this.#parts.sessions = newSessions({
+      joinOptions: this.#options,
+      around: this.#joinContext,
+      hardware: await reading,
+      host: this.#host,
+      registers: this.#registers,
+      jobRecord: this.#jobRecord,
+      ending: this.#ending,
+      onCurrent: (session) => this.#onSession(session),
     });
     if (this.#parts.engine) this.#health.see(this.#parts.engine.health);
     if (this.#registers)
@@ -353,7 +283,7 @@ export class Lifecycle {
         parts: this.#parts,
         network: this.#network,
         env,
-        engine: () => this.#target,
+        engine: () => this.#engineStart.target,
         command: () => this.#deployed?.command ?? config.command,
         load: this.#load,
         log,
@@ -366,10 +296,17 @@ export class Lifecycle {
       network: this.#network,
       job: this.#job,
       parts: this.#parts,
-      engine: () => this.#target,
+      engine: () => this.#engineStart.target,
       load: this.#load,
       seals: this.#seals,
     };
+  }
+
+  #onSession(session: Session): void {
+    this.#nameState(session.id);
+    this.#options.log(`session ${session.id}, state in ${this.#state?.path}`);
+    const { gateways, proxy } = this.#network;
+    this.#will?.set(willOf({ gateways, proxy, ticket: session.ticket, record: session.will() }));
   }
 
   #nameState(session: string): void {
@@ -393,47 +330,6 @@ export class Lifecycle {
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });
     }
-  }
-
-  async #end(ending: Ending): Promise<number> {
-    const { graceMs } = this.#job.plan('signal');
-    switch (ending.kind) {
-      case 'drain': {
-        const plan = this.#job.plan(ending.cause);
-        if (!this.#registers) await this.#shutdown.keep(plan, ending.why);
-        else {
-          const fate = ending.cause === 'signal' ? this.#job.fate() : undefined;
-          await this.#shutdown.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why), fate);
-        }
-        this.restarts = ending.restart === true && !this.#signalled;
-        return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
-      }
-      case 'refused':
-        await this.#shutdown.afterRefusal(graceMs);
-        return EXIT_REFUSED;
-      case 'fatal':
-        await this.#shutdown.afterFatal(ending.sign, this.#options.stderr);
-        return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
-      case 'engine':
-        // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
-        await this.#shutdown.afterEngine(ending.exit, graceMs, this.#options.stderr, this.#job.fate());
-        return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
-    }
-  }
-
-  #controlHandlers() {
-    const parts = this.#parts;
-    return {
-      status: () => this.#report.status(),
-      network: () => this.#report.networkRows(),
-      metrics: () => this.#report.page(),
-      get weights() {
-        return parts.weights;
-      },
-      drain: () => this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
-      tail: () => this.#parts.engine?.tail() ?? Buffer.alloc(0),
-      follow: (listener: (chunk: Buffer) => void) => this.#parts.engine?.follow(listener) ?? (() => {}),
-    };
   }
 }
 

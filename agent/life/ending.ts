@@ -1,0 +1,53 @@
+/** Why an agent leaves, and its way out: the shutdown that fits the reason, and the exit code. */
+import type { Writable } from 'node:stream';
+import { EXIT_DONE } from '../../shared/command-line/index.ts';
+import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
+import type { EngineExit } from '../engine/child.ts';
+import type { Refusal } from '../tunnel/types.ts';
+import type { DrainCause } from './drain-plan.ts';
+import type { Job } from './job.ts';
+import type { Shutdown } from './shutdown.ts';
+
+/** The first reason is the one that counts. */
+export type Ending =
+  | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
+  | { kind: 'engine'; exit: EngineExit }
+  | { kind: 'fatal'; sign: string }
+  | { kind: 'refused'; refusal: Refusal };
+
+interface LeaveOptions {
+  job: Job;
+  shutdown: Shutdown;
+  /** False: another rank's agent registers the engine, and tells of its end. */
+  registers: boolean;
+  stderr: Writable;
+  /** Whether a signal has come by now. */
+  signalled(): boolean;
+}
+
+/** Ends what runs, as `ending` has it. Resolves with the exit code. */
+export async function leave(ending: Ending, options: LeaveOptions): Promise<number> {
+  const { job, shutdown, registers, stderr, signalled } = options;
+  const { graceMs } = job.plan('signal');
+  switch (ending.kind) {
+    case 'drain': {
+      const plan = job.plan(ending.cause);
+      if (!registers) await shutdown.keep(plan, ending.why);
+      else {
+        const fate = ending.cause === 'signal' ? job.fate() : undefined;
+        await shutdown.drain(plan, ending.why, job.drainReason(ending.cause, ending.why), fate);
+      }
+      return signalled() ? EXIT_SIGNALLED : EXIT_DONE;
+    }
+    case 'refused':
+      await shutdown.afterRefusal(graceMs);
+      return EXIT_REFUSED;
+    case 'fatal':
+      await shutdown.afterFatal(ending.sign, stderr);
+      return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
+    case 'engine':
+      // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
+      await shutdown.afterEngine(ending.exit, graceMs, stderr, job.fate());
+      return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
+  }
+}

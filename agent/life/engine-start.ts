@@ -1,0 +1,100 @@
+/** The engine of one agent: started by its command, at once or when all that it loads is on local disk. */
+import type { Writable } from 'node:stream';
+import { UsageError } from '../../shared/command-line/index.ts';
+import type { Env } from '../config/sources.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import type { EngineTarget } from '../engine/address.ts';
+import { Engine } from '../engine/engine.ts';
+import type { Health } from '../engine/health.ts';
+import type { Ending } from './ending.ts';
+import type { Network } from './network.ts';
+import { NodeWeights, type Prepared } from './node-weights.ts';
+import type { Parts } from './shutdown.ts';
+import type { Once } from './wait.ts';
+
+interface EngineStartOptions {
+  config: Pick<StartConfig, 'command' | 'engine' | 'fatal' | 'weights'>;
+  env: Env;
+  stdout: Writable;
+  stderr: Writable;
+  parts: Parts;
+  network: Network;
+  ending: Once<Ending>;
+  onHealth(health: Health): void;
+  /** The engine runs, or runs again. */
+  onStarted(engine: Engine): void;
+  log(line: string): void;
+}
+
+export class EngineStart {
+  readonly #options: EngineStartOptions;
+  /** With its weights on local disk; undefined: as it was given. */
+  #prepared: Prepared | undefined;
+
+  constructor(options: EngineStartOptions) {
+    this.#options = options;
+  }
+
+  /** Undefined while no engine answers. */
+  get target(): EngineTarget | undefined {
+    const { engine } = this.#options.parts;
+    return engine?.health.answering ? engine.target : undefined;
+  }
+
+  /** Again and again where it hangs. */
+  start(): void {
+    const { config, stdout, stderr, parts, ending, onHealth, onStarted, log } = this.#options;
+    const { command, env } = this.#prepared ?? { command: config.command, env: this.#options.env };
+    const engine = new Engine({
+      command,
+      target: config.engine,
+      env,
+      stdout,
+      stderr,
+      log,
+      onLine: (line) => {
+        if (ending.settled) return;
+        const sign = config.fatal.find(line);
+        if (sign !== undefined) ending.settle({ kind: 'fatal', sign });
+      },
+      onHealth,
+      now: () => performance.now(),
+    });
+    parts.engine = engine;
+    onStarted(engine);
+    void engine.exited.then((exit) => {
+      // One that was ended because it hung is followed by another.
+      if (parts.engine === engine) ending.settle({ kind: 'engine', exit });
+    });
+  }
+
+  /** Begins to keep weights, where the agent is given a directory for them. @throws UsageError where that cannot be used */
+  async openWeights(): Promise<void> {
+    const { config, env, parts, network, log } = this.#options;
+    if (config.weights === undefined) return;
+    const weights = new NodeWeights({
+      config: config.weights,
+      env,
+      issuerName: (issuer) => network.issuerName(issuer),
+      onRecord: (kept) => parts.sessions?.change({ weights: kept }),
+      log,
+    });
+    parts.weights = weights;
+    network.serveWeights((proven) => weights.accept(proven));
+    await weights.open().catch((error: unknown) => {
+      throw new UsageError(`--weights-dir: ${error instanceof Error ? error.message : String(error)}`);
+    });
+  }
+
+  /** Starts it when its weights and its environment are on local disk; ends the agent where they cannot be had. */
+  async startWithWeights(): Promise<void> {
+    const { config, env, parts, ending } = this.#options;
+    try {
+      this.#prepared = await parts.weights?.prepare(config.command, env);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      return ending.settle({ kind: 'engine', exit: { kind: 'error', message } });
+    }
+    if (!ending.settled) this.start();
+  }
+}

@@ -1,0 +1,52 @@
+/** The sessions of one agent, with what the host and its command line say of the node. */
+import type { StartConfig } from '../config/start-config.ts';
+import { AGENT_VERSION } from '../host/agent-version.ts';
+import { type Hardware, hardwareOf } from '../host/inventory.ts';
+import type { Ending } from './ending.ts';
+import { type JoinContext, type JoinOptions, join } from './join.ts';
+import type { Session } from './session.ts';
+import { Sessions } from './sessions.ts';
+import type { Once } from './wait.ts';
+
+interface NewSessionsOptions {
+  joinOptions: JoinOptions & { config: StartConfig };
+  around: JoinContext;
+  /** Of this host. */
+  hardware: Hardware;
+  host: string;
+  /** False: another rank's agent registers the engine; this one is in the network for its weights alone. */
+  registers: boolean;
+  jobRecord: ReturnType<JoinContext['job']['record']>;
+  ending: Once<Ending>;
+  onCurrent(session: Session): void;
+}
+
+/** None has joined yet: `open()` does. */
+export function newSessions(options: NewSessionsOptions): Sessions {
+  const { joinOptions, around, hardware, host, registers, jobRecord, ending, onCurrent } = options;
+  const { config, log } = joinOptions;
+  const { weights, deployments } = around.parts;
+  return new Sessions({
+    facts: {
+      tier: config.tier,
+      labels: registers ? { ...config.labels, ...deployments?.labels } : {},
+      models: [],
+      hardware: hardwareOf(hardware, config.span.nodes),
+      agent_version: AGENT_VERSION,
+      host,
+      addresses: [],
+      ...(config.mesh.offerRelay ? { relay: true } : {}),
+      ...(config.region === undefined ? {} : { region: config.region }),
+      ...(weights === undefined ? {} : { weights: weights.record }),
+      ...jobRecord,
+    },
+    admit: (signal) => join(joinOptions, around, signal),
+    onCurrent,
+    onRefused: (refusal) => {
+      if (registers) ending.settle({ kind: 'refused', refusal });
+      else log('warning: weights: no gateway admits this rank; it reads the source itself');
+    },
+    log,
+    random: Math.random,
+  });
+}
