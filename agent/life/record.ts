@@ -1,4 +1,4 @@
-/** The node's own word: the one place that changes it. */
+/** The record that a session publishes of its node: the one place that changes it. */
 import { type Lifecycle, lifecycleRank } from '../../shared/lattice/node.ts';
 import { type GpuGroup, type NodePayload, nodePayloadSchema, PAYLOAD_MAX_BYTES } from '../../shared/lattice/payload.ts';
 
@@ -6,28 +6,28 @@ import { type GpuGroup, type NodePayload, nodePayloadSchema, PAYLOAD_MAX_BYTES }
 export type NodeFacts = NodePayload;
 
 /** What one session says: the same, and how far it has come. */
-export interface NodeWord extends NodePayload {
+export interface OwnRecord extends NodePayload {
   state: Lifecycle;
   /** Grows with each change. */
   version: number;
 }
 
-export type RecordChange = Partial<Omit<NodeWord, 'version' | 'agent_version'>>;
+export type RecordChange = Partial<Omit<OwnRecord, 'version' | 'agent_version'>>;
 
 export class RecordKeeper {
-  #record: NodeWord;
+  #record: OwnRecord;
   readonly #announce: () => Promise<void>;
   #announced: Promise<void> = Promise.resolve();
   readonly #log: (line: string) => void;
   #unreadable = '';
 
-  constructor(first: NodeWord, announce: () => Promise<void>, log: (line: string) => void) {
+  constructor(first: OwnRecord, announce: () => Promise<void>, log: (line: string) => void) {
     this.#announce = announce;
     this.#log = log;
     this.#record = this.#checked(this.#fitted(first));
   }
 
-  get record(): NodeWord {
+  get record(): OwnRecord {
     return this.#record;
   }
 
@@ -46,7 +46,7 @@ export class RecordKeeper {
   }
 
   /** A replica holds what it cannot read and shows no such node: without a word here the agent would seem to serve. */
-  #checked(record: NodeWord): NodeWord {
+  #checked(record: OwnRecord): OwnRecord {
     const [issue] = nodePayloadSchema.safeParse(payloadOf(record)).error?.issues ?? [];
     const why = issue === undefined ? '' : `${issue.path.join('.')}: ${issue.message}`;
     if (why !== '' && why !== this.#unreadable)
@@ -56,7 +56,7 @@ export class RecordKeeper {
   }
 
   /** A replica takes no payload above its bound, and so not the node: better a list of models with its end missing. */
-  #fitted(record: NodeWord): NodeWord {
+  #fitted(record: OwnRecord): OwnRecord {
     const models = [...record.models];
     let gpus = record.hardware.gpus;
     const assembled = () => ({ ...record, models, hardware: { ...record.hardware, gpus } });
@@ -73,7 +73,7 @@ export class RecordKeeper {
   }
 
   /** A node that cannot be described in full is served all the same. */
-  #bare(record: NodeWord): NodeWord {
+  #bare(record: OwnRecord): OwnRecord {
     this.#log('the labels, the host and the job do not fit into the registry’s record');
     const { host: _host, job: _job, ...rest } = record;
     return { ...rest, labels: {} };
@@ -81,7 +81,7 @@ export class RecordKeeper {
 }
 
 /** What travels beside the signed record. */
-export function payloadOf({ state: _state, version: _version, ...payload }: NodeWord): NodePayload {
+export function payloadOf({ state: _state, version: _version, ...payload }: OwnRecord): NodePayload {
   return payload;
 }
 
@@ -89,7 +89,7 @@ function later(now: Lifecycle, next: Lifecycle | undefined): Lifecycle {
   return next !== undefined && lifecycleRank(next) > lifecycleRank(now) ? next : now;
 }
 
-function bytesOf(record: NodeWord): number {
+function bytesOf(record: OwnRecord): number {
   return Buffer.byteLength(JSON.stringify(payloadOf(record)));
 }
 

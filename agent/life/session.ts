@@ -15,7 +15,7 @@ import type { GatewayWord } from '../tunnel/other-gateways.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
 import type { Member } from './network.ts';
-import { type NodeWord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
+import { type OwnRecord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
 import { within } from './wait.ts';
 
 interface SessionOptions {
@@ -27,7 +27,7 @@ interface SessionOptions {
   /** Asks a gateway which others there are, and how often to probe; undefined: it does not say. */
   askGateway?: ((gateway: URL) => Promise<GatewayWord | undefined>) | undefined;
   /** As it joins. */
-  first: NodeWord;
+  first: OwnRecord;
   openTunnel(options: TunnelOptions): Tunnel;
   /** This session among the other agents; undefined where there are none to be: a test. */
   join?: ((member: Member) => Promise<Mesh>) | undefined;
@@ -64,7 +64,7 @@ export class Session {
   readonly key: SessionKey;
   readonly #keeper: RecordKeeper;
   readonly #gateways: Gateways;
-  #signed: { record: NodeWord; update: EntryUpdate } | undefined;
+  #signed: { record: OwnRecord; update: EntryUpdate } | undefined;
   readonly #options: SessionOptions;
   #mesh: Mesh | undefined;
   #left: Promise<void> | undefined;
@@ -120,7 +120,7 @@ export class Session {
     return this.ticket.session;
   }
 
-  get record(): NodeWord {
+  get record(): OwnRecord {
     return this.#keeper.record;
   }
 

@@ -7,7 +7,7 @@
 import { formatDuration } from '../config/duration.ts';
 import { RefusedError } from '../tunnel/admission.ts';
 import type { Refusal } from '../tunnel/types.ts';
-import type { NodeFacts, NodeWord, RecordChange } from './record.ts';
+import type { NodeFacts, OwnRecord, RecordChange } from './record.ts';
 import type { Session } from './session.ts';
 import { Once, within } from './wait.ts';
 
@@ -23,7 +23,7 @@ export interface Admitted {
   /** How long its ticket counts. Infinity: for ever. */
   lifetimeMs: number;
   /** Called once, at once. */
-  create(first: NodeWord, events: SessionEvents): Session;
+  create(first: OwnRecord, events: SessionEvents): Session;
 }
 
 interface SessionsOptions {

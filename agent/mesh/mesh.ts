@@ -24,7 +24,7 @@ import { Channels } from './channels.ts';
 import { Circuits } from './circuit/circuits.ts';
 import { Delegates, type MeshGateway } from './delegates.ts';
 import { Dials } from './dials.ts';
-import { Driver } from './driver.ts';
+import { GossipDriver } from './gossip-driver.ts';
 import { RelayQuestions } from './relay-questions.ts';
 import type { ChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
@@ -80,7 +80,7 @@ export class Mesh {
   readonly replica: Replica;
   readonly channels: Channels;
   readonly #options: MeshOptions;
-  readonly #driver: Driver;
+  readonly #gossip: GossipDriver;
   readonly #listener: Listener;
   readonly #dials: Dials;
   readonly circuits: Circuits;
@@ -160,14 +160,14 @@ export class Mesh {
       ticket: ticket.bytes,
       env,
       proxy,
-      onOpened: (peer) => this.#driver.give({ type: 'opened', peer, inbound: false }),
-      onGossip: (peer, bytes) => this.#driver.give({ type: 'message', peer, bytes }),
-      onClosed: (peer) => this.#driver.give({ type: 'closed', peer }),
-      onDialFailed: (peer) => this.#driver.give({ type: 'dialFailed', peer }),
+      onOpened: (peer) => this.#gossip.handle({ type: 'opened', peer, inbound: false }),
+      onGossip: (peer, bytes) => this.#gossip.handle({ type: 'message', peer, bytes }),
+      onClosed: (peer) => this.#gossip.handle({ type: 'closed', peer }),
+      onDialFailed: (peer) => this.#gossip.handle({ type: 'dialFailed', peer }),
       log,
     });
     const self = { kind: 'agent', session, cluster: ticket.cluster, host: options.host } as const;
-    this.#driver = new Driver({
+    this.#gossip = new GossipDriver({
       state: createGossip({ self, replica, crypto, signer: key, options: options.tuned ?? {} }),
       act: (action) => this.#act(action),
       random,
@@ -178,7 +178,7 @@ export class Mesh {
     const { requests } = this.#options;
     return new Channels({
       session,
-      onGossip: (channel, bytes) => this.#driver.give({ type: 'message', peer: channel.session, bytes }),
+      onGossip: (channel, bytes) => this.#gossip.handle({ type: 'message', peer: channel.session, bytes }),
       onFrame: (channel, frame) => {
         if (requests !== undefined) return requests.onFrame(channel, frame);
         if (frame.type === 'open')
@@ -193,8 +193,8 @@ export class Mesh {
       onChannelClosed: (channel) => requests?.onChannelClosed(channel),
       // The core closes what it has no use for where this end dialled it; a relayed one is there for requests, and Ways closes it.
       onOpened: ({ session: peer, dialled, through }) =>
-        this.#driver.give({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
-      onClosed: (peer) => this.#driver.give({ type: 'closed', peer }),
+        this.#gossip.handle({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
+      onClosed: (peer) => this.#gossip.handle({ type: 'closed', peer }),
     });
   }
 
@@ -209,7 +209,7 @@ export class Mesh {
   async open(): Promise<void> {
     const { listen } = this.#options;
     if (listen !== undefined) this.#port = await this.#listener.open(listen.host, listen.port);
-    this.#driver.give({ type: 'start' });
+    this.#gossip.handle({ type: 'start' });
     this.#recheck = setInterval(() => this.#tryAgain(), RECHECK_MS);
     this.#seeds.open();
     this.circuits.open();
@@ -217,29 +217,29 @@ export class Mesh {
 
   /** Own words: into the replica and out to the others. */
   publish(...updates: Update[]): void {
-    this.#driver.give({ type: 'local', updates });
+    this.#gossip.handle({ type: 'local', updates });
   }
 
   /** A request found this session silent: have a look. */
   doubt(session: string): void {
-    this.#driver.give({ type: 'doubt', session });
+    this.#gossip.handle({ type: 'doubt', session });
   }
 
   /** The operator set other times. */
   tune(options: TunableOptions): void {
-    this.#driver.give({ type: 'tuned', options });
+    this.#gossip.handle({ type: 'tuned', options });
   }
 
   /** Another list of issuers: nodes of those that are not on it any more go. */
   setIssuers(accepts: (issuer: string) => boolean): void {
-    this.#driver.give({ type: 'replaced', sessions: this.replica.setIssuers(accepts) });
+    this.#gossip.handle({ type: 'replaced', sessions: this.replica.setIssuers(accepts) });
   }
 
   /** All gateways that took this session in, each time. */
   setGateways(gateways: readonly MeshGateway[]): void {
     this.circuits.setGateways(gateways);
     this.#delegates.setGateways(gateways);
-    this.#driver.give({ type: 'gateways', gateways: gateways.map(({ id }) => id) });
+    this.#gossip.handle({ type: 'gateways', gateways: gateways.map(({ id }) => id) });
   }
 
   liveness(session: string): Liveness {
@@ -337,7 +337,7 @@ export class Mesh {
   }
 
   #dialFailed(peer: string): void {
-    this.#driver.give({ type: 'dialFailed', peer });
+    this.#gossip.handle({ type: 'dialFailed', peer });
   }
 
   #tryAgain(): void {
@@ -347,7 +347,7 @@ export class Mesh {
   }
 
   #askRelay(target: string): void {
-    void this.#relays.ask(target).then((verdict) => this.#driver.give({ type: 'relayed', target, verdict }));
+    void this.#relays.ask(target).then((verdict) => this.#gossip.handle({ type: 'relayed', target, verdict }));
   }
 
   /** Says good-bye to all. Idempotent. Publish LEFT before. */
@@ -356,7 +356,7 @@ export class Mesh {
     this.#closed = true;
     clearInterval(this.#recheck);
     this.#seeds.close();
-    this.#driver.close();
+    this.#gossip.close();
     this.#listener.close();
     this.#dials.close();
     this.#ways.close();

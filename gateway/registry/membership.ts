@@ -176,8 +176,8 @@ export class Membership {
   }
 
   /** A session's own record, up its tunnel, which is therefore open. */
-  publish(session: string, ticketBytes: Uint8Array, words: Uint8Array): Published {
-    const read = readWords(ticketBytes, words);
+  publish(session: string, ticketBytes: Uint8Array, updateBytes: Uint8Array): Published {
+    const read = readUpdate(ticketBytes, updateBytes);
     if (typeof read === 'string') return { kind: 'refused', reason: read };
     const { ticket, update } = read;
     if (!this.#authority.accepts(ticket.issuer)) return { kind: 'over', reason: 'its issuer is not listed here' };
@@ -283,10 +283,13 @@ export class Membership {
 }
 
 /** The content of a RECORD, or what is wrong with it. */
-function readWords(ticketBytes: Uint8Array, words: Uint8Array): { ticket: Ticket; update: EntryUpdate } | string {
+function readUpdate(
+  ticketBytes: Uint8Array,
+  updateBytes: Uint8Array,
+): { ticket: Ticket; update: EntryUpdate } | string {
   try {
     const ticket = decodeTicket(ticketBytes, workerdCrypto);
-    const update = decodeUpdate(words);
+    const update = decodeUpdate(updateBytes);
     const isRecord = update.kind === 'entry' && update.record !== undefined && update.eviction === undefined;
     return isRecord ? { ticket, update: { ...update, ticket: ticketBytes } } : 'not a record';
   } catch (error) {

@@ -156,9 +156,9 @@ export class RegistryObject extends GatewayObject {
   }
 
   /** A session's own record, up its tunnel, which is therefore open. */
-  publish(session: string, ticket: Uint8Array, words: Uint8Array): Published {
+  publish(session: string, ticket: Uint8Array, update: Uint8Array): Published {
     this.#words++;
-    return this.#members.publish(session, ticket, words);
+    return this.#members.publish(session, ticket, update);
   }
 
   /** The session's agent was killed. Only a session with a tunnel here has its object told: any name would make an object. */

@@ -1,7 +1,7 @@
 import { type GossipState, step } from '../../shared/gossip/index.ts';
 import type { Action, Event } from '../../shared/gossip/types.ts';
 
-interface DriverOptions {
+interface GossipDriverOptions {
   state: GossipState;
   /** Carries an action out. Events that this causes come after all actions of the same step. */
   act(action: Exclude<Action, { type: 'timer' }>): void;
@@ -9,19 +9,19 @@ interface DriverOptions {
 }
 
 /** Turns events into steps of the gossip core, one after the other, and keeps its one timer. */
-export class Driver {
-  readonly #options: DriverOptions;
+export class GossipDriver {
+  readonly #options: GossipDriverOptions;
   /** Events that came while actions were carried out: a few for each action. */
   readonly #events: Event[] = [];
   #running = false;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(options: DriverOptions) {
+  constructor(options: GossipDriverOptions) {
     this.#options = options;
   }
 
-  give(event: Event): void {
+  handle(event: Event): void {
     if (this.#closed) return;
     this.#events.push(event);
     if (this.#running) return;
@@ -43,7 +43,7 @@ export class Driver {
 
   #setTimer(at: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.give({ type: 'timer' }), Math.max(0, at - performance.now()));
+    this.#timer = setTimeout(() => this.handle({ type: 'timer' }), Math.max(0, at - performance.now()));
   }
 
   close(): void {
