@@ -48,6 +48,11 @@ export function isRetired(settings: Has, model: string, now: number): boolean {
   return (catalogued(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
 }
 
+/** Whether a node should serve it now, whoever asks. */
+export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
+  return catalogued(settings, model).always_on === true && !isRetired(settings, model, now);
+}
+
 /** @throws ApiError 404: a model that is not for this account is as one that does not exist, and one past its date says what comes after */
 export function requireListed(settings: Has, account: Asker, model: string, now: number): void {
   if (!hasAccess(settings, account, model)) throw unknownModel(model);

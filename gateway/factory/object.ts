@@ -1,4 +1,5 @@
 import type { ExchangeAnswer, FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
+import { isAlwaysOn } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
@@ -169,9 +170,11 @@ export class FactoryObject extends GatewayObject {
     return { version: 1, revision: this.#revisionOf(nameOf(identity), demand, nodes), demand, nodes };
   }
 
-  #demandFor(model: string, { nodes }: View): ModelDemand {
+  #demandFor(model: string, { nodes, settings }: View): ModelDemand {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
-    return { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
+    const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
+    // Also while another replica serves it: a want that goes once it is met would end what met it.
+    return isAlwaysOn(settings, model, this.#now) ? { ...demand, wanted: [ALWAYS_ON] } : demand;
   }
 
   #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
@@ -202,13 +205,17 @@ export class FactoryObject extends GatewayObject {
 /** Factories whose last answer is remembered: as many as report. */
 const TOLD_MAX = 64;
 
-function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch }: ModelDemand): boolean {
-  return waiting + queued + in_flight + ready_replicas > 0 || asked_ms_ago !== undefined || batch !== undefined;
+/** Of each model that the catalogue keeps always on, each factory with a recipe keeps one replica. */
+const ALWAYS_ON = { from: 'the catalogue (always on)', replicas: 1 };
+
+function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch, wanted }: ModelDemand): boolean {
+  if (waiting + queued + in_flight + ready_replicas > 0) return true;
+  return asked_ms_ago !== undefined || batch !== undefined || wanted !== undefined;
 }
 
 /** What of a demand is news: orders of magnitude, not each request. */
-function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch }: ModelDemand): unknown {
+function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
   const lately = asked_ms_ago !== undefined && asked_ms_ago < LATELY_MS;
   const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));
-  return [model, steps, lately, Math.round(busy * 4), ready_replicas];
+  return [model, steps, lately, Math.round(busy * 4), ready_replicas, wanted !== undefined];
 }

@@ -9,6 +9,7 @@ import {
   DOUBLES,
   ENGINE_REQUESTS,
   FROZEN,
+  MODEL_ALWAYS_ON,
   MODEL_NODES,
   MODEL_SUNSET,
   NODES,
@@ -20,7 +21,7 @@ import {
 
 export function addCensus(
   book: Book,
-  { states, suspected, tunnels, breakers, load, models, versions, sunsets, counters }: Census,
+  { states, suspected, tunnels, breakers, load, models, versions, sunsets, alwaysOn, counters }: Census,
 ): void {
   for (const [state, n] of Object.entries(states)) book.set(NODES, [state], n);
   book.set(SUSPECTED, [], suspected);
@@ -30,6 +31,7 @@ export function addCensus(
   for (const [state, n] of Object.entries(breakers)) book.set(BREAKERS, [state], n);
   for (const [version, n] of Object.entries(versions)) book.set(AGENT_VERSIONS, [version], n);
   for (const [model, seconds] of Object.entries(sunsets)) book.set(MODEL_SUNSET, [model], seconds);
+  for (const model of alwaysOn) book.set(MODEL_ALWAYS_ON, [model], 1);
   book.set(ENGINE_REQUESTS, ['running'], load.running);
   book.set(ENGINE_REQUESTS, ['waiting'], load.waiting);
   book.set(STREAMS, [], load.open);

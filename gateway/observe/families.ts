@@ -232,6 +232,11 @@ export const AGENT_VERSIONS = gauge(
   'Sessions that are not LEFT, by the version of their agent.',
   'agent_version',
 );
+export const MODEL_ALWAYS_ON = gauge(
+  'otela_model_always_on',
+  '1 for each model that the catalogue keeps always on.',
+  'gen_ai_request_model',
+);
 export const MODEL_SUNSET = gauge(
   'otela_model_sunset_timestamp_seconds',
   'When a model ends, of models that have an end in the catalogue.',
@@ -295,6 +300,7 @@ export const FAMILIES: readonly Family[] = [
   TLS_END,
   CLOCK,
   AGENT_VERSIONS,
+  MODEL_ALWAYS_ON,
   MODEL_SUNSET,
   REGISTRY_EVENTS,
   REPORTS,

@@ -4,6 +4,7 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import { isAlwaysOn } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
@@ -278,9 +279,15 @@ export class RegistryObject extends GatewayObject {
   /** The registry in numbers, for monitoring. */
   census(): Census {
     const { sessions } = this.#members;
-    const listed = Object.entries(sessions.store.carried.settings?.catalogue ?? {});
+    const [catalogue, now] = [sessions.store.carried.settings?.catalogue ?? {}, Date.now()];
+    const listed = Object.entries(catalogue);
     const sunsets = listed.flatMap(([model, { sunset_at: at }]) => (at === undefined ? [] : [[model, at / 1000]]));
-    return { ...takeCensus(sessions, Date.now()), sunsets: Object.fromEntries(sunsets), counters: this.ready() };
+    return {
+      ...takeCensus(sessions, now),
+      sunsets: Object.fromEntries(sunsets),
+      alwaysOn: Object.keys(catalogue).filter((model) => isAlwaysOn({ catalogue }, model, now)),
+      counters: this.ready(),
+    };
   }
 
   // --- time -----------------------------------------------------------------------------------------------------------

@@ -177,6 +177,10 @@ it('an engine that is gone, and nodes that fall silent with requests and batches
   await createBatch();
   await raises('OtelaNodesSuspected');
   await raises('OtelaClusterFrozen');
+  await house.gateway.admin('PATCH', `catalogue/${MODEL}`, { always_on: true });
+  const alwaysOn = await raises('OtelaAlwaysOnModelDown');
+  expect(alwaysOn.labels.gen_ai_request_model).toBe(MODEL);
+  await house.gateway.admin('DELETE', `catalogue/${MODEL}`);
   const model = await raises('OtelaModelWithoutNode');
   expect(model.labels.gen_ai_request_model).toBe(MODEL);
   const left = new AbortController();

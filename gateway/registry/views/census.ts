@@ -24,13 +24,15 @@ export interface Census {
   versions: Record<string, number>;
   /** When models end, in seconds since 1970, as the catalogue has it. */
   sunsets: Record<string, number>;
+  /** Models that some node should serve at any time, as the catalogue has it. */
+  alwaysOn: string[];
   counters: RegistryCounters;
 }
 
 export function takeCensus(
   sessions: Pick<SessionTable, 'entries' | 'store'>,
   now: number,
-): Omit<Census, 'counters' | 'sunsets'> {
+): Omit<Census, 'counters' | 'sunsets' | 'alwaysOn'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
   const models = new Map<string, Record<Standing, number>>();
   const versions = new Map<string, number>();

@@ -214,6 +214,20 @@ it('a job that an administrator cancelled is not there again at once', () => {
   expect(bench.memory.jobs).toEqual({});
 });
 
+it('a model that is always on keeps its replica though nobody asks for it', () => {
+  const bench = new Bench();
+  const always = { model: LLAMA, wanted: [{ from: 'the catalogue (always on)', replicas: 1 }] };
+  expect(kinds(bench.round([], [always]))).toEqual([['submit', LLAMA]]);
+  const idle = [node('1', { idle_ms: 86_400_000 })];
+  const round = (demand: Partial<ModelDemand> & { model: string }) => {
+    bench.now += 3_600_000;
+    return kinds(bench.round([bench.job(LLAMA, '1')], [{ ...demand, ready_replicas: 1 }], idle));
+  };
+  expect([round(always), round(always)]).toEqual([[], []]);
+  // Idle as it is, it ends where that is no more.
+  expect(round({ model: LLAMA })).toEqual([['drain', LLAMA]]);
+});
+
 it("warm hours are those of the file's time zone, over midnight as well", () => {
   const text = CONFIG.replace('state = "state"', 'state = "state"\ntimezone = "Europe/Zurich"').replace(
     'priority = 5',

@@ -1,4 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
+import type { Catalogue } from '../../../gateway/accounts/catalogue.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { FactoryObject } from '../../../gateway/factory/object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/object-context.ts';
@@ -73,4 +74,21 @@ test('an exchange that cannot be answered ends with its fault, and nothing of it
   for (const ring of [...clock.rings]) ring();
   await expect(held).rejects.toThrow('no view');
   expect(clock.rings.size).toBe(0);
+});
+
+test('of a model that is always on each factory keeps one replica, also once it serves, until the model ends', async () => {
+  const clock = new TestClock();
+  const catalogue: Catalogue = { on: { always_on: true, sunset_at: 9_000 }, off: {} };
+  vi.spyOn(snapshots, 'get').mockReturnValue({ nodes: new NodeIndex(), settings: { catalogue } } as unknown as View);
+  const object = open(clock);
+  const models = ['on', 'off'].map((id) => ({ id })) as unknown as FactoryReport['models'];
+  const demand = async () => {
+    const reply = await object.exchange(identity, { ...report, models, wait_ms: 0 });
+    return reply.kind === 'answer'
+      ? reply.answer.demand.map(({ model, wanted }) => [model, wanted?.[0]?.replicas])
+      : [];
+  };
+  expect(await demand()).toEqual([['on', 1]]);
+  clock.at = 9_000;
+  expect(await demand()).toEqual([]);
 });
