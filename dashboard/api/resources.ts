@@ -12,6 +12,7 @@ type Body<Path extends keyof paths, Method extends 'post' | 'put' | 'patch'> =
 export type User = Row<'/admin/users'>;
 export type Project = Row<'/admin/projects'>;
 export type Provider = Row<'/admin/providers'>;
+export type AccessRequest = Row<'/admin/access-requests'>;
 export type Key = Row<'/admin/keys'>;
 export type JoinToken = Row<'/admin/join-tokens'>;
 export type Peer = Row<'/admin/peers'>;

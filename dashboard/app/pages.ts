@@ -12,6 +12,7 @@ import {
   Plug,
   Server,
   Settings2,
+  Users,
 } from 'lucide-react';
 import type { ComponentType } from 'react';
 import type { Me } from '../api/schemas.ts';
@@ -70,6 +71,14 @@ export const PAGES: readonly PageEntry[] = [
     role: 'consumer',
     group: 'use',
     load: () => import('../pages/keys/page.tsx'),
+  },
+  {
+    path: 'access',
+    title: t.pages.access,
+    icon: Users,
+    role: 'consumer',
+    group: 'use',
+    load: () => import('../pages/access/page.tsx'),
   },
   {
     path: 'nodes',

@@ -6,7 +6,7 @@ import { type House, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 
 /** Their places, by the lowest role that sees them. */
-const CONSUMER_PAGES = ['models', 'chat', 'batches', 'keys', 'usage'];
+const CONSUMER_PAGES = ['models', 'chat', 'batches', 'keys', 'usage', 'access'];
 const PROVIDER_PAGES = [...CONSUMER_PAGES, 'nodes', 'providers'];
 const ADMIN_TABS = ['users', 'projects', 'routing', 'peers', 'settings', 'audit'];
 export const PAGES = {

@@ -60,6 +60,7 @@ export const general = {
     batches: 'Batches',
     usage: 'My use',
     keys: 'Keys',
+    access: 'Access',
     nodes: 'Nodes',
     providers: 'Providers',
     factory: 'Factory',

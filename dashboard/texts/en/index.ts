@@ -1,4 +1,5 @@
 /** Every word that the page says, in English. Another language is another object of this type. */
+import { access } from './access.ts';
 import { admin, audit, peers, projects, routing, settings, users } from './admin.ts';
 import { apiReference } from './api-reference.ts';
 import { batches } from './batches.ts';
@@ -15,6 +16,7 @@ import { timeline } from './timeline.ts';
 
 export const en = {
   ...general,
+  access,
   apiReference,
   batches,
   chat,

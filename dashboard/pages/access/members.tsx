@@ -1,0 +1,158 @@
+import { useQuery } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { gateway } from '../../api/client.ts';
+import type { paths } from '../../api/contract.ts';
+import { dateTime } from '../../parts/format.ts';
+import { Reference } from '../../parts/references.tsx';
+import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
+import { useMe } from '../../parts/session.tsx';
+import { t } from '../../texts/index.ts';
+import { Button } from '../../ui/button.tsx';
+import { Confirm } from '../../ui/dialog.tsx';
+import { Failure, Tag } from '../../ui/feedback.tsx';
+import { Field, Input } from '../../ui/field.tsx';
+import { FormDialog } from '../../ui/form-dialog.tsx';
+import { Card } from '../../ui/page.tsx';
+import type { Column } from '../../ui/table.tsx';
+import { useAction } from '../../ui/use-action.ts';
+import { useStable } from '../../ui/use-stable.ts';
+
+const texts = t.access.projects;
+
+type Members = paths['/admin/projects/{id}/members']['get']['responses'][200]['content']['application/json'];
+type Member = Members['data'][number];
+
+interface MembersProps {
+  of: { id: string; name: string };
+  mayChange: boolean;
+  close: () => void;
+}
+
+/** Leads add and remove members; operators say who leads. */
+export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
+  const isOperator = useMe().role === 'operator';
+  const members = useQuery({
+    queryKey: ['members', id],
+    queryFn: async ({ signal }) =>
+      (await gateway.GET('/admin/projects/{id}/members', { params: { path: { id } }, signal })).data?.data ?? [],
+  });
+  const [adding, setAdding] = useState(false);
+  const [removed, setRemoved] = useState<Member>();
+  const change = useAction(() => void members.refetch());
+  const put = useStable((user: string, lead: boolean) =>
+    change.act(gateway.PUT('/admin/projects/{id}/members/{user}', { params: { path: { id, user } }, body: { lead } })),
+  );
+  const columns = useMemo(
+    () => columnsOf({ mayChange, isOperator, remove: setRemoved, lead: put }),
+    [mayChange, isOperator, put],
+  );
+  return (
+    <Card className="flex flex-col gap-4">
+      <div className="flex flex-wrap items-center justify-between gap-3">
+        <h3 className="text-base [overflow-wrap:anywhere]">{texts.membersOf(name)}</h3>
+        <span className="flex gap-2">
+          {mayChange && (
+            <Button size="small" kind="primary" onClick={() => setAdding(true)}>
+              {texts.add}
+            </Button>
+          )}
+          <Button size="small" onClick={close}>
+            {texts.back}
+          </Button>
+        </span>
+      </div>
+      {change.error !== undefined && <Failure error={change.error} />}
+      <ResourceList
+        label={texts.membersOf(name)}
+        of={{ data: members.data, error: members.error, refetch: members.refetch, showMore: undefined }}
+        columns={columns}
+        none={texts.noMembers}
+        words={(member) => `${member.name} ${member.user_id}`}
+        rowId={({ user_id }) => user_id}
+      />
+      {adding && (
+        <FormDialog
+          title={texts.add}
+          action={texts.add}
+          submit={(filled) =>
+            gateway.PUT('/admin/projects/{id}/members/{user}', {
+              params: { path: { id, user: filled.text('user') } },
+              body: {},
+            })
+          }
+          saved={() => members.refetch()}
+          close={() => setAdding(false)}
+        >
+          {isOperator ? (
+            <Reference of="users" name="user" label={texts.user} required />
+          ) : (
+            <Field label={texts.user} hint={texts.userHint}>
+              {(field) => <Input id={field} name="user" required maxLength={64} spellCheck={false} />}
+            </Field>
+          )}
+        </FormDialog>
+      )}
+      {removed && (
+        <Confirm
+          title={texts.removeTitle(removed.name)}
+          action={texts.remove}
+          act={() =>
+            gateway
+              .DELETE('/admin/projects/{id}/members/{user}', { params: { path: { id, user: removed.user_id } } })
+              .then(() => members.refetch())
+          }
+          close={() => setRemoved(undefined)}
+        >
+          {texts.removeFollows}
+        </Confirm>
+      )}
+    </Card>
+  );
+}
+
+interface Rights {
+  mayChange: boolean;
+  isOperator: boolean;
+  remove: (member: Member) => void;
+  lead: (user: string, lead: boolean) => void;
+}
+
+function columnsOf({ mayChange, isOperator, remove, lead }: Rights): Column<Member>[] {
+  const { columns } = texts;
+  return [
+    {
+      id: 'name',
+      header: columns.name,
+      value: ({ name }) => name,
+      cell: ({ name, user_id }) => (
+        <span className="flex flex-col">
+          {name}
+          <code className="font-normal text-muted text-xs">{user_id}</code>
+        </span>
+      ),
+    },
+    {
+      id: 'role',
+      header: columns.role,
+      cell: (member) => <Tag kind={member.lead ? 'accent' : 'plain'}>{member.lead ? texts.lead : texts.member}</Tag>,
+    },
+    {
+      id: 'granted',
+      header: columns.granted,
+      cell: ({ claimed }) => (claimed ? <span title={texts.byClaimsHint}>{texts.byClaims}</span> : texts.here),
+    },
+    { id: 'since', header: columns.since, nowrap: true, cell: ({ created_at }) => dateTime(created_at) },
+    {
+      id: 'actions',
+      header: t.admin.columns.actions,
+      cell: (member) => {
+        const { user_id, lead: leads, claimed, name } = member;
+        const raise = { label: leads ? texts.makeMember : texts.makeLead, act: () => lead(user_id, !leads) };
+        const end = { label: texts.remove, act: () => remove(member), danger: true };
+        // A lead is let out by operators, and what claims give by nobody here.
+        const mayRemove = mayChange && !claimed && (isOperator || !leads);
+        return <RowMenu name={name} actions={[isOperator && mayChange && raise, mayRemove && end]} />;
+      },
+    },
+  ];
+}
