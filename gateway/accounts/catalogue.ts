@@ -48,7 +48,7 @@ export function isRetired(settings: Has, model: string, now: number): boolean {
   return (catalogued(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
 }
 
-/** Whether a node should serve it now, whoever asks. */
+/** Whether a node should serve it now, whatever its access list. */
 export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
   return catalogued(settings, model).always_on === true && !isRetired(settings, model, now);
 }

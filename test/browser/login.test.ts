@@ -30,6 +30,7 @@ it('whoever is a consumer sees no nodes and no providers; logging out ends it', 
     'Batches',
     'My use',
     'Keys',
+    'Access',
   ]);
   await page.getByRole('button', { name: 'Account' }).click();
   await page.getByRole('menuitem', { name: 'Log out' }).click();

@@ -65,6 +65,7 @@ const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   },
   usage: (page) => page.locator('figure canvas').waitFor(),
   keys: (page) => page.getByRole('table').waitFor(),
+  access: (page) => page.getByText('no node serves it').or(page.getByText('served')).first().waitFor(),
   ...Object.fromEntries(
     ['users', 'projects', 'routing', 'audit'].map((tab) => [
       `admin/${tab}`,
@@ -138,6 +139,12 @@ async function makeAccounts({ gateway }: House): Promise<void> {
   const { id } = z.object({ id: z.string() }).parse(made);
   await gateway.admin('POST', 'users', { name: 'Ada Lovelace', email: 'ada@example.org', project_id: id });
   await gateway.admin('POST', 'users', { name: 'Grace Hopper', email: 'grace@example.org', role: 'operator' });
+  await gateway.admin('PATCH', `catalogue/${MODEL}`, { always_on: true });
+  await gateway.admin('PATCH', 'catalogue/org/old-8b', {
+    access: [id],
+    sunset_at: '2027-06-30T00:00:00Z',
+    successor: MODEL,
+  });
   const aliases = { policy: 'least-load', aliases: ['small'], fallbacks: [SECOND] };
   await gateway.admin('PUT', `models/${MODEL}`, aliases);
 }

@@ -149,7 +149,7 @@ function columnsOf({ mayChange, isOperator, remove, lead }: Rights): Column<Memb
         const { user_id, lead: leads, claimed, name } = member;
         const raise = { label: leads ? texts.makeMember : texts.makeLead, act: () => lead(user_id, !leads) };
         const end = { label: texts.remove, act: () => remove(member), danger: true };
-        // A lead is let out by operators, and what claims give by nobody here.
+        // A lead is let out by operators, and what claims give not here.
         const mayRemove = mayChange && !claimed && (isOperator || !leads);
         return <RowMenu name={name} actions={[isOperator && mayChange && raise, mayRemove && end]} />;
       },

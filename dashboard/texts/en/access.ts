@@ -9,7 +9,7 @@ export const access = {
     none: 'You work in no project. Ask for one below, or give your id to its lead.',
     members: 'Members',
     membersOf: (name: string) => `Members of ${name}`,
-    noMembers: 'Nobody was added to this project yet. People whose home it is are not listed here.',
+    noMembers: 'No member was added to this project yet. People whose home it is are not listed here.',
     back: 'Close',
     open: 'Show members of',
     openHint: 'Operators see every project.',
