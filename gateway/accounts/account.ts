@@ -64,7 +64,7 @@ export interface Account {
 }
 
 export interface AccountLimits {
-  /** Names the object that counts: the project's, else else the person's, else that of a key without a person. */
+  /** Names the object that counts: the project's, else the person's, else that of a key without a person. */
   subject: string;
   key: Limits | undefined;
   project: Limits | undefined;
