@@ -19,7 +19,7 @@ const ROUNDS_MAX = 40;
 
 it('a large answer does not wait for a small one’s patience', async () => {
   const took: Record<number, number> = {};
-  for (const bytes of [1_000, 100_000, 300_000, 1_048_576, 1_100_000, 3_000_000]) {
+  for (const bytes of [1_000, 100_000, 300_000, 1_048_576, 1_100_000, 1_500_000]) {
     let least = Number.POSITIVE_INFINITY;
     for (let round = 0; round < ROUNDS_MAX && least >= CALL_MS; round++) {
       const startedAt = performance.now();

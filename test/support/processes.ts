@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -267,15 +268,20 @@ export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
   return path;
 }
 
+/** What `fetch` refuses to call, of the ports that systems give out (Fetch standard, "port blocking"). */
+const BLOCKED_PORT = 10_080;
+
 /** A port that was free a moment ago. */
-export function freePort(host = '127.0.0.1'): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once('error', reject);
-    server.listen(0, host, () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
-    });
-  });
+export async function freePort(host = '127.0.0.1'): Promise<number> {
+  const server = createServer();
+  server.listen(0, host);
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const next = port === BLOCKED_PORT ? await freePort(host) : port;
+  server.close();
+  await once(server, 'close');
+  return next;
 }
 
 /** Asks again until `probe` gives something, at most `withinMs`; the last error is the cause of the rejection. */
