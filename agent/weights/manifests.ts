@@ -92,10 +92,21 @@ export class Manifests {
 
   /** Of whole and of begun models. */
   async all(): Promise<KeptManifest[]> {
-    const names = await readdir(join(this.#directory, 'manifests')).catch(() => []);
-    const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -'.json'.length));
+    const ids = await this.#ids().catch((): string[] => []);
     for (const id of this.#checked.keys()) if (!ids.includes(id)) this.#checked.delete(id);
     return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
+  }
+
+  /** Undefined where one cannot be read, as of another version: what it names is not known. */
+  async every(): Promise<KeptManifest[] | undefined> {
+    const ids = await this.#ids().catch(() => undefined);
+    const all = await this.all();
+    return ids?.every((id) => all.some((one) => one.id === id)) ? all : undefined;
+  }
+
+  async #ids(): Promise<string[]> {
+    const names = await readdir(join(this.#directory, 'manifests'));
+    return names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -'.json'.length));
   }
 
   async remove(id: string): Promise<void> {

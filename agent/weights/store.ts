@@ -212,13 +212,18 @@ export class Store {
     await this.environments.remove(key);
   }
 
-  /** Blobs and environments that no manifest names. Returns how many bytes they had. */
+  /** Deletes blobs and environments that no manifest names. Returns how many bytes they had. */
   async collect(): Promise<number> {
     const before = await this.used();
     // Before the manifests: of what another process begins now, the manifest is there before the first file.
     const blobs = await readdir(this.#inside('blobs')).catch(() => []);
     const environments = await this.environments.keys();
-    const named = new Set((await this.manifests.all()).flatMap((one) => one.manifest.files.map(({ key }) => key)));
+    const manifests = await this.manifests.every();
+    if (manifests === undefined) {
+      this.options.log(`weights: a file in ${this.#inside('manifests')} cannot be read: nothing is deleted`);
+      return 0;
+    }
+    const named = new Set(manifests.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const name of blobs) {
       const [key = ''] = name.split('.');
       const locked = await holderLives(this.#inside('blobs', `${key}.lock`), this.locking.presence);

@@ -193,3 +193,21 @@ it('an eviction that is cut off is finished by the next, and what is left withou
   // A model of the directory that is not the agent's own stays.
   expect(await readFile(join(path, 'a'))).toHaveLength(3 * PIECE);
 });
+
+it('one manifest that cannot be read says nothing of what no model has: an agent that starts deletes nothing', async () => {
+  const cluster = new Cluster();
+  const first = await cluster.add();
+  const source = `dir:${await plainFolder({ a: randomBytes(2 * PIECE) })}`;
+  await first.weights.pull(source);
+  const [manifest = ''] = await readdir(join(first.directory, '.otela', 'manifests'));
+  const path = join(first.directory, '.otela', 'manifests', manifest);
+  const text = await readFile(path, 'utf8');
+  const used = await first.weights.store.used();
+  // As a version after this one may write it.
+  await writeFile(path, JSON.stringify({ ...JSON.parse(text), manifest: { format: 9 } }));
+  const second = await cluster.add({ directory: first.directory });
+  expect(await second.weights.store.used()).toBe(used);
+  expect(second.log).toContainEqual(expect.stringContaining('nothing is deleted'));
+  await writeFile(path, text);
+  expect(await second.weights.held()).toMatchObject([{ here: 2 * PIECE }]);
+});
