@@ -1,4 +1,5 @@
 /** The layout of a Hugging Face cache. https://huggingface.co/docs/huggingface_hub/guides/manage-cache */
+import { randomUUID } from 'node:crypto';
 import { link, mkdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import type { Manifest } from '../../shared/weights/manifest.ts';
@@ -16,6 +17,8 @@ interface SnapshotOptions {
 /** `snapshots/<revision>/<path>` → `blobs/<etag>`, and the ref. Symlinks come last: a name that is there is whole. Returns the snapshot. */
 export async function linkSnapshot({ folder, revision, manifest, blobPath }: SnapshotOptions): Promise<string> {
   const snapshot = join(folder, 'snapshots', manifest.revision);
+  const ref = join(folder, 'refs', revision);
+  const written = `${ref}.${randomUUID()}`; // numbers of processes are the same in each container
   try {
     await mkdir(join(folder, 'blobs'), { recursive: true, mode: 0o700 });
     for (const { path, key, etag } of manifest.files) {
@@ -28,11 +31,11 @@ export async function linkSnapshot({ folder, revision, manifest, blobPath }: Sna
       await rm(name, { force: true });
       await symlink(target, name);
     }
-    const ref = join(folder, 'refs', revision);
     await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
-    await writeFile(`${ref}.${process.pid}`, manifest.revision);
-    await rename(`${ref}.${process.pid}`, ref);
+    await writeFile(written, manifest.revision);
+    await rename(written, ref);
   } catch (error) {
+    await rm(written, { force: true }).catch(() => {});
     throw asWeightsError(error);
   }
   return snapshot;

@@ -51,11 +51,13 @@ export class Manifests {
   async save(id: string, manifest: Manifest, readAt: number): Promise<void> {
     const path = this.#path(id);
     const before = await this.get(id);
+    const written = `${path}.${randomUUID()}`; // numbers of processes are the same in each container
     try {
-      await writeFile(`${path}.${process.pid}`, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
+      await writeFile(written, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
       if (before !== undefined && before.manifest.revision !== manifest.revision) await this.#retire(before);
-      await rename(`${path}.${process.pid}`, path);
+      await rename(written, path);
     } catch (error) {
+      await rm(written, { force: true }).catch(() => {});
       throw asWeightsError(error);
     }
   }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
+import { Manifests } from '../../../agent/weights/manifests.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { mountFileSystem } from '../../support/file-system.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -210,4 +211,14 @@ it('one manifest that cannot be read says nothing of what no model has: an agent
   expect(second.log).toContainEqual(expect.stringContaining('nothing is deleted'));
   await writeFile(path, text);
   expect(await second.weights.held()).toMatchObject([{ here: 2 * PIECE }]);
+});
+
+it('processes with one number, as in two containers, keep a list at the same time', async () => {
+  const node = await new Cluster().add();
+  const source = `dir:${await plainFolder({ a: randomBytes(PIECE) })}`;
+  const { manifest } = await node.weights.pull(source);
+  const { inside, locking } = node.weights.store;
+  const all = Array.from({ length: 8 }, () => new Manifests(inside, locking.presence));
+  await Promise.all(all.map((one) => one.save('shared', manifest, 1)));
+  expect((await all[0]?.get('shared'))?.manifest).toEqual(manifest);
 });
