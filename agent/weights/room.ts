@@ -23,6 +23,8 @@ export class Room {
       const wasPinned = (await this.#store.manifests.get(id))?.pinned === true;
       await this.#store.manifests.pin(id);
       try {
+        // Where it was evicted while this waited: without it no eviction would find the blobs.
+        if ((await this.#store.manifests.get(id)) === undefined) await this.#store.manifests.save(id, manifest, 0);
         await this.#make(id, manifest.source, await this.#missing(manifest));
       } catch (error) {
         if (!wasPinned) await this.#store.manifests.unpin(id);

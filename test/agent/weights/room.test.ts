@@ -222,3 +222,17 @@ it('processes with one number, as in two containers, keep a list at the same tim
   await Promise.all(all.map((one) => one.save('shared', manifest, 1)));
   expect((await all[0]?.get('shared'))?.manifest).toEqual(manifest);
 });
+
+it('a model that is evicted while a pull of it waits for room is kept all the same', async () => {
+  const node = await new Cluster().add();
+  const source = `dir:${await plainFolder({ a: randomBytes(2 * PIECE) })}`;
+  await node.weights.pull(source);
+  const { store } = node.weights;
+  const { forModel } = store.room;
+  store.room.forModel = async (...args) => {
+    for (const kept of await store.manifests.all()) await store.remove(kept);
+    return forModel.apply(store.room, args);
+  };
+  await node.weights.pull(source, true);
+  expect(await node.weights.held()).toMatchObject([{ here: 2 * PIECE, pinned: true }]);
+});
