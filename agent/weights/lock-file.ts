@@ -86,6 +86,11 @@ function textOf(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(() => undefined);
 }
 
+/** False where there is no such file; true also where it cannot be read. */
 export async function holderLives(path: string, presence: Presence): Promise<boolean> {
-  return presence.lives((await textOf(path)) ?? '');
+  try {
+    return await presence.lives(await readFile(path, 'utf8'));
+  } catch (error) {
+    return !(error instanceof Error && 'code' in error && error.code === 'ENOENT');
+  }
 }

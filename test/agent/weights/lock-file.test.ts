@@ -1,4 +1,4 @@
-import { readdir, readFile, utimes, writeFile } from 'node:fs/promises';
+import { readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -122,4 +122,18 @@ it('of a pinned model is that of its process: another pod with the same number n
   await b.pin('m');
   await b.unpin('m');
   expect(await readdir(join(directory, 'pins', 'm'))).toHaveLength(1);
+});
+
+it('of a pinned model that cannot be read at the moment keeps the model', async () => {
+  const { directory, locking } = await shared();
+  const manifests = new Manifests(directory, locking.presence);
+  await manifests.open();
+  const files = [{ path: 'a', size: 1, key: 'a'.repeat(64), exact: true }];
+  await manifests.save('m', { v: 1, source: 'dir:/m', revision: '1', public: false, files }, 1);
+  await manifests.pin('m');
+  await manifests.unpin('m');
+  // Reading a link that leads to itself fails, as reading from a server that is away does.
+  await symlink('other', join(directory, 'pins', 'm', 'other'));
+  expect(await manifests.get('m')).toMatchObject({ pinned: true });
+  expect(await readdir(join(directory, 'pins', 'm'))).toEqual(['other']);
 });
