@@ -123,6 +123,7 @@ export class Manifests {
   /** An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. @throws WeightsError full */
   async pin(id: string): Promise<void> {
     const folder = join(this.#directory, 'pins', id);
+    const written = join(this.#directory, 'pins', `.${randomUUID()}`);
     try {
       await mkdir(folder, { recursive: true, mode: 0o700 });
       this.#text ??= this.#presence.hold();
@@ -130,8 +131,11 @@ export class Manifests {
         this.#text = undefined;
         throw error;
       });
-      await writeFile(join(folder, this.#name), text, { mode: 0o600 });
+      // Whole as soon as it is there: an empty one would be taken for a gone process's.
+      await writeFile(written, text, { mode: 0o600 });
+      await rename(written, join(folder, this.#name));
     } catch (error) {
+      await rm(written, { force: true }).catch(() => {});
       throw asWeightsError(error);
     }
     this.#pins.add(id);

@@ -1,4 +1,5 @@
-import { readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
+import { watch } from 'node:fs';
+import { mkdir, readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -136,4 +137,24 @@ it('of a pinned model that cannot be read at the moment keeps the model', async 
   await symlink('other', join(directory, 'pins', 'm', 'other'));
   expect(await manifests.get('m')).toMatchObject({ pinned: true });
   expect(await readdir(join(directory, 'pins', 'm'))).toEqual(['other']);
+});
+
+it('of a pinned model is whole as soon as it is there: an empty one would be taken for a gone process’s', async ({
+  skip,
+}) => {
+  if (process.platform !== 'linux') return skip('what happens to a file is watched by inotify');
+  const { directory, locking } = await shared();
+  const manifests = new Manifests(directory, locking.presence);
+  const folder = join(directory, 'pins', 'm');
+  await mkdir(folder, { recursive: true });
+  const seen: string[] = [];
+  const watcher = watch(folder);
+  atEnd(() => watcher.close());
+  const last = new Promise<void>((resolve) => {
+    watcher.on('change', (event, name) => (name === 'last' ? resolve() : seen.push(event)));
+  });
+  await manifests.pin('m');
+  await writeFile(join(folder, 'last'), '');
+  await last;
+  expect(seen).toEqual(['rename']);
 });
