@@ -23,26 +23,30 @@ export class VerifierCommand implements EvidenceVerifier {
     this.#options = options;
   }
 
-  /** True where the program exits with 0. Never rejects. */
+  /** True where the program exits with 0. @throws Error where it is ended, or cannot be run: that says nothing of the node */
   async verify(evidence: Evidence): Promise<boolean> {
     const { node, kinds } = evidence;
-    const { took, said } = await this.#run(evidence);
-    const verdict = took ? 'the verifier took its evidence' : 'left out: the verifier refused its evidence';
+    const { code, said } = await this.#run(evidence);
+    const failed = code === undefined;
+    const refused = failed ? 'the verifier failed' : 'the verifier refused its evidence';
+    const verdict = code === 0 ? 'the verifier took its evidence' : `left out: ${refused}`;
     const named = printable(`${node.session} of ${node.provider} (${kinds.join(', ')})`);
     this.#options.print(`${named}: ${verdict}${said && `: ${said}`}`);
-    return took;
+    if (failed) throw new Error(`the verifier failed${said && `: ${said}`}`);
+    return code === 0;
   }
 
-  #run({ node, kinds, bytes, reportData }: Evidence): Promise<{ took: boolean; said: string }> {
-    const { promise, resolve } = Promise.withResolvers<{ took: boolean; said: string }>();
+  /** `code`: undefined where the program did not exit by itself. */
+  #run({ node, kinds, bytes, reportData }: Evidence): Promise<{ code?: number; said: string }> {
+    const { promise, resolve } = Promise.withResolvers<{ code?: number; said: string }>();
     const { file, timeoutMs = VERIFIER_MS } = this.#options;
     const child = spawn(file, [], { stdio: ['pipe', 'pipe', 'ignore'], timeout: timeoutMs, killSignal: 'SIGKILL' });
     let said = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       said = (said + text).slice(0, SAID_MAX);
     });
-    child.once('error', ({ message }) => resolve({ took: false, said: message }));
-    const judge = (code: number | null) => resolve({ took: code === 0, said: printable(said).trim() });
+    child.once('error', ({ message }) => resolve({ said: message }));
+    const judge = (code: number | null) => resolve({ ...(code !== null && { code }), said: printable(said).trim() });
     child.once('close', judge);
     // A grandchild that keeps the pipe open is not waited for.
     child.once('exit', (code) => setTimeout(judge, PIPE_MS, code).unref());
