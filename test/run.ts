@@ -15,7 +15,7 @@ import { cannotRun } from './support/abilities.ts';
 import { testsOf } from './support/changed.ts';
 import { addToLedger } from './support/flaky-ledger.ts';
 import { environmentOf, type Job, jobsOf } from './support/jobs.ts';
-import { command, type FileTime, type Outcome, vitestRun } from './support/vitest-run.ts';
+import { command, type FileTime, filesToTryAgain, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { BUILT_VARIABLE, ROOT } from './support/where.ts';
 
 /** Checks that are one command each, before any test. */
@@ -156,18 +156,19 @@ async function runParts(parts: readonly string[], directory: string, tally: Tall
     ...(await runAll(alone, 1, { directory, quiet: false })),
   ];
   for (const name of able) {
-    const first = sum(ended.filter(({ job }) => job.part === name).map(({ outcome }) => outcome));
+    const outcomes = ended.filter(({ job }) => job.part === name).map(({ outcome }) => outcome);
+    const first = sum(outcomes);
     if (first.passed + first.failed === 0) {
       console.error(`${name}: no test ran`);
       first.failed = 1;
     }
-    tally.add(name, first, await secondTry(name, first, directory));
+    tally.add(name, first, await secondTry(name, outcomes, directory));
   }
 }
 
-async function secondTry(part: string, first: Outcome, directory: string): Promise<Outcome | undefined> {
-  const files = first.failedFiles;
-  if (first.failed === 0 || files.length === 0 || files.length > SECOND_TRY_MAX) return undefined;
+async function secondTry(part: string, outcomes: readonly Outcome[], directory: string): Promise<Outcome | undefined> {
+  const files = filesToTryAgain(outcomes, SECOND_TRY_MAX);
+  if (files.length === 0) return undefined;
   console.log(`\n== ${part}, a second time: ${files.map((file) => relative(ROOT, file)).join(' ')}`);
   const { project, env: more } = environmentOf(part);
   return vitestRun(project, files, { id: `${run}-${part}-again`, directory, env: { ...env, ...more } });

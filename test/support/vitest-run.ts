@@ -41,6 +41,16 @@ export interface Outcome {
   cpuSeconds: number;
 }
 
+/**
+ * Absolute paths of the files that run a second time; none if more than `most` failed, or if a run broke without a failed file:
+ * then it is not known what it would have said.
+ */
+export function filesToTryAgain(outcomes: readonly Outcome[], most: number): string[] {
+  const broke = outcomes.some(({ failed, failedFiles }) => failed > 0 && failedFiles.length === 0);
+  const files = outcomes.flatMap(({ failedFiles }) => failedFiles);
+  return broke || files.length > most ? [] : files;
+}
+
 export interface FileTime {
   /** From the root. */
   file: string;
