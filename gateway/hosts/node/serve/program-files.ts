@@ -25,7 +25,7 @@ export interface ProgramFiles extends z.infer<typeof manifestSchema> {
 }
 
 /** What the page is made of. */
-const PAGE_SOURCES = ['dashboard', 'shared', 'package-lock.json', 'build.ts'];
+export const PAGE_SOURCES = ['dashboard', 'shared', 'clients/seal', 'package-lock.json', 'build.ts'];
 
 const HERE = fileURLToPath(import.meta.url);
 const IN_CLONE = HERE.endsWith('.ts');
