@@ -7,6 +7,8 @@ import type { Capacity, ListedJob, Submission } from './launcher.ts';
 const JOB_ID = '$OTELA_CONDOR_ID';
 /** A job that is held for so long needs a person: it goes, and the factory tries it again with its own back-off. */
 const HELD_S = 600;
+/** HoldReasonCode of a job whose allowed_execute_duration is over. */
+const TIME_OVER = 47;
 
 function description(submission: Submission): string {
   const { name, pool, gpus } = submission;
@@ -27,9 +29,9 @@ function description(submission: Submission): string {
     'kill_sig = SIGTERM',
     'want_graceful_removal = true',
     'job_max_vacate_time = 120',
-    // It stands in the job's ad, so that an agent knows its end; periodic_remove ends the job.
+    // It stands in the job's ad, so that an agent knows its end. HTCondor holds a job that runs for longer; periodic_remove takes it away.
     `allowed_execute_duration = ${minutesOf(pool.time) * 60}`,
-    `periodic_remove = (JobStatus == 5 && time() - EnteredCurrentStatus > ${HELD_S}) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
+    `periodic_remove = (JobStatus == 5 && (HoldReasonCode =?= ${TIME_OVER} || time() - EnteredCurrentStatus > ${HELD_S})) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
     ...pool.options,
     'queue',
     '',
@@ -44,7 +46,10 @@ export function htcondor(_cluster: ClusterConfig): BatchSystem {
     away: /failed to connect|can't find address|failed to fetch ads|unable to locate|communication error|timed out/i,
     submit: (submission) => ({ file: 'condor_submit', args: ['-terse', '-'], input: description(submission) }),
     idIn: (out) => /^(\d+\.\d+) - \d+\.\d+$/m.exec(out.trim())?.[1],
-    list: { file: 'condor_q', args: ['-json', '-attributes', 'ClusterId,ProcId,JobBatchName,JobStatus,HoldReason'] },
+    list: {
+      file: 'condor_q',
+      args: ['-json', '-attributes', 'ClusterId,ProcId,JobBatchName,JobStatus,HoldReasonCode,HoldReason'],
+    },
     parse: parseJobs,
     capacity: {
       file: 'condor_status',
@@ -66,6 +71,7 @@ const jobsSchema = z.array(
     ProcId: z.number(),
     JobBatchName: z.string().optional(),
     JobStatus: z.number(),
+    HoldReasonCode: z.number().optional(),
     HoldReason: z.string().optional(),
   }),
 );
@@ -76,8 +82,10 @@ function parseJobs(out: string): ListedJob[] {
   if (out.trim() === '') return [];
   return jobsSchema
     .parse(JSON.parse(out))
-    .map(({ ClusterId, ProcId, JobBatchName = '', JobStatus, HoldReason }): ListedJob => {
+    .map(({ ClusterId, ProcId, JobBatchName = '', JobStatus, HoldReasonCode, HoldReason }): ListedJob => {
       const named = { id: `${ClusterId}.${ProcId}`, name: JobBatchName };
+      if (JobStatus === 5 && HoldReasonCode === TIME_OVER)
+        return { ...named, state: 'ended', ended: 'time', ...(HoldReason === undefined ? {} : { reason: HoldReason }) };
       switch (JobStatus) {
         case 2:
         case 6:
