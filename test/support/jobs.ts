@@ -11,7 +11,7 @@ export interface Job {
   part: string;
   /** The part, and which of its pieces where it has several. */
   title: string;
-  /** vitest's project; another than the part for `worker`. */
+  /** vitest's project, or a pattern of several; another than the part for `worker` and `gateway`. */
   project: string;
   /** Paths from the root; none: all of the project. */
   files: string[];
@@ -24,7 +24,7 @@ export interface Job {
 const PIECE_SECONDS = 240;
 /** Of a file that the table does not have. */
 const OTHER_FILE_SECONDS = 5;
-/** They share what a machine has once, Slurm's daemons and addresses of namespaces: one run after the other. */
+/** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, and vitest runs files of the others side by side. */
 const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'gateway', 'shared', 'sim']);
 /** A part that is not the vitest project of its name: some files of another's, elsewhere, or two projects. */
 const ELSEWHERE: Record<string, { project: string; files?: string[]; env?: NodeJS.ProcessEnv }> = {
