@@ -28,13 +28,15 @@ export function Catalogue() {
     queryKey: ['catalogue'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/catalogue', { signal })).data?.data ?? [],
   });
-  const { nodes } = useLive();
+  const { nodes, connection, moves } = useLive();
   const [edited, setEdited] = useState<Entry | 'new'>();
   const [removed, setRemoved] = useState<Entry>();
   const columns = useMemo(() => {
-    const serving = new Set(catalogue(nodes.values()).flatMap(({ id, serving: n }) => (n > 0 ? [id] : [])));
+    const served = catalogue(nodes.values()).flatMap(({ id, serving: n }) => (n > 0 ? [id] : []));
+    // The first list of nodes is the first move.
+    const serving = connection === 'live' && moves > 0 ? new Set(served) : undefined;
     return columnsOf({ isOperator, owners, serving, edit: setEdited, remove: setRemoved });
-  }, [isOperator, owners, nodes]);
+  }, [isOperator, owners, nodes, connection, moves]);
   return (
     <Section title={texts.title} actions={isOperator && <Button onClick={() => setEdited('new')}>{texts.add}</Button>}>
       <ResourceList
@@ -73,8 +75,8 @@ export function Catalogue() {
 interface Rights {
   isOperator: boolean;
   owners: (id: string | null) => string;
-  /** Models that a node serves now. */
-  serving: ReadonlySet<string>;
+  /** Models that a node serves now; undefined: not known yet, or no more. */
+  serving: ReadonlySet<string> | undefined;
   edit: (entry: Entry) => void;
   remove: (entry: Entry) => void;
 }
@@ -110,6 +112,7 @@ function columnsOf({ isOperator, owners, serving, edit, remove }: Rights): Colum
       header: columns.on,
       cell: ({ always_on, id }) =>
         always_on &&
+        serving !== undefined &&
         (serving.has(id) ? <Tag kind="good">{texts.served}</Tag> : <Tag kind="bad">{texts.notServed}</Tag>),
     },
     {
