@@ -94,7 +94,7 @@ it('readers that stand still hold their engine back, and nobody else', async () 
   const bytes = 16 * 1024 * 1024;
   const before = heldBytes();
   const sockets = await Promise.all(Array.from({ length: readers }, () => standStill(here, bytes)));
-  await eventually('the engine to begin', 5_000, () => (there.engine?.running() === readers ? true : undefined));
+  await eventually('the engine to begin', 30_000, () => (there.engine?.running() === readers ? true : undefined));
   for (let n = 0; n < 20; n++) {
     const response = await here.ask('/chat/completions', chatBody({ tokens: 10 }, { stream: true }));
     expect(await response.text()).toMatch(/\[DONE\]\n\n$/);
@@ -104,8 +104,8 @@ it('readers that stand still hold their engine back, and nobody else', async () 
   expect(there.engine?.running()).toBe(readers);
   expect(grownMib).toBeLessThan(readers * 6);
   for (const socket of sockets) socket.destroy();
-  await eventually('the engine to be free', 5_000, () => (there.engine?.running() === 0 ? true : undefined));
-});
+  await eventually('the engine to be free', 30_000, () => (there.engine?.running() === 0 ? true : undefined));
+}, 90_000);
 
 it('a reader that stood still gets every byte when it reads on', async () => {
   const { here, village } = await twoHouses();

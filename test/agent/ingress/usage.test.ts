@@ -136,7 +136,8 @@ it('a directory that cannot be written costs nothing but the file', async () => 
 it('what is no batch of records is not read as one', () => {
   expect(parseUsageBatch('{')).toBeUndefined();
   expect(parseUsageBatch('[]')).toBeUndefined();
-  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), prompt_tokens: -1 }, usage(2)]))).toEqual([usage(2)]);
+  const good = usage(2);
+  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), prompt_tokens: -1 }, good]))).toEqual([good]);
   expect(parseUsageBatch(JSON.stringify([{ ...usage(1), session: 'x' }, 'y', null]))).toEqual([]);
   expect(parseUsageBatch(JSON.stringify(numbers(USAGE_BATCH_MAX + 1)))).toBeUndefined();
 });
