@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
+import { Link } from 'wouter';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { catalogue } from '../../parts/catalogue.ts';
@@ -7,7 +8,7 @@ import { Reference, useNames } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useLive, useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
-import { Button } from '../../ui/button.tsx';
+import { Button, buttonClass } from '../../ui/button.tsx';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
 import { Field, Input, Textarea } from '../../ui/field.tsx';
@@ -38,7 +39,18 @@ export function Catalogue() {
     return columnsOf({ isOperator, owners, serving, edit: setEdited, remove: setRemoved });
   }, [isOperator, owners, nodes, connection, moves]);
   return (
-    <Section title={texts.title} actions={isOperator && <Button onClick={() => setEdited('new')}>{texts.add}</Button>}>
+    <Section
+      title={texts.title}
+      actions={
+        isOperator ? (
+          <Button onClick={() => setEdited('new')}>{texts.add}</Button>
+        ) : (
+          <Link href="/models" className={buttonClass({})}>
+            {texts.seeModels}
+          </Link>
+        )
+      }
+    >
       <ResourceList
         label={texts.title}
         of={{ data: entries.data, error: entries.error, refetch: entries.refetch, showMore: undefined }}

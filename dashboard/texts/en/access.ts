@@ -51,6 +51,7 @@ export const access = {
     title: 'Model catalogue',
     none: 'Every model is open to everybody, and none has an end.',
     add: 'Add a model',
+    seeModels: 'See the models',
     edit: 'Edit',
     editTitle: (id: string) => `Catalogue entry of ${id}`,
     remove: 'Remove entry',
