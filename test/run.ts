@@ -1,6 +1,6 @@
 /**
  * `npm test`: everything that can run on this machine. `npm test -- e2e netns` runs those parts only.
- * Six runs of vitest go side by side on two cores, since tests mostly wait, the longest first; what each says is printed when it is over.
+ * Five runs of vitest go side by side on two cores, since tests mostly wait, the longest first; what each says is printed when it is over.
  * Ends with one line, `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
  * Files of tests that failed run a second time, alone: what passes then is named as flaky, counts as passed, and is written into test/flaky.json.
  * `npm test -- --changed`: only the tests of rooms that differ from main. Skipped tests are named
@@ -48,8 +48,10 @@ const PARTS = [
 ];
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
-/** Tests wait for two thirds of their time: three runs of vitest keep a core busy. */
-const LANES = Math.min(3 * availableParallelism(), 12);
+/** Tests wait for two thirds of their time, so these many runs of vitest keep the cores busy. */
+const LANES = Math.min(2 * availableParallelism() + 1, 12);
+/** They compute, or have a browser do so: one at a time beside those that wait, whose bounds of time would break. */
+const COMPUTING: ReadonlySet<string> = new Set(['gateway', 'browser', 'docs', 'sim', 'shared', 'scheduler', 'factory']);
 /** Files that are named with their time at the end. */
 const SLOWEST = 20;
 /** More files than these do not fail by chance, so nothing is run again. */
@@ -71,7 +73,7 @@ interface Ended {
   outcome: Outcome;
 }
 
-/** Runs `jobs` in their order, `lanes` at once; gives each one's outcome. `quiet`: others speak too, so each is heard when it is over. */
+/** Runs `jobs` in their order, `lanes` at once, one of them that computes; gives each one's outcome. `quiet`: others speak too, so each is heard when it is over. */
 async function runAll(
   jobs: readonly Job[],
   lanes: number,
@@ -79,12 +81,21 @@ async function runAll(
 ): Promise<Ended[]> {
   const ended: Ended[] = [];
   const left = [...jobs];
+  let computes = false;
+  const next = (): Job | undefined => {
+    const index = left.findIndex(({ part }) => !(computes && COMPUTING.has(part)));
+    return index < 0 ? undefined : left.splice(index, 1)[0];
+  };
+  // A lane ends where only computing is left and one does it: that one goes on.
   const lane = async () => {
-    for (let job = left.shift(); job !== undefined; job = left.shift()) {
-      const { project, title, files } = job;
+    for (let job = next(); job !== undefined; job = next()) {
+      const { part, project, title, files } = job;
+      const isComputing = COMPUTING.has(part);
+      if (isComputing) computes = true;
       console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
       const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
       ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
+      if (isComputing) computes = false;
     }
   };
   await Promise.all(Array.from({ length: lanes }, lane));
