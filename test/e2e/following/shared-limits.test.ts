@@ -103,6 +103,15 @@ function limitsObject(): LimitsObject {
   return new LimitsObject({ clock, storage: { sql: { exec } } } as unknown as ObjectContext, {} as Env);
 }
 
+test('counts that are said again, in any order, count once', () => {
+  const month = new Date().toISOString().slice(0, 7);
+  const object = limitsObject();
+  const hear = (tokens: number) => object.hearCounts(month, [{ origin: 'other', id: 'key_1', tokens }]);
+  for (const tokens of [10, 15, 15, 4]) hear(tokens);
+  expect(object.used(month)).toEqual([{ id: 'key_1', used: 15 }]);
+  expect(object.counts(month)).toContainEqual({ origin: 'other', id: 'key_1', tokens: 15 });
+});
+
 test('counts of many keys are heard and told in time that grows as they do', () => {
   const month = new Date().toISOString().slice(0, 7);
   const spent = (keys: number) => {
