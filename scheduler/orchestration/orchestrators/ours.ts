@@ -1,4 +1,4 @@
-import type { FittedForecaster } from '../../forecast/types.ts';
+import type { FittedForecaster, History } from '../../forecast/types.ts';
 import type { EngineLimits } from '../../serving/limits.ts';
 import { backlogSeconds, changedShare } from '../course.ts';
 import { type Evaluation, type Expected, evaluate } from '../evaluate.ts';
@@ -6,7 +6,7 @@ import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
 import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
 import type { Placed } from '../placement.ts';
 import type { RateTable } from '../rates.ts';
-import { forecastRequests, rehearse } from '../rehearse.ts';
+import { forecastRequests, LONG_REQUESTS, rehearse, SHORT_REQUESTS } from '../rehearse.ts';
 import type { Decision, Dispatch, Orchestrator, View } from '../timeline.ts';
 import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../types.ts';
 
@@ -20,7 +20,7 @@ export interface OursOptions {
   switchS: (running: readonly Placed[], to: DeploymentPlan) => number;
   /** A change must save this share of what keeping costs: forecasts err, and a plan that comes and goes serves nobody. */
   margin: number;
-  /** Slots in a row that must agree on a change. */
+  /** Slots in a row that must agree on a change, each on the same plan. */
   confirm?: number;
   /** Requests/s of each kind that the first plan is for; the forecast without it. */
   initial?: readonly number[];
@@ -42,13 +42,18 @@ export interface OursOptions {
 interface Candidate {
   found: Evaluation;
   dispatch: Dispatch;
+  /** Request seconds of waiting beside the rehearsal: what waits now, an overload that lasts, the switch. */
+  waitingS: number;
   /** Request seconds, the switch to it included. */
   cost: number;
   darkS: number;
 }
 
 const SHORTLIST = 5;
+/** Of the shortlist, those that are rehearsed over the whole horizon where the first rehearsal is only its beginning. */
+const FINALISTS = 4;
 const CONFIRM = 2;
+const NO_WISH = { key: '', slots: 0 };
 
 /**
  * Follows the forecast. Every plan is weighed by averages and the linear program; the best ones, and the one that runs, are then simulated on the
@@ -59,13 +64,15 @@ export function ours(options: OursOptions): Orchestrator {
   const plans = new Map<number, readonly DeploymentPlan[]>();
   const plansFor = (gpus: number, expected: Expected): readonly DeploymentPlan[] => {
     if (options.pin !== undefined) return [options.pin];
-    if (options.plans === undefined && gpus > EXHAUSTIVE_MAX_GPUS) return guidedPlans(options, gpus, expected);
-    const known = plans.get(gpus) ?? options.plans?.(gpus) ?? candidatePlans(options.table, gpus);
+    const guided = options.plans === undefined && gpus > EXHAUSTIVE_MAX_GPUS;
+    const all = guided ? copiedPlans : candidatePlans;
+    const known = plans.get(gpus) ?? options.plans?.(gpus) ?? all(options.table, gpus);
     plans.set(gpus, known);
-    return known;
+    return guided ? guidedPlans(options, gpus, expected, known) : known;
   };
-  // Slots in a row in which a change was worth it: a burst of one minute is no reason to move weights.
-  let wished = 0;
+  // The change that the last slots wished for, and how many did: neither a burst of one minute nor a wish that is another one
+  // each minute is a reason to move weights.
+  let wish = NO_WISH;
   const decide = (view: View): Decision => {
     const expected = expectation(options, view);
     const runs = view.plan.length > 0 && gpusOfPlan(view.plan) <= view.gpus && view.running.length > 0;
@@ -77,27 +84,44 @@ export function ours(options: OursOptions): Orchestrator {
       .sort((a, b) => a.cost - b.cost)[0];
     if (keep === undefined) return decisionOf(best, `the best plan: ${planText(best.found.plan)}`);
     if (samePlan(best.found.plan, view.plan)) {
-      wished = 0;
+      wish = NO_WISH;
       return decisionOf(best, 'the plan is still the best');
     }
     const why = `${planText(best.found.plan)} costs ${best.cost.toFixed(0)} request seconds in ${options.horizon} slots, its switch included; what runs costs ${keep.cost.toFixed(0)}`;
     const worth = keep.cost - best.cost >= keep.cost * options.margin;
-    wished = worth ? wished + 1 : 0;
+    const key = keyOf(best.found.plan);
+    wish = worth ? { key, slots: wish.key === key ? wish.slots + 1 : 1 } : NO_WISH;
     if (!worth) return decisionOf(keep, `not worth a switch: ${why}`);
-    if (wished < (options.confirm ?? CONFIRM)) return decisionOf(keep, `a switch if the next slot agrees: ${why}`);
-    wished = 0;
+    if (wish.slots < (options.confirm ?? CONFIRM)) return decisionOf(keep, `a switch if the next slot agrees: ${why}`);
+    wish = NO_WISH;
     return decisionOf(best, why);
   };
   return { name: options.name ?? 'ours', decide };
 }
 
-/** Too many to weigh each: what the guided search finds for the expected and for the high demand, and the uniform ones. */
-function guidedPlans({ table, seed = 1 }: OursOptions, gpus: number, expected: Expected): DeploymentPlan[] {
+/**
+ * Too many to weigh each: what the guided search finds for the expected and for the high demand, the uniform ones, and every plan of a
+ * half (a third, ...) of the GPUs so many times over. The search makes the load small; `copies` has those that answer soonest, too.
+ */
+function guidedPlans(
+  { table, seed = 1 }: OursOptions,
+  gpus: number,
+  expected: Expected,
+  copies: readonly DeploymentPlan[],
+): DeploymentPlan[] {
   const shapes = table.shapes.map(({ shape }) => shape);
   const guided = [expected.demand, between(expected), expected.high].map(
     (demand) => flowGuided(table, gpus, demand, { seed }).plan,
   );
-  return [...guided.filter((plan) => fits(plan, table.site)), ...uniformPlans(shapes, gpus, table.site)];
+  return [...guided.filter((plan) => fits(plan, table.site)), ...uniformPlans(shapes, gpus, table.site), ...copies];
+}
+
+/** Every plan of an equal part of the GPUs that is small enough to enumerate, as often as there are parts. */
+function copiedPlans(table: RateTable, gpus: number): DeploymentPlan[] {
+  const parts = Math.ceil(gpus / EXHAUSTIVE_MAX_GPUS);
+  return candidatePlans(table, Math.floor(gpus / parts))
+    .map((plan) => plan.map(({ shape, replicas }) => ({ shape, replicas: replicas * parts })))
+    .filter((plan) => fits(plan, table.site));
 }
 
 /** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */
@@ -115,9 +139,15 @@ function weighed(
   const chosen = new Map<string, Evaluation>();
   for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, shortlist), ...uniform])
     chosen.set(keyOf(one.plan), one);
-  const requests = forecastRequests(table, between(expected), expected.horizonS, seed);
   const total = expected.demand.reduce((sum, one) => sum + one, 0);
-  return [...chosen.values()].flatMap((found): Candidate[] => {
+  const drawn = new Map<number, ReturnType<typeof forecastRequests>>();
+  const costed = (one: Candidate, most: number): Candidate => {
+    const requests = drawn.get(most) ?? forecastRequests(table, between(expected), expected.horizonS, seed, most);
+    drawn.set(most, requests);
+    const latencyS = rehearse(table, limits, { plan: one.found.plan, dispatch: one.dispatch }, requests);
+    return { ...one, cost: latencyS * total * expected.horizonS + one.waitingS };
+  };
+  const first = [...chosen.values()].flatMap((found): Candidate[] => {
     const stays = now !== undefined && samePlan(found.plan, now.plan);
     const darkS = now === undefined || stays ? 0 : options.switchS(view.running, found.plan);
     const changed = now === undefined || stays ? 0 : changedShare(now.plan, found.plan);
@@ -125,14 +155,15 @@ function weighed(
     const loadBefore = typical(now ?? found);
     const course = { expected, waiting: view.waiting, darkS, changed, loadBefore, loadAfter: typical(found) };
     // A rehearsal begins empty and is short: what waits today, an overload that lasts and the switch are the course's.
-    const waiting = backlogSeconds(course);
+    const waitingS = backlogSeconds(course);
     const dispatches: Dispatch[] = [{ kind: 'least-loaded' }];
     if (options.untyped !== true) dispatches.push({ kind: 'flow', flow: found.assignment.flow });
-    return dispatches.map((dispatch) => {
-      const latencyS = rehearse(table, limits, { plan: found.plan, dispatch }, requests);
-      return { found, dispatch, darkS, cost: latencyS * total * expected.horizonS + waiting };
-    });
+    return dispatches.map((dispatch) => costed({ found, dispatch, darkS, waitingS, cost: 0 }, SHORT_REQUESTS));
   });
+  first.sort((a, b) => a.cost - b.cost);
+  const kept = first.find(({ found }) => now !== undefined && samePlan(found.plan, now.plan));
+  const final = first.filter((one, i) => i < FINALISTS || one === kept);
+  return total * expected.horizonS > SHORT_REQUESTS ? final.map((one) => costed(one, LONG_REQUESTS)) : final;
 }
 
 /** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
@@ -146,12 +177,30 @@ const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): Decisi
   note,
 });
 
-function expectation({ forecaster, horizon, initial }: OursOptions, { history, plan }: View): Expected {
+function expectation({ table, forecaster, horizon, initial }: OursOptions, { history, plan }: View): Expected {
   const horizonS = horizon * history.slotS;
   if (initial !== undefined && (plan.length === 0 || (history.counts[0]?.length ?? 0) === 0))
-    return { demand: initial, high: initial, horizonS };
+    return { demand: initial, high: initial.map((one) => one * peak(table, history)), horizonS };
   const { mean, high } = forecaster.forecast(history, horizon);
   const perS = (steps: readonly number[] | undefined) =>
     (steps ?? []).reduce((sum, one) => sum + one, 0) / (Math.max(1, steps?.length ?? 1) * history.slotS);
   return { demand: mean.map(perS), high: high.map(perS), horizonS };
+}
+
+/** Without a past nothing says how demand varies: the first plan has room for so many times the mean. */
+const UNKNOWN_PEAK = 1.5;
+/** Slots from which the spread of the past is known, and which of them counts as its high. */
+const PEAK_SLOTS_MIN = 5;
+const PEAK_LEVEL = 0.9;
+
+/** How many times the mean of the past slots their high is, in work: kinds do not all peak in the same slot. */
+function peak({ kinds, shapes }: RateTable, { counts }: History): number {
+  const costS = kinds.map((_, j) => 1 / Math.max(1e-9, ...shapes.map(({ rates }) => rates[j] ?? 0)));
+  const slots = Array.from({ length: counts[0]?.length ?? 0 }, (_, slot) =>
+    counts.reduce((sum, series, j) => sum + (series[slot] ?? Number.NaN) * (costS[j] ?? 0), 0),
+  );
+  const work = slots.filter(Number.isFinite).sort((a, b) => a - b);
+  const mean = work.reduce((sum, one) => sum + one, 0) / work.length;
+  if (work.length < PEAK_SLOTS_MIN || !(mean > 0)) return UNKNOWN_PEAK;
+  return Math.max(1, (work[Math.ceil(PEAK_LEVEL * work.length) - 1] ?? mean) / mean);
 }
