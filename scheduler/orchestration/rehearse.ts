@@ -14,7 +14,7 @@ export const SHORT_REQUESTS = 8000;
  * Of the rehearsal that decides. At 400 requests/s the first one ends after 20 s, in which the queue of a plan that falls behind by a tenth
  * is still short.
  */
-export const LONG_REQUESTS = 40_000;
+export const LONG_REQUESTS = 100_000;
 /** Bytes/s of keys and values; nothing moves in a rehearsal. */
 const KV_BYTES_PER_S = 25e9;
 
