@@ -48,7 +48,7 @@ export class Accusations {
     if (known) return;
     this.#parts.livenessTable.believe(suspicion);
     this.#parts.broadcast.tell(target, suspicion);
-    this.#parts.broadcast.word({ type: 'suspicion', suspicion }, target, undefined);
+    this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, target, undefined);
   }
 
   heardSuspicion(peer: Peer, suspicion: Suspicion): void {
@@ -62,7 +62,7 @@ export class Accusations {
       this.#parts.livenessTable.believe(suspicion);
       this.#parts.evictionDecider?.confirmed(suspicion.target);
       this.#parts.broadcast.tell(suspicion.target, suspicion);
-      this.#parts.broadcast.word({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
+      this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
     // An accused session that lives must hear of the suspicion: other members believe it until the session refutes it.
     const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
@@ -80,7 +80,7 @@ export class Accusations {
     if (taken === 'refused') return;
     const refutation = taken === 'known' ? undefined : this.#parts.livenessTable.refute(suspicion);
     if (refutation !== undefined)
-      this.#parts.broadcast.word({ type: 'refutation', refutation }, this.#context.me, undefined);
+      this.#parts.broadcast.pass({ type: 'refutation', refutation }, this.#context.me, undefined);
     const answer = refutation ?? this.#parts.livenessTable.ownRefutation();
     if (answer !== undefined) this.#context.out.send(peer.id, { type: 'refutation', refutation: answer });
   }
@@ -89,7 +89,7 @@ export class Accusations {
     if (refutation.session === this.#context.me) return;
     const taken = this.#parts.livenessTable.hear(refutation, () => this.#parts.charge(peer, 1));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
-    if (taken === 'new') this.#parts.broadcast.word({ type: 'refutation', refutation }, refutation.session, peer.id);
+    if (taken === 'new') this.#parts.broadcast.pass({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
   /** A suspected peer speaks, and may not know that it is suspected: tells it, so that it can refute. */

@@ -10,7 +10,7 @@ import { weight } from './topology.ts';
 import type { Tree } from './tree.ts';
 import type { PeerId } from './types.ts';
 
-type SignedWord = Extract<Part, { type: 'suspicion' | 'refutation' }>;
+type SuspicionOrRefutation = Extract<Part, { type: 'suspicion' | 'refutation' }>;
 
 /** Members of one cluster that a gateway tells besides its delegates: they joined because they saw a split. */
 const PIECES_MAX = 12;
@@ -64,10 +64,10 @@ export class Broadcast {
     return bucket.take(1, now);
   }
 
-  /** The same for suspicions and their refutations. `session`: the accused. */
-  word(part: SignedWord, session: string, from: PeerId | undefined): void {
+  /** Passes on a suspicion or its refutation. `session`: the accused. */
+  pass(part: SuspicionOrRefutation, session: string, from: PeerId | undefined): void {
     const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
-    if (!this.#mayPass(`word ${origin}`)) return;
+    if (!this.#mayPass(`suspicion ${origin}`)) return;
     const bytes = encodePart(part);
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     if (this.#context.self.kind === 'gateway') return this.#relay(bytes, { session, cluster }, from);
@@ -148,7 +148,7 @@ export class Broadcast {
   }
 
   /** Sends from a gateway to one member: directly, or through delegates of its cluster. */
-  home(part: SignedWord, session: string): void {
+  home(part: SuspicionOrRefutation, session: string): void {
     const { options, out } = this.#context;
     if (this.#channels.open.has(session)) return out.send(session, part);
     const cluster = this.#clusterOf(session);

@@ -11,6 +11,7 @@ export const WORKER_FILES: readonly string[] = [
   'sdk/python-sdk',
   'registry',
   'routing',
+  'sealed/sealed-sdk',
   'sealed/sealed-streams',
 ];
 
