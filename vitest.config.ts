@@ -15,7 +15,6 @@ const GATEWAY_WITHOUT_RUNTIME = [
   'accounts/minute-window',
   'accounts/token-estimator',
   'admin/record-searches',
-  'batch/leasing',
   'batch/usage',
   'cli/new-since',
   'cli/rollout-cohort',
