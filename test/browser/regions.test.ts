@@ -30,7 +30,8 @@ it('an operator sees regions with prices, round trips and the plan beside what w
   const answer = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
   expect(answer.status, await answer.text()).toBe(200);
   await row(/moon 0 0\.250 USD\/kWh old/).waitFor({ timeout: 15_000 });
-  await row(/plan 75%\s*went 100%\s*1 serving.*plan 25%\s*went 0%\s*0 serving\s*keep 2 warm/).waitFor({
+  // A region of the operator's prices stands first.
+  await row(/plan 25%\s*went 0%\s*0 serving\s*keep 2 warm.*plan 75%\s*went 100%\s*1 serving/).waitFor({
     timeout: 15_000,
   });
   await row(/no region 1 not known \d+ ms/).waitFor();
