@@ -23,8 +23,6 @@ export interface Outside {
   engineGoneMs?: number;
   /** See Lifecycle's. */
   willCommand?: readonly string[];
-  /** Runs the program that is installed now in the place of this one. Returns where it could not. */
-  becomeInstalled?: (env: NodeJS.ProcessEnv) => Error;
   /** Whether sessions meet other agents; default true. */
   joinMesh?: boolean;
 }
@@ -94,7 +92,7 @@ async function startCommand(argv: readonly string[], { env, io, outside }: Conte
   const code = await lifecycle.run();
   if (!lifecycle.restarts) return code;
   await Promise.all([flushed(io.stdout), flushed(io.stderr)]);
-  const why = (outside.becomeInstalled ?? becomeInstalled)(env);
+  const why = becomeInstalled(env);
   io.log(`could not begin anew: ${why.message}`);
   return EXIT_ENGINE;
 }

@@ -69,28 +69,6 @@ export async function ask<T>(schema: z.ZodMiniType<T>, path: string, signal?: Ab
   return schema.parse(await response.json());
 }
 
-const PAGE = 100;
-
-/** The first `pages` of a list that the gateway gives a hundred at a time, and whether there is more. */
-export async function askPages<T extends { id: string }>(
-  item: z.ZodMiniType<T>,
-  path: string,
-  pages: number,
-  signal: AbortSignal,
-): Promise<{ data: T[]; more: boolean }> {
-  const schema = z.object({ data: z.array(item), has_more: z.boolean() });
-  const data: T[] = [];
-  let more = true;
-  for (let n = 0; n < pages && more; n++) {
-    const last = data.at(-1);
-    const after = last === undefined ? '' : `&after=${encodeURIComponent(last.id)}`;
-    const page = await ask(schema, `${path}?limit=${PAGE}${after}`, signal);
-    data.push(...page.data);
-    more = page.has_more && page.data.length > 0;
-  }
-  return { data, more };
-}
-
 export async function tell<T>(
   schema: z.ZodMiniType<T>,
   method: 'POST' | 'PATCH' | 'PUT' | 'DELETE',

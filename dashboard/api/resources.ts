@@ -21,12 +21,7 @@ export type ModelWeights = Row<'/admin/routing'>;
 export type AuditEntry = Row<'/admin/audit'>;
 export type Settings = paths['/admin/settings']['get']['responses'][200]['content']['application/json'];
 
-export type NewUser = Body<'/admin/users', 'post'>;
-export type NewProject = Body<'/admin/projects', 'post'>;
 export type NewKey = Body<'/admin/keys', 'post'>;
-export type NewProvider = Body<'/admin/providers', 'post'>;
-export type NewPeer = Body<'/admin/peers', 'post'>;
-export type ModelSettingsBody = Body<'/admin/models/{id}', 'put'>;
 export type Weights = Body<'/admin/routing/{model}', 'put'>['weights'];
 export type SettingsChange = Body<'/admin/settings', 'patch'>;
 

@@ -57,29 +57,6 @@ export const modelLoadSchema = z.object({
 });
 export type ModelLoad = z.infer<typeof modelLoadSchema>;
 
-export const limitsSchema = z.object({
-  requests_per_minute: z.optional(z.number()),
-  tokens_per_minute: z.optional(z.number()),
-  concurrent_requests: z.optional(z.number()),
-  tokens_per_month: z.optional(z.number()),
-});
-
-export const keySchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  role: z.string(),
-  prefix: z.string(),
-  models: z.nullable(z.array(z.string())),
-  trusted_providers: z.nullable(z.array(z.string())),
-  limits: z.nullable(limitsSchema),
-  created_at: z.string(),
-  expires_at: z.nullable(z.string()),
-  last_used_at: z.nullable(z.string()),
-  revoked_at: z.nullable(z.string()),
-  key: z.optional(z.string()),
-});
-export type Key = z.infer<typeof keySchema>;
-
 export const usageSchema = z.looseObject({
   requests: z.number(),
   failed: z.optional(z.number()),
@@ -89,18 +66,3 @@ export const usageSchema = z.looseObject({
   mean_total_ms: z.optional(z.nullable(z.number())),
 });
 export type Usage = z.infer<typeof usageSchema>;
-
-export const joinTokenSchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  provider: z.string(),
-  cluster: z.nullable(z.string()),
-  max_nodes: z.nullable(z.number()),
-  nodes: z.number(),
-  prefix: z.string(),
-  created_at: z.string(),
-  expires_at: z.nullable(z.string()),
-  revoked_at: z.nullable(z.string()),
-  token: z.optional(z.string()),
-});
-export type JoinToken = z.infer<typeof joinTokenSchema>;

@@ -6,19 +6,19 @@ export interface RidgeOptions {
   lags: number;
   /** Slots of a season, whose same slot is one more input; none without it. */
   period?: number;
-  /** Weight of the coefficients' squares, for inputs of unit variance and a mean error. */
-  penalty?: number;
 }
 
 /** Windows that a fit uses: the newest ones, enough for some hundred coefficients. */
 const WINDOWS_MAX = 3000;
+/** Weight of the coefficients' squares, for inputs of unit variance and a mean error. */
+const PENALTY = 0.05;
 
 /** Linear regression on the last slots with a penalty on the coefficients (Hoerl and Kennard 1970), one per series; later steps feed on earlier ones. */
-export function ridge({ lags, period, penalty = 0.05 }: RidgeOptions): Forecaster {
+export function ridge({ lags, period }: RidgeOptions): Forecaster {
   return calibrated({
     name: `ridge on ${lags} slots`,
     fit: (values) => {
-      const models = values.map((series) => fitSeries(series, lags, period, penalty));
+      const models = values.map((series) => fitSeries(series, lags, period));
       const predict: Predict = (seen, horizon) =>
         seen.map((series, s) => {
           const weights = models[s];
@@ -43,12 +43,7 @@ function inputs(series: readonly number[], at: number, lags: number, period: num
   return row;
 }
 
-function fitSeries(
-  series: readonly number[],
-  lags: number,
-  period: number | undefined,
-  penalty: number,
-): number[] | undefined {
+function fitSeries(series: readonly number[], lags: number, period: number | undefined): number[] | undefined {
   const from = Math.max(lags, series.length - WINDOWS_MAX);
   const count = series.length - from;
   const width = 1 + lags + (period === undefined ? 0 : 1);
@@ -68,7 +63,7 @@ function fitSeries(
     }
   }
   // The constant is not penalised, but a little keeps the system solvable.
-  for (const [i, row] of normal.entries()) row[i] = (row[i] ?? 0) + (i === 0 ? 1e-9 : penalty * scale * 0.01);
+  for (const [i, row] of normal.entries()) row[i] = (row[i] ?? 0) + (i === 0 ? 1e-9 : PENALTY * scale * 0.01);
   return solvePositive(normal, right);
 }
 

@@ -5,8 +5,6 @@ import { type DeploymentPlan, gpusOfShape, keyOf, type Shape, type ShapeRates } 
 
 export interface SearchOptions {
   seed: number;
-  /** Rounds without a better plan after which it ends (20 in OServe §4.3). */
-  flatRounds?: number;
   /** Starts from different plans: a search by exchange ends in local optima. */
   starts?: number;
 }
@@ -22,6 +20,8 @@ export interface Found {
 
 /** Moves of one round that are weighed, at most. */
 const MOVES_MAX = 400;
+/** Rounds without a better plan after which the search ends (OServe §4.3). */
+const FLAT_ROUNDS = 20;
 /** A plan that is as good as the one before is taken now and then: it may lead on. */
 const EQUAL_TAKEN = 0.3;
 
@@ -64,7 +64,7 @@ export function flowGuided(table: RateTable, gpus: number, demand: readonly numb
   for (const start of starts) {
     let [plan, load, flat] = [start, weigh(start), 0];
     if (load < best.load) best = { ...best, plan, load };
-    while (flat < (options.flatRounds ?? 20)) {
+    while (flat < FLAT_ROUNDS) {
       rounds++;
       const moves = movesOf(plan, bySize, random);
       weighed += moves.length;

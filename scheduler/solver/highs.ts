@@ -1,4 +1,4 @@
-import loadHighs, { type Highs, type HighsCallbackMap, type ModelData } from 'highs';
+import loadHighs, { type Highs, type ModelData } from 'highs';
 import { SchedulerError } from '../errors.ts';
 
 /** A linear or mixed-integer program under construction: columns first, then rows over them. Always minimised. */
@@ -24,11 +24,6 @@ export class Program {
 
   bounds(column: number): [low: number, high: number] {
     return [this.#low[column] ?? 0, this.#high[column] ?? 0];
-  }
-
-  setBounds(column: number, low: number, high: number): void {
-    this.#low[column] = low;
-    this.#high[column] = high;
   }
 
   get size(): { columns: number; rows: number; integers: number } {
@@ -81,8 +76,6 @@ interface SolveLimits {
   relaxed?: boolean;
   /** A known solution to begin with, by column. */
   start?: readonly number[];
-  /** Told of each better solution: objective, bound, seconds. */
-  incumbent?: (objective: number, bound: number, seconds: number) => void;
 }
 
 let loading: Promise<Highs> | undefined;
@@ -101,14 +94,7 @@ export async function solve(program: Program, limits: SolveLimits): Promise<Solv
     });
     if (limits.start !== undefined && limits.relaxed !== true) model.setSolution({ colValue: limits.start });
     const started = performance.now();
-    const callbacks: HighsCallbackMap = {
-      [highs.constants.callbackType.mipImprovingSolution]: (event) => {
-        const { mip_primal_bound: primal, mip_dual_bound: dual, running_time: seconds } = event.data;
-        if (primal !== undefined) limits.incumbent?.(primal, dual ?? Number.NEGATIVE_INFINITY, seconds ?? 0);
-        return undefined;
-      },
-    };
-    model.run(limits.relaxed === true || limits.incumbent === undefined ? undefined : callbacks);
+    model.run();
     const seconds = (performance.now() - started) / 1e3;
     const status = model.getModelStatus();
     const { modelStatus } = highs.constants;

@@ -63,12 +63,7 @@ export function fitKinds(requests: readonly Lengths[], { most, seed, previous }:
   return kindsOf(requests, numbered(fits[k - 1]?.centroids ?? [], before));
 }
 
-/** The kind of a request whose lengths are both known. */
-export function kindOf(kinds: readonly Kind[], lengths: Lengths): number {
-  return nearestOf(kinds.map(pointOf), pointOf(lengths)).index;
-}
-
-/** For many requests: centroids are turned into points once. */
+/** Finds the kind of a request whose lengths are both known. */
 export function kindClassifier(kinds: readonly Kind[]): (lengths: Lengths) => number {
   const centroids = kinds.map(pointOf);
   return (lengths) => nearestOf(centroids, pointOf(lengths)).index;

@@ -40,7 +40,6 @@ export interface Grant {
   lease: Lease;
   /** Lines without a result, by their index in the chunk. */
   open: number[];
-  speculative: boolean;
 }
 
 /** A second node may run a chunk whose first one is late. A third would waste more than it saves. */
@@ -134,15 +133,14 @@ export class Ledger {
         break;
       }
     }
-    const late = found === undefined ? this.#latest(node, nowMs, allowed) : undefined;
-    const chunk = found ?? late;
+    const chunk = found ?? this.#latest(node, nowMs, allowed);
     if (chunk === undefined) return undefined;
     chunk.epoch += 1;
     const lease = { epoch: chunk.epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs };
     chunk.leases.push(lease);
     chunk.holders = [...chunk.holders, { epoch: chunk.epoch, node }].slice(-HOLDERS_KEPT);
     this.changed.add(chunk);
-    return { chunk, lease, open: openOf(chunk), speculative: late !== undefined };
+    return { chunk, lease, open: openOf(chunk) };
   }
 
   /** @returns false where the lease has ended: the node stops the lines that it has not begun */

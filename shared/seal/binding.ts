@@ -101,9 +101,6 @@ export function readEnvelope(text: string): Envelope {
   return { kid: bytes.subarray(0, toEnc), enc: bytes.subarray(toEnc, toSealed), sealed: bytes.subarray(toSealed) };
 }
 
-/** Characters of a `kid` in base64url. */
-export const KID_CHARS = 11;
-
 /** The value of `x-otela-seal-to`, by `kid` in base64url. @throws SealError malformed */
 export function readEnvelopes(text: string): Map<string, string> {
   const listed = text.split(',').map((one) => one.trim());

@@ -45,8 +45,7 @@ export function vouchMessage({ provider, session, encryptionKey, until }: Vouche
   return concat(LABEL_VOUCH, new Uint8Array([0]), ...names, encryptionKey, u32(until));
 }
 
-export const VOUCH_BYTES = 2 * KEY_BYTES + 4 + SIGNATURE_BYTES + 4 + SIGNATURE_BYTES;
-export const VOUCH_CHARS = Math.ceil((VOUCH_BYTES * 4) / 3);
+const VOUCH_BYTES = 2 * KEY_BYTES + 4 + SIGNATURE_BYTES + 4 + SIGNATURE_BYTES;
 
 export function writeVouch({ root, delegate, notAfter, signature, until, keySignature }: Vouch): string {
   return toBase64url(concat(root, delegate, u32(notAfter), signature, u32(until), keySignature));

@@ -30,8 +30,6 @@ export interface OursOptions {
   untyped?: boolean;
   /** Plans that are weighed; all undominated ones without it. */
   plans?: (gpus: number) => readonly DeploymentPlan[];
-  /** Plans that are rehearsed in each slot. */
-  shortlist?: number;
   /** An operator's pin: this plan, whatever the workload. */
   pin?: DeploymentPlan;
   seed?: number;
@@ -132,12 +130,12 @@ function weighed(
   plans: readonly DeploymentPlan[],
   runs: boolean,
 ): Candidate[] {
-  const { table, limits, shortlist = SHORTLIST, seed = 1 } = options;
+  const { table, limits, seed = 1 } = options;
   const now = runs ? evaluate(table, view.plan, expected) : undefined;
   const scored = plans.map((plan) => evaluate(table, plan, expected)).sort((a, b) => a.score - b.score);
   const uniform = scored.filter(({ plan }) => plan.length === 1).slice(0, 2);
   const chosen = new Map<string, Evaluation>();
-  for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, shortlist), ...uniform])
+  for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, SHORTLIST), ...uniform])
     chosen.set(keyOf(one.plan), one);
   const total = expected.demand.reduce((sum, one) => sum + one, 0);
   const drawn = new Map<number, ReturnType<typeof forecastRequests>>();

@@ -8,14 +8,11 @@ import type { TaskSource } from './workload.ts';
 export interface TraceTaskOptions {
   slotS: number;
   seed: number;
-  /** Seconds on an A100 of a prompt token and of an answer token. */
-  secondsPerToken?: readonly [prompt: number, answer: number];
-  /** Seconds until a client gives up. */
-  patienceS?: number;
 }
 
 /** A 7B model on an A100 that serves one request: some 10,000 prompt tokens and 80 answer tokens per second. */
-const SECONDS_PER_TOKEN = [1e-4, 0.0125] as const;
+const [PROMPT_TOKEN_S, ANSWER_TOKEN_S] = [1e-4, 0.0125];
+/** Seconds until a client gives up. */
 const PATIENCE_S = 120;
 /** Long prompts are arithmetic, long answers are memory bandwidth (Table 1b's types by what they do). */
 const [LONG_PROMPT, LONG_ANSWER] = [2_048, 256];
@@ -24,7 +21,6 @@ const [LONG_PROMPT, LONG_ANSWER] = [2_048, 256];
 export function traceTasks(rows: readonly TraceRow[], world: World, options: TraceTaskOptions): TaskSource {
   const random = seeded(options.seed);
   const regions = world.topology.regions.length;
-  const [perPrompt, perAnswer] = options.secondsPerToken ?? SECONDS_PER_TOKEN;
   const tasks = rows.map(({ arrival, input, output }, id): Task => {
     if (!(arrival >= 0) || !(input >= 0) || !(output >= 0))
       throw new SchedulerError('bad_input', `request ${id + 1} of the trace has no time or no lengths`);
@@ -35,9 +31,9 @@ export function traceTasks(rows: readonly TraceRow[], world: World, options: Tra
       origin: Math.floor(random() * regions),
       model: models[Math.floor(random() * models.length)] ?? 0,
       type,
-      workS: input * perPrompt + output * perAnswer,
+      workS: input * PROMPT_TOKEN_S + output * ANSWER_TOKEN_S,
       arrivalS: arrival,
-      deadlineS: arrival + (options.patienceS ?? PATIENCE_S),
+      deadlineS: arrival + PATIENCE_S,
       prefix: -1,
     };
   });

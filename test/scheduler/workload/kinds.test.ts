@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { serveGen } from '../../../scheduler/paper/oserve/traces.ts';
 import { normal, seeded } from '../../../scheduler/serving/random.ts';
 import { ArrivalClassifier } from '../../../scheduler/workload/arrival.ts';
-import { fitKinds, kindOf, type Lengths } from '../../../scheduler/workload/kinds.ts';
+import { fitKinds, kindClassifier, type Lengths } from '../../../scheduler/workload/kinds.ts';
 import { drawServeGen, weibullShape } from '../../../scheduler/workload/servegen.ts';
 
 /** Requests around three centres, in the shares given. */
@@ -43,7 +43,7 @@ describe('kinds of requests', () => {
     ];
     for (let seed = 2; seed < 12; seed++) {
       const after = fitKinds(requestsOf(seed, [0.2, 0.2, 0.6]), { most: 8, seed, previous: before });
-      expect(probes.map((probe) => kindOf(after, probe))).toEqual(probes.map((probe) => kindOf(before, probe)));
+      expect(probes.map(kindClassifier(after))).toEqual(probes.map(kindClassifier(before)));
     }
   });
 
@@ -51,7 +51,7 @@ describe('kinds of requests', () => {
     const before = fitKinds(requestsOf(1, [0.5, 0.3, 0.2]), { most: 8, seed: 1 });
     const without = fitKinds(requestsOf(3, [0.6, 0.4, 0]), { most: 8, seed: 1, previous: before });
     const probe = { input: 100, output: 30 };
-    expect(kindOf(without, probe)).toBe(kindOf(before, probe));
+    expect(kindClassifier(without)(probe)).toBe(kindClassifier(before)(probe));
   });
 
   it('of equal requests are one', () => {

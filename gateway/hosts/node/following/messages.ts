@@ -16,7 +16,6 @@ export const followSchema = z.object({
   /** Records that wait there. */
   waiting: z.number().int().min(0),
 });
-export type Follow = z.infer<typeof followSchema>;
 
 export const followedSchema = z.object({
   feed: z.string().max(64),

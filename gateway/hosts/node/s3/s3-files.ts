@@ -15,27 +15,24 @@ const LIST_PAGE = 1_000;
 const BYTES = { 'content-type': 'application/octet-stream' };
 
 interface S3FilesOptions {
-  partBytes?: number;
   stallMs?: number;
 }
 
 /** An upload appears when it is complete: S3 shows no part of an object. */
 export class S3Files implements FileStore {
   readonly #client: S3Client;
-  readonly #partBytes: number;
   readonly #stallMs: number;
 
-  constructor(client: S3Client, { partBytes = PART_BYTES, stallMs = STALL_MS }: S3FilesOptions = {}) {
+  constructor(client: S3Client, { stallMs = STALL_MS }: S3FilesOptions = {}) {
     this.#client = client;
-    this.#partBytes = partBytes;
     this.#stallMs = stallMs;
   }
 
   async put(key: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }> {
-    const parts = partsOf(content, this.#partBytes, maxBytes);
+    const parts = partsOf(content, PART_BYTES, maxBytes);
     const first = await parts.next();
     const whole = first.value ?? new Uint8Array(0);
-    if (whole.length < this.#partBytes) {
+    if (whole.length < PART_BYTES) {
       await there(this.#client.send({ method: 'PUT', key, headers: BYTES, body: whole })).then(dropped);
       return { bytes: whole.length };
     }

@@ -22,7 +22,6 @@ interface StorageProbeOptions {
   directory: string;
   /** Tells what is wrong; null: nothing. */
   tell(failure: string | null): void;
-  leastFreeBytes?: number;
 }
 
 export class StorageProbe {
@@ -55,11 +54,11 @@ export class StorageProbe {
   }
 
   async #probe(): Promise<string | null> {
-    const { directory, leastFreeBytes = LEAST_FREE_BYTES } = this.#options;
+    const { directory } = this.#options;
     try {
       const { bavail, bsize } = await statfs(directory);
       const free = bavail * bsize;
-      const least = leastFreeBytes + (this.#failure === null ? 0 : MARGIN_BYTES);
+      const least = LEAST_FREE_BYTES + (this.#failure === null ? 0 : MARGIN_BYTES);
       if (free < least)
         return `${directory} has ${(free / MIB).toFixed(1)} MiB left, ${(least / MIB).toFixed(0)} MiB are needed`;
       await writeFile(join(directory, PROBE_FILE), `${Date.now()}\n`);
