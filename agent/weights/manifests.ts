@@ -4,7 +4,7 @@ import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } fro
 import { join } from 'node:path';
 import * as z from 'zod';
 import { type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
-import { asWeightsError } from './error.ts';
+import { asWeightsError, WeightsError } from './error.ts';
 import { holderLives } from './lock-file.ts';
 import type { Presence } from './presence.ts';
 import { digestOf } from './sources/keys.ts';
@@ -69,18 +69,15 @@ export class Manifests {
     await rename(this.#path(id), this.#path(retired));
   }
 
-  async get(id: string): Promise<KeptManifest | undefined> {
-    try {
-      const { mtimeMs, ino, size } = await stat(this.#path(id));
-      return {
-        id,
-        ...(await this.#read(id, `${mtimeMs} ${ino} ${size}`)),
-        usedAt: mtimeMs,
-        pinned: await this.#isPinned(id),
-      };
-    } catch {
-      return undefined;
-    }
+  /** Undefined also where it cannot be read. */
+  get(id: string): Promise<KeptManifest | undefined> {
+    return this.#load(id).catch(() => undefined);
+  }
+
+  async #load(id: string): Promise<KeptManifest> {
+    const { mtimeMs, ino, size } = await stat(this.#path(id));
+    const read = await this.#read(id, `${mtimeMs} ${ino} ${size}`);
+    return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
   }
 
   /** All are asked for every few seconds, and thousands of files take long to check. */
@@ -99,11 +96,15 @@ export class Manifests {
     return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
   }
 
-  /** Undefined where one cannot be read, as of another version: what it names is not known. */
-  async every(): Promise<KeptManifest[] | undefined> {
-    const ids = await this.#ids().catch(() => undefined);
-    const all = await this.all();
-    return ids?.every((id) => all.some((one) => one.id === id)) ? all : undefined;
+  /** `all`, before blobs are deleted. @throws WeightsError refused: one cannot be read, as of another version, and may have any blob */
+  async every(): Promise<KeptManifest[]> {
+    const load = (id: string) =>
+      this.#load(id).catch((cause: unknown) => {
+        if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return [];
+        const message = `${this.#path(id)} cannot be read: nothing is deleted while it is there`;
+        throw new WeightsError('refused', message, { cause });
+      });
+    return (await Promise.all((await this.#ids()).map(load))).flat();
   }
 
   async #ids(): Promise<string[]> {

@@ -4,8 +4,8 @@
  * file system, so no two machines' clocks are compared.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { readFileSync, readlinkSync } from 'node:fs';
-import { type FileHandle, mkdir, open, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { constants, readFileSync, readlinkSync } from 'node:fs';
+import { mkdir, open, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 
@@ -67,7 +67,9 @@ export function holderOf(text: string): Holder | undefined {
 export class Presence {
   readonly #directory: string;
   readonly #own = randomUUID();
-  #file: Promise<FileHandle> | undefined;
+  #begun: Promise<void> | undefined;
+  /** The beat that runs, or ran last. */
+  #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
 
   /** @param directory of the files in which processes beat */
@@ -80,9 +82,9 @@ export class Presence {
    * @throws Error: nothing can be written
    */
   async hold(): Promise<string> {
-    this.#file ??= this.#begin();
-    await this.#file.catch((error: unknown) => {
-      this.#file = undefined;
+    this.#begun ??= this.#begin();
+    await this.#begun.catch((error: unknown) => {
+      this.#begun = undefined;
       throw error;
     });
     const name = randomUUID();
@@ -113,10 +115,10 @@ export class Presence {
   }
 
   async close(): Promise<void> {
+    await this.#begun?.catch(() => {});
+    this.#begun = undefined;
     clearInterval(this.#timer);
-    const file = await this.#file?.catch(() => undefined);
-    this.#file = undefined;
-    await file?.close();
+    await this.#beating;
     await rm(this.#path(this.#own), { force: true }).catch(() => {});
   }
 
@@ -124,16 +126,23 @@ export class Presence {
     return join(this.#directory, beats);
   }
 
-  async #begin(): Promise<FileHandle> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    const file = await open(this.#path(this.#own), 'w', 0o600);
-    await file.write('.', 0).catch(async (error: unknown) => {
-      await file.close();
-      throw error;
-    });
-    this.#timer = setInterval(() => void file.write('.', 0).catch(() => {}), BEAT_MS).unref();
+  async #begin(): Promise<void> {
+    await this.#beat();
+    this.#timer = setInterval(() => {
+      this.#beating = this.#beat().catch(() => {}); // a disk that is away for a while: the next one may reach it
+    }, BEAT_MS).unref();
     void this.#sweep().catch(() => {}); // the next process tries again
-    return file;
+  }
+
+  /** By name: into a file kept open it would beat unseen where another process had removed or replaced that. Needs no block of a full disk. */
+  async #beat(): Promise<void> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const file = await open(this.#path(this.#own), constants.O_WRONLY | constants.O_CREAT, 0o600);
+    try {
+      await file.write('.', 0);
+    } finally {
+      await file.close();
+    }
   }
 
   async #sweep(): Promise<void> {

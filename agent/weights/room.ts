@@ -45,11 +45,25 @@ export class Room {
     });
   }
 
-  /** One at a time, of all processes: two would both find the same free bytes. */
-  async #locked(signal: AbortSignal, act: () => Promise<void>): Promise<void> {
+  /** Deletes a model. @throws WeightsError refused: it is in use by now, or a manifest cannot be read; stopped, full */
+  async remove(kept: KeptManifest, signal: AbortSignal): Promise<void> {
+    await this.#locked(signal, async () => {
+      if ((await this.#store.manifests.get(kept.id))?.pinned === true)
+        throw new WeightsError('refused', `${kept.manifest.source} is in use`);
+      await this.#store.remove(kept);
+    });
+  }
+
+  /** Deletes what no model has. Returns how many bytes that were. @throws WeightsError refused: a manifest cannot be read; stopped, full */
+  collect(signal: AbortSignal): Promise<number> {
+    return this.#locked(signal, () => this.#store.collect());
+  }
+
+  /** One at a time, of all processes: two would both find the same free bytes, and one would delete what the other begins to use. */
+  async #locked<T>(signal: AbortSignal, act: () => Promise<T>): Promise<T> {
     const free = await takeLock(join(this.#store.inside, 'room.lock'), NEVER, signal, this.#store.locking);
     try {
-      await act();
+      return await act();
     } finally {
       await free?.();
     }
@@ -77,8 +91,8 @@ export class Room {
           `${source} needs ${needed} bytes more; ${directory} has room for ${left} (limit ${limitBytes}, ${free} free on the disk${coming})`,
         );
       }
-      log(`weights: evicting ${gone.manifest.source}, which was not used for longest`);
       await this.#store.remove(gone);
+      log(`weights: evicted ${gone.manifest.source}, which was not used for longest`);
     }
   }
 

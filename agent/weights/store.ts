@@ -19,6 +19,9 @@ import { Room } from './room.ts';
 /** Of the host's mount points; and what that user is called in a user namespace that has no name for it. */
 const ROOT_UIDS = [0, 65_534];
 
+/** An agent starts also while another of this directory is busy. */
+const COLLECT_WITHIN_MS = 5_000;
+
 export interface StoreOptions {
   directory: string;
   /** Bytes that blobs may take together. */
@@ -62,8 +65,12 @@ export class Store {
     await this.manifests.open();
     await this.environments.open();
     // Of evictions of a process that was killed meanwhile: no manifest names it, so no eviction would find it.
-    const freed = await this.collect().catch(() => 0);
-    if (freed > 0) this.options.log(`weights: deleted ${freed} bytes that no model here has`);
+    const { log } = this.options;
+    const freed = await this.room.collect(AbortSignal.timeout(COLLECT_WITHIN_MS)).catch((error: unknown) => {
+      log(`weights: ${asWeightsError(error).message}`);
+      return 0;
+    });
+    if (freed > 0) log(`weights: deleted ${freed} bytes that no model here has`);
   }
 
   /** Others may take what this process held. */
@@ -187,10 +194,10 @@ export class Store {
     return bytes + (await this.environments.used());
   }
 
-  /** A model, and its blobs and environments that no other has. */
+  /** A model, and its blobs and environments that no other has. Called by `room`. @throws WeightsError */
   async remove({ id, manifest }: Pick<KeptManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
-    const rest = (await this.manifests.all()).filter((one) => one.id !== id);
+    const rest = (await this.manifests.every()).filter((one) => one.id !== id);
     if (source !== undefined) {
       const beside = rest.flatMap((one) => {
         const other = parseSource(one.manifest.source);
@@ -212,17 +219,13 @@ export class Store {
     await this.environments.remove(key);
   }
 
-  /** Deletes blobs and environments that no manifest names. Returns how many bytes they had. */
+  /** Deletes blobs and environments that no manifest names. Returns how many bytes they had. Called by `room`. @throws WeightsError */
   async collect(): Promise<number> {
     const before = await this.used();
     // Before the manifests: of what another process begins now, the manifest is there before the first file.
     const blobs = await readdir(this.#inside('blobs')).catch(() => []);
     const environments = await this.environments.keys();
     const manifests = await this.manifests.every();
-    if (manifests === undefined) {
-      this.options.log(`weights: a file in ${this.#inside('manifests')} cannot be read: nothing is deleted`);
-      return 0;
-    }
     const named = new Set(manifests.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const name of blobs) {
       const [key = ''] = name.split('.');

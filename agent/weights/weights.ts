@@ -12,7 +12,7 @@ import { WeightsClient } from './client.ts';
 import type { WeightsConfig } from './config.ts';
 import { Coordination } from './coordination.ts';
 import type { Environment } from './environment/environments.ts';
-import { WeightsError } from './error.ts';
+import { asWeightsError, WeightsError } from './error.ts';
 import { Hasher } from './hasher.ts';
 import { pullManifest } from './manifest-pull.ts';
 import type { KeptManifest } from './manifests.ts';
@@ -162,12 +162,15 @@ export class Weights {
   /** Revisions of the source that no engine of this machine runs from. */
   async #removeOlder(id: string, source: string): Promise<void> {
     for (const kept of await this.store.manifests.all())
-      if (kept.manifest.source === source && kept.id !== id && !kept.pinned) await this.#removeKept(kept);
+      if (kept.manifest.source === source && kept.id !== id && !kept.pinned)
+        await this.#removeKept(kept).catch((error: unknown) =>
+          this.#options.log(`weights: an older revision stays: ${asWeightsError(error).message}`),
+        );
   }
 
   async #removeKept(kept: KeptManifest): Promise<void> {
     const keys = blobsOf(kept.manifest).map((file) => this.#blobKey(kept.manifest, file));
-    await this.store.remove(kept);
+    await this.store.room.remove(kept, this.#stop.signal);
     const stays = new Set(await this.#heldKeys());
     const dropped = [this.#manifestKey(kept.manifest.source), ...keys].filter((key) => !stays.has(key));
     void this.#coordination.announce('drops', dropped);
@@ -296,7 +299,7 @@ export class Weights {
       if (all.every(({ pinned }) => pinned)) throw new WeightsError('refused', `${text} is in use`);
       for (const kept of all) if (!kept.pinned) await this.#removeKept(kept);
     }
-    await this.store.collect();
+    await this.store.room.collect(this.#stop.signal);
     await this.#refresh();
     return before - (await this.store.used());
   }

@@ -1,13 +1,13 @@
 import { watch } from 'node:fs';
-import { mkdir, readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { type Locking, takeLock } from '../../../agent/weights/lock-file.ts';
 import { Manifests } from '../../../agent/weights/manifests.ts';
 import { Presence } from '../../../agent/weights/presence.ts';
-import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
 
@@ -99,6 +99,28 @@ it('of a pod that vanished goes to one of those that wait, once three minutes ha
   expect(await isTaken(house.take)).toBe(false);
   await ago(200);
   expect(await contend(house.take, 8)).toBe(1);
+});
+
+it('of a process whose beat was swept or put back is kept: it beats by name, not into a file that has none', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  atEnd(() => void vi.useRealTimers());
+  const house = await shared();
+  await left(house, ELSEWHERE);
+  const [beats = ''] = await readdir(house.alive);
+  const path = join(house.alive, beats);
+  for (const replace of [() => rm(path), () => writeFile(`${path}.old`, '').then(() => rename(`${path}.old`, path))]) {
+    await replace();
+    const old = await utimes(path, new Date(), new Date(0)).then(
+      () => 0,
+      () => undefined,
+    );
+    vi.advanceTimersByTime(15_000);
+    await eventually('it has beaten', 5_000, async () => {
+      const mtime = (await stat(path).catch(() => undefined))?.mtimeMs;
+      return (mtime !== undefined && mtime !== old) || undefined;
+    });
+    expect(await isTaken(house.take)).toBe(false);
+  }
 });
 
 it('of a process that said that it ends is nobody’s', async () => {

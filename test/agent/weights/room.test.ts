@@ -3,6 +3,7 @@ import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/pro
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { Manifests } from '../../../agent/weights/manifests.ts';
+import { digestOf } from '../../../agent/weights/sources/keys.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { mountFileSystem } from '../../support/file-system.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -211,6 +212,48 @@ it('one manifest that cannot be read says nothing of what no model has: an agent
   expect(second.log).toContainEqual(expect.stringContaining('nothing is deleted'));
   await writeFile(path, text);
   expect(await second.weights.held()).toMatchObject([{ here: 2 * PIECE }]);
+});
+
+it('a model is not deleted beside a manifest that cannot be read: it may have the same blobs', async () => {
+  const shared = randomBytes(2 * PIECE);
+  const node = await new Cluster().add({ config: { limitBytes: 3 * PIECE } });
+  const [one, two] = await Promise.all(['1', '2'].map((b) => hubFolder({ a: shared, b: Buffer.from(b) })));
+  await node.weights.pull(`dir:${one}`);
+  await node.weights.pull(`dir:${two}`);
+  const path = join(node.directory, '.otela', 'manifests', `${digestOf(`dir:${two}`)}.json`);
+  const text = await readFile(path, 'utf8');
+  await writeFile(path, JSON.stringify({ ...JSON.parse(text), manifest: { format: 9 } }));
+  await expect(node.weights.remove(`dir:${one}`)).rejects.toMatchObject({
+    code: 'refused',
+    message: expect.stringContaining(path),
+  });
+  const other = `dir:${await plainFolder({ c: randomBytes(2 * PIECE) })}`;
+  await expect(node.weights.pull(other)).rejects.toMatchObject({ code: 'refused' });
+  await writeFile(path, text);
+  const here = (await node.weights.held()).map((one) => one.here);
+  expect(here.sort()).toEqual([0, 2 * PIECE + 1, 2 * PIECE + 1]);
+});
+
+it('a model that another agent takes into use while this one deletes it stays whole', async () => {
+  const cluster = new Cluster();
+  const directory = await temporaryDirectory('otela-weights');
+  const [first, second] = [await cluster.add({ directory }), await cluster.add({ directory })];
+  const source = `dir:${await plainFolder({ a: randomBytes(2 * PIECE) })}`;
+  await first.weights.pull(source);
+  const { manifests } = first.weights.store;
+  const all = manifests.all.bind(manifests);
+  let used: ReturnType<Node['weights']['pull']> | undefined;
+  manifests.all = async () => {
+    const found = await all();
+    // After the first has seen that nothing uses it.
+    used ??= second.weights.pull(source, true);
+    await used;
+    return found;
+  };
+  await expect(first.weights.remove(source)).rejects.toMatchObject({ code: 'refused' });
+  const { path } = (await used) ?? {};
+  expect(await readFile(join(path ?? '', 'a'))).toHaveLength(2 * PIECE);
+  expect(await second.weights.held()).toMatchObject([{ here: 2 * PIECE, pinned: true }]);
 });
 
 it('processes with one number, as in two containers, keep a list at the same time', async () => {
