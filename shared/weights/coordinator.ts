@@ -23,8 +23,8 @@ export const FANOUT = 2;
 export const LEASE_MS = 15_000;
 export const HOLD_MS = 120_000;
 
-/** 186 nodes pull models of 300 files. Beyond it the blob that was not asked for longest is forgotten. */
-const BLOBS_MAX = 4096;
+/** One is a blob and a node that asks for it or holds it; 186 nodes pull a model of 300 files. Beyond it the node with the most loses its oldest. */
+export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
 /** Deeper than any tree of so many members that is not broken. */
 const DEPTH_MAX = 64;
@@ -58,8 +58,11 @@ interface Member {
 
 export class Coordinator {
   readonly #options: Required<CoordinatorOptions>;
-  /** By blob, least lately asked for first; at most BLOBS_MAX of MEMBERS_MAX. */
+  /** By blob and session. Together at most MEMBERSHIPS_MAX. */
   readonly #blobs = new Map<string, Map<string, Member>>();
+  /** The same by session: its blobs, least lately asked for first. */
+  readonly #asked = new Map<string, Set<string>>();
+  #memberships = 0;
 
   constructor(options: CoordinatorOptions) {
     this.#options = { leaseMs: LEASE_MS, holdMs: HOLD_MS, ...options };
@@ -72,7 +75,7 @@ export class Coordinator {
   answer(session: string, { blob, role, parent, avoid = [] }: Question, now: number, settled = true): Answer {
     const members = this.#membersOf(blob, now);
     if (role === 'drops') {
-      members.delete(session);
+      this.#forget(blob, session);
       return { kind: 'known' };
     }
     const before = members.get(session);
@@ -80,7 +83,7 @@ export class Coordinator {
     const member: Member = { role, parent: role === 'wants' || role === 'cannot' ? parent : undefined, seen: now };
     // It may have been told to read a moment ago, and the answer was lost.
     if (role === 'wants' && before?.role === 'reads' && parent === undefined) member.role = 'reads';
-    members.set(session, member);
+    this.#remember(blob, session, member);
     if (role === 'reads' || role === 'holds') return { kind: 'known' };
     if (member.role === 'reads') return { kind: 'read' };
     const kept = this.#kept(members, session, parent, avoid);
@@ -97,26 +100,56 @@ export class Coordinator {
     return [...(this.#blobs.get(blob) ?? [])].filter(([, member]) => isRoot(member)).map(([session]) => session);
   }
 
-  #membersOf(blob: string, now: number): Map<string, Member> {
+  get memberships(): number {
+    return this.#memberships;
+  }
+
+  #membersOf(blob: string, now: number): ReadonlyMap<string, Member> {
     const { leaseMs, holdMs, lives } = this.#options;
+    for (const [session, { seen, role }] of this.#blobs.get(blob) ?? [])
+      if (now - seen > (role === 'holds' ? holdMs : leaseMs) || !lives(session)) this.#forget(blob, session);
+    return this.#blobs.get(blob) ?? new Map();
+  }
+
+  #remember(blob: string, session: string, member: Member): void {
+    this.#forget(blob, session);
     const members = this.#blobs.get(blob) ?? new Map<string, Member>();
-    this.#blobs.delete(blob);
-    this.#blobs.set(blob, members);
-    const [oldest] = this.#blobs.keys();
-    if (this.#blobs.size > BLOBS_MAX && oldest !== undefined) this.#blobs.delete(oldest);
-    for (const [session, { seen, role }] of members)
-      if (now - seen > (role === 'holds' ? holdMs : leaseMs) || !lives(session)) members.delete(session);
-    return members;
+    const asked = this.#asked.get(session) ?? new Set();
+    this.#blobs.set(blob, members.set(session, member));
+    this.#asked.set(session, asked.add(blob));
+    this.#memberships++;
+    if (this.#memberships > MEMBERSHIPS_MAX) this.#makeRoom();
+  }
+
+  #forget(blob: string, session: string): void {
+    const members = this.#blobs.get(blob);
+    const asked = this.#asked.get(session);
+    if (members?.delete(session) !== true) return;
+    asked?.delete(blob);
+    this.#memberships--;
+    if (members.size === 0) this.#blobs.delete(blob);
+    if (asked?.size === 0) this.#asked.delete(session);
+  }
+
+  /** Nodes that have left first; then the node that has the most, so that one which asks for anything pushes out its own. */
+  #makeRoom(): void {
+    for (const [session, asked] of this.#asked)
+      if (!this.#options.lives(session)) for (const blob of [...asked]) this.#forget(blob, session);
+    while (this.#memberships > MEMBERSHIPS_MAX) {
+      const [session, asked] = [...this.#asked].reduce((most, one) => (one[1].size > most[1].size ? one : most));
+      const [oldest] = asked;
+      if (oldest !== undefined) this.#forget(oldest, session);
+    }
   }
 
   /** The parent it has, where nothing speaks against it: a tree that is built anew with each question never carries a byte. */
-  #kept(members: Map<string, Member>, session: string, parent: string | undefined, avoid: readonly string[]) {
+  #kept(members: ReadonlyMap<string, Member>, session: string, parent: string | undefined, avoid: readonly string[]) {
     if (parent === undefined || avoid.includes(parent)) return undefined;
     return depthOf(members, parent, session) === undefined ? undefined : parent;
   }
 
   /** Nearest to the root first, then the one that sends to the fewest. */
-  #choose(members: Map<string, Member>, session: string, avoid: readonly string[]): string | undefined {
+  #choose(members: ReadonlyMap<string, Member>, session: string, avoid: readonly string[]): string | undefined {
     const { fanout } = this.#options;
     const children = new Map<string, number>();
     for (const [id, { parent, role }] of members)
@@ -139,12 +172,12 @@ function isRoot({ role }: Member): boolean {
   return role === 'reads' || role === 'holds';
 }
 
-function rooted(members: Map<string, Member>, avoid: readonly string[]): boolean {
+function rooted(members: ReadonlyMap<string, Member>, avoid: readonly string[]): boolean {
   return [...members].some(([id, member]) => isRoot(member) && !avoid.includes(id));
 }
 
 /** Steps from `id` to a node that reads or holds; undefined where none is reached without `without`: no cycles. */
-function depthOf(members: Map<string, Member>, id: string, without: string): number | undefined {
+function depthOf(members: ReadonlyMap<string, Member>, id: string, without: string): number | undefined {
   let at: string | undefined = id;
   for (let depth = 0; depth < DEPTH_MAX && at !== undefined && at !== without; depth++) {
     const member: Member | undefined = members.get(at);
