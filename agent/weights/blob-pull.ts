@@ -26,7 +26,7 @@ export interface PullLimits {
 }
 
 export const PULL_LIMITS: PullLimits = {
-  // A fiftieth of a gigabit: what is slower holds up the nodes below it, too.
+  // Half a megabit: what is slower holds up the nodes below it, too.
   slowBytesPerS: 64 * 1024,
   slowAfterMs: 10_000,
   sourceAfterMs: 30_000,
@@ -36,6 +36,8 @@ export const PULL_LIMITS: PullLimits = {
 
 const RENEW_MS = LEASE_MS / 3;
 const SENDERS_PATIENCE = 4;
+/** A node that comes back to one that it left as too slow is content with a quarter: where the link is slow, the pull ends all the same. */
+const LESS_EACH_TIME = 4;
 /** A node that waits itself says so every second. */
 const SILENT_MS = 3 * WAITING_EVERY_MS;
 
@@ -65,6 +67,8 @@ export class BlobPull {
   #trouble: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
+  /** Of each node, how often it was left as too slow: at most as many as there are nodes near. */
+  readonly #leftSlow = new Map<string, number>();
 
   constructor(options: BlobPullOptions) {
     this.#options = options;
@@ -188,7 +192,9 @@ export class BlobPull {
   }
 
   async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
-    const { client, file, hasher, standing } = this.#options;
+    const { client, file, hasher, standing, limits } = this.#options;
+    const left = this.#leftSlow.get(session) ?? 0;
+    const slowBytesPerS = limits.slowBytesPerS / LESS_EACH_TIME ** left;
     this.#parent = session;
     const stop = new AbortController();
     const writer = new PieceWriter(blob, hasher, this.#whole);
@@ -203,7 +209,7 @@ export class BlobPull {
         onPiece: async (memory, length, digest) => writer.write(memory, length, digest),
       },
     );
-    const watch = this.#watch(stop, () => !reader.between);
+    const watch = this.#watch(stop, () => !reader.between, slowBytesPerS);
     try {
       const wanted = { key: file.key, size: file.size, piece: blob.pieceBytes, from: blob.have };
       const pieces = await client.blob(session, wanted, AbortSignal.any([signal, stop.signal]));
@@ -213,7 +219,9 @@ export class BlobPull {
       if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${session} ended early`);
       standing.good(session);
     } catch (error) {
-      throw stop.signal.aborted ? new WeightsError('unavailable', `${session} is too slow`) : error;
+      if (!stop.signal.aborted) throw error;
+      this.#leftSlow.set(session, left + 1);
+      throw new WeightsError('unavailable', `${session} is too slow`);
     } finally {
       watch.end();
       await writer.settled();
@@ -226,8 +234,8 @@ export class BlobPull {
   }
 
   /** Stops a transfer that is slow in the middle of a piece, or silent. That the other end waits itself is not its fault: `sourceAfterMs` bounds it. */
-  #watch(stop: AbortController, midPiece: () => boolean) {
-    const { slowAfterMs, slowBytesPerS, sourceAfterMs } = this.#options.limits;
+  #watch(stop: AbortController, midPiece: () => boolean, slowBytesPerS: number) {
+    const { slowAfterMs, sourceAfterMs } = this.#options.limits;
     let bytes = 0;
     let pieces = 0;
     let heardAt = performance.now();

@@ -20,10 +20,12 @@ import { asWeightsError } from './error.ts';
 import type { PeerName } from './peers.ts';
 import { pieceHead, WAITING_EVERY_MS } from './piece-stream.ts';
 import type { Store } from './store.ts';
-import type { Uploads } from './uploads.ts';
+import type { Transfer, Uploads } from './uploads.ts';
 
 /** One read of the disk and one write to the socket: the agent's thread encrypts it in 0.2 ms. */
 export const CHUNK_BYTES = 256 * 1024;
+/** A slow reader takes so much before STALL_MS is over. */
+const TRICKLE_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
 /** All nodes of the largest cluster, twice. */
@@ -142,20 +144,21 @@ export class WeightsServer {
     if (piece !== pieceBytes) return refuse(response, 409, `pieces here have ${pieceBytes} bytes`);
     if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
-    if (!(await uploads.take())) return refuse(response, 503, `${uploads.max} transfers run already`);
-    let blob: Blob | undefined;
+    // Before the place: what never comes here would keep one from others.
+    const blob = await store.readSoon({ key, size }, expects() ? BEGIN_WITHIN_MS : 0);
+    if (blob === undefined) return refuse(response, 404, 'nothing of that blob is here');
+    let transfer: Transfer | undefined;
     try {
-      if (response.destroyed) return;
-      blob = await store.readSoon({ key, size }, expects() ? BEGIN_WITHIN_MS : 0);
-      if (blob === undefined) return refuse(response, 404, 'nothing of that blob is here');
-      await this.#send(blob, from, response);
+      transfer = await uploads.take(peer.session, () => response.destroy());
+      if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers run already`);
+      if (!response.destroyed) await this.#send(blob, from, response, transfer);
     } finally {
-      uploads.release();
-      await blob?.close();
+      if (transfer !== undefined) uploads.release(transfer);
+      await blob.close();
     }
   }
 
-  async #send(blob: Blob, from: number, response: ServerResponse): Promise<void> {
+  async #send(blob: Blob, from: number, response: ServerResponse, transfer: Transfer): Promise<void> {
     const { uploads, stallMs = STALL_MS } = this.#options;
     response.writeHead(200, { 'content-type': 'application/octet-stream' });
     response.flushHeaders();
@@ -166,11 +169,12 @@ export class WeightsServer {
       const { offset, length } = pieceSpan(blob, index);
       await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)), stallMs);
       for (let done = 0; done < length; ) {
-        const buffer = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, length - done));
+        const most = transfer.trickles ? TRICKLE_CHUNK_BYTES : CHUNK_BYTES;
+        const buffer = Buffer.allocUnsafe(Math.min(most, length - done));
         const bytes = await blob.read(buffer, offset + done);
         if (bytes === 0) throw new Error(`${blob.key} is shorter than it was`);
         await uploads.pace(bytes);
-        await written(response, buffer.subarray(0, bytes), stallMs);
+        await transfer.taking(bytes, written(response, buffer.subarray(0, bytes), stallMs));
         done += bytes;
       }
     }

@@ -3,64 +3,161 @@ import { Bucket } from '../../shared/collections/bucket.ts';
 
 /** A place comes free when a transfer ends; beyond this the asker is better off elsewhere. */
 const WAIT_MS = 5_000;
-/** For each place. */
+/** For each place; of them one node has as many as there are places. */
 const WAITING_PER_PLACE = 4;
+/** How often readers are judged while others wait. */
+const JUDGE_MS = 250;
 /** What may leave at once where there is a rate: a tenth of a second of it, and a chunk at the least. */
 const BURST_S = 0.1;
 
-/** At most N transfers to other nodes at a time, first come first served, and all of them together below a rate. */
+export interface ReaderLimits {
+  /** What a reader has to take, as `PULL_LIMITS` has it for senders. */
+  leastBytesPerS: number;
+  /** For so long a reader may take nothing; bytes that it takes give time back (as `MinRate` of Apache's mod_reqtimeout). */
+  patienceMs: number;
+  /** Slow transfers that go on without a place, one for each node. */
+  trickles: number;
+}
+
+const READER_LIMITS: ReaderLimits = { leastBytesPerS: 64 * 1024, patienceMs: 10_000, trickles: 16 };
+
+/** One transfer to another node. */
+export class Transfer {
+  readonly session: string;
+  readonly #limits: ReaderLimits;
+  readonly #onEnd: () => void;
+  #patienceMs: number;
+  /** Since when this node waits for the reader. */
+  #since: number | undefined;
+  /** Its reader was too slow while others waited: it has no place any more, and gets half of the least rate. */
+  trickles = false;
+
+  constructor(session: string, limits: ReaderLimits, onEnd: () => void) {
+    this.session = session;
+    this.#limits = limits;
+    this.#patienceMs = limits.patienceMs;
+    this.#onEnd = onEnd;
+  }
+
+  /** `taken` resolves when the reader has taken so many bytes. */
+  async taking(bytes: number, taken: Promise<void>): Promise<void> {
+    const { patienceMs, leastBytesPerS } = this.#limits;
+    const since = performance.now();
+    this.#since = since;
+    await taken;
+    this.#since = undefined;
+    const left = this.#patienceMs - (performance.now() - since) + (bytes / leastBytesPerS) * 1000;
+    this.#patienceMs = Math.min(patienceMs, left);
+    if (this.trickles) await delay((2000 * bytes) / leastBytesPerS);
+  }
+
+  get isSlow(): boolean {
+    return this.#since !== undefined && performance.now() - this.#since > this.#patienceMs;
+  }
+
+  end(): void {
+    this.#onEnd();
+  }
+}
+
+interface Waiting {
+  session: string;
+  go(): void;
+}
+
+/**
+ * At most N transfers to other nodes at a time, and all of them together below a rate. A slow reader loses its place to one that waits, and goes
+ * on without one: a link that is slow comes to its end, and N readers of a few bytes a second keep no other from theirs.
+ */
 export class Uploads {
   readonly max: number;
   readonly #rate: number | undefined;
   readonly #bucket: Bucket | undefined;
   readonly #burst: number;
-  #active = 0;
+  readonly #limits: ReaderLimits;
+  /** At most `max`. */
+  readonly #placed = new Set<Transfer>();
+  /** At most `limits.trickles`. */
+  readonly #trickling = new Set<Transfer>();
   /** The most there were at one time. */
   peak = 0;
   bytes = 0;
-  /** At most WAITING_PER_PLACE × max. */
-  readonly #waiting: (() => void)[] = [];
+  /** First come first served, but a node with a place after those without. At most WAITING_PER_PLACE × max. */
+  readonly #waiting: Waiting[] = [];
   #turn: Promise<void> = Promise.resolve();
 
-  constructor(max: number, bytesPerS: number | undefined, chunkBytes: number) {
+  constructor(
+    max: number,
+    bytesPerS: number | undefined,
+    chunkBytes: number,
+    limits: ReaderLimits | undefined = READER_LIMITS,
+  ) {
     this.max = max;
     this.#rate = bytesPerS;
+    this.#limits = limits;
     this.#burst = Math.max(chunkBytes, (bytesPerS ?? 0) * BURST_S);
     this.#bucket = bytesPerS === undefined ? undefined : new Bucket(bytesPerS, this.#burst, performance.now());
   }
 
   get active(): number {
-    return this.#active;
+    return this.#placed.size;
   }
 
-  /** True with a place, which `release` gives back. */
-  async take(): Promise<boolean> {
-    if (this.#active >= this.max) return this.#wait();
-    this.#active++;
-    this.peak = Math.max(this.peak, this.#active);
-    return true;
+  get trickling(): number {
+    return this.#trickling.size;
   }
 
-  #wait(): Promise<boolean> {
-    if (this.#waiting.length >= WAITING_PER_PLACE * this.max) return Promise.resolve(false);
+  /** With a place, until `release`; undefined where none came free. `onEnd`: the transfer must end. */
+  async take(session: string, onEnd: () => void): Promise<Transfer | undefined> {
+    return this.#placed.size < this.max ? this.#place(session, onEnd) : this.#wait(session, onEnd);
+  }
+
+  #place(session: string, onEnd: () => void): Transfer {
+    const transfer = new Transfer(session, this.#limits, onEnd);
+    this.#placed.add(transfer);
+    this.peak = Math.max(this.peak, this.#placed.size);
+    return transfer;
+  }
+
+  #wait(session: string, onEnd: () => void): Promise<Transfer | undefined> {
+    const own = this.#waiting.filter((one) => one.session === session).length;
+    if (own >= this.max || this.#waiting.length >= WAITING_PER_PLACE * this.max) return Promise.resolve(undefined);
     return new Promise((resolve) => {
-      const go = () => {
+      const end = (transfer?: Transfer) => {
         clearTimeout(timer);
-        resolve(true);
+        clearInterval(judge);
+        this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
+        resolve(transfer);
       };
-      const timer = setTimeout(() => {
-        this.#waiting.splice(this.#waiting.indexOf(go), 1);
-        resolve(false);
-      }, WAIT_MS);
-      this.#waiting.push(go);
+      const waiting: Waiting = { session, go: () => end(this.#place(session, onEnd)) };
+      const timer = setTimeout(end, WAIT_MS);
+      const judge = setInterval(() => this.#displaceSlow(), JUDGE_MS);
+      this.#waiting.push(waiting);
+      this.#displaceSlow();
     });
   }
 
-  release(): void {
-    // The place goes to the next one without being free in between.
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#active--;
-    else next();
+  #displaceSlow(): void {
+    const slow = [...this.#placed].find(({ isSlow }) => isSlow);
+    if (slow === undefined) return;
+    const has = [...this.#trickling].some(({ session }) => session === slow.session);
+    if (has || this.#trickling.size >= this.#limits.trickles) slow.end();
+    else this.#trickling.add(slow);
+    slow.trickles = true;
+    this.#free(slow);
+  }
+
+  release(transfer: Transfer): void {
+    this.#trickling.delete(transfer);
+    this.#free(transfer);
+  }
+
+  #free(transfer: Transfer): void {
+    if (!this.#placed.delete(transfer)) return;
+    const served = new Set([...this.#placed].map(({ session }) => session));
+    // At once: another that asks now would take the place as well.
+    const next = this.#waiting.find(({ session }) => !served.has(session)) ?? this.#waiting[0];
+    next?.go();
   }
 
   /** Resolves when so many bytes may go. */

@@ -22,7 +22,7 @@ import { CHUNK_BYTES, WeightsServer } from './server.ts';
 import { digestOf } from './sources/keys.ts';
 import { type BlobSource, openSource, readSource } from './sources/source.ts';
 import { Store } from './store.ts';
-import { Uploads } from './uploads.ts';
+import { type ReaderLimits, Uploads } from './uploads.ts';
 
 export interface WeightsOptions {
   config: WeightsConfig;
@@ -33,6 +33,7 @@ export interface WeightsOptions {
   limits?: PullLimits;
   settleMs?: number;
   stallMs?: number;
+  readers?: ReaderLimits;
   /** Replaced in tests. */
   openSource?: typeof openSource;
   now?: () => number;
@@ -66,7 +67,7 @@ export class Weights {
     const { directory, limitBytes, uploads, rate, clusters } = config;
     this.#options = options;
     this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
-    this.uploads = new Uploads(uploads, rate, CHUNK_BYTES);
+    this.uploads = new Uploads(uploads, rate, CHUNK_BYTES, options.readers);
     this.#access = new Access(() => peers.own(), clusters);
     this.#client = new WeightsClient(peers);
     this.#coordination = new Coordination({

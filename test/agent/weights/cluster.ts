@@ -154,6 +154,36 @@ export class Cluster {
   }
 }
 
+/** A way to `port` on which what comes back is handed to `pass`, for the dialler's socket. */
+export async function way(
+  port: number,
+  pass: (chunk: Buffer, to: Socket, seen: number) => Promise<void>,
+): Promise<number> {
+  const server = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    near.pipe(far);
+    let seen = 0;
+    let turn = Promise.resolve();
+    far.on('data', (chunk: Buffer) => {
+      const before = seen;
+      seen += chunk.length;
+      far.pause();
+      turn = turn.then(() => pass(chunk, near, before)).then(() => void far.resume());
+    });
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      one.on('error', () => other.destroy());
+      one.on('close', () => other.destroy());
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  atEnd(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
 export function sha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }

@@ -1,48 +1,19 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { PULL_LIMITS } from '../../../agent/weights/blob-pull.ts';
 import { digestOf } from '../../../agent/weights/sources/keys.ts';
 import { manifestSchema } from '../../../shared/weights/manifest.ts';
-import { atEnd, endAll } from '../../support/processes.ts';
-import { Cluster, hubFolder, type Node, PIECE, plainFolder, sha256 } from './cluster.ts';
+import { endAll } from '../../support/processes.ts';
+import { Cluster, hubFolder, type Node, PIECE, plainFolder, sha256, way } from './cluster.ts';
 
 afterEach(endAll);
 
 const SIZE = PIECE * 6 + 100;
 const WEIGHTS = randomBytes(SIZE);
 const MODEL = { 'model.safetensors': WEIGHTS };
-
-/** A way to `port` on which what comes back is handed to `pass`, for the dialler's socket. */
-async function way(port: number, pass: (chunk: Buffer, to: Socket, seen: number) => Promise<void>): Promise<number> {
-  const server = createServer((near) => {
-    const far = connect(port, '127.0.0.1');
-    near.pipe(far);
-    let seen = 0;
-    let turn = Promise.resolve();
-    far.on('data', (chunk: Buffer) => {
-      const before = seen;
-      seen += chunk.length;
-      far.pause();
-      turn = turn.then(() => pass(chunk, near, before)).then(() => void far.resume());
-    });
-    for (const [one, other] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      one.on('error', () => other.destroy());
-      one.on('close', () => other.destroy());
-    }
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  atEnd(() => void server.close());
-  return (server.address() as AddressInfo).port;
-}
 
 async function holder(cluster: Cluster, folder = hubFolder): Promise<{ first: Node; source: string; folder: string }> {
   const first = await cluster.add();

@@ -1,9 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
-import { afterEach, expect, it } from 'vitest';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, expect, it, vi } from 'vitest';
 import { CONNECTIONS_PER_PEER_MAX } from '../../../agent/weights/server.ts';
+import { Standing } from '../../../shared/weights/standing.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
-import { Cluster, hubFolder, type Node, sha256 } from './cluster.ts';
+import { Cluster, hubFolder, type Node, PIECE, sha256, way } from './cluster.ts';
 
 afterEach(endAll);
 
@@ -28,6 +31,66 @@ it('a node that asks for blobs and reads nothing keeps no place', async () => {
   }
   await eventually('both places are taken', 5_000, () => first.weights.uploads.active === 2 || undefined);
   await eventually('and free again', 5_000, () => first.weights.uploads.active === 0 || undefined);
+});
+
+/** Reads so many bytes of a blob a second, ten times in each. */
+async function slowReader(of: Node, from: Node, bytes: Buffer, bytesPerS: number): Promise<Socket> {
+  const socket = (await dialled(of, from)).pause();
+  socket.write(
+    `GET /v1/blobs/${sha256(bytes)}?size=${bytes.length}&piece=${PIECE}&from=0 HTTP/1.1\r\nhost: peer\r\n\r\n`,
+  );
+  const timer = setInterval(() => void socket.read(Math.min(bytesPerS / 10, socket.readableLength)), 100);
+  atEnd(() => clearInterval(timer));
+  return socket;
+}
+
+const READERS = { leastBytesPerS: 64 * 1024, patienceMs: 500, trickles: 2 };
+
+it('readers of 5 KB/s that have all places lose them to one that waits, and go on beside it', async () => {
+  const cluster = new Cluster();
+  const bytes = randomBytes(16 * 1024 * 1024);
+  const folder = await hubFolder({ a: bytes });
+  const first = await cluster.add({ weights: { readers: READERS } });
+  await first.weights.pull(`dir:${folder}`);
+  const slow = await cluster.of(4);
+  const sockets = await Promise.all(slow.slice(0, 2).map((node) => slowReader(first, node, bytes, 5_000)));
+  await eventually('both places are taken', 5_000, () => first.weights.uploads.active === 2 || undefined);
+  await rm(folder, { recursive: true });
+  const honest = await cluster.add();
+  const { status } = await honest.weights.pull(`dir:${folder}`);
+  expect(status).toMatchObject({ from_source: 0, from_peers: bytes.length });
+  expect(first.weights.uploads).toMatchObject({ active: 1, trickling: 1, peak: 2 });
+  expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false]);
+  // Two of them go on without a place; the next one that is too slow ends.
+  const { uploads } = first.weights;
+  for (const node of slow.slice(2)) await slowReader(first, node, bytes, 5_000);
+  await eventually('four are served', 5_000, () => uploads.active + uploads.trickling === 4 || undefined);
+  await (await cluster.add()).weights.pull(`dir:${folder}`);
+  expect(uploads).toMatchObject({ active: 1, trickling: 2, peak: 2 });
+});
+
+it('a node whose only sender is behind a slow link leaves it, comes back, and has the blob at last', async () => {
+  // It would come back after 15 s.
+  vi.spyOn(Standing.prototype, 'avoided').mockReturnValue([]);
+  atEnd(() => void vi.restoreAllMocks());
+  const cluster = new Cluster();
+  const bytes = randomBytes(PIECE + PIECE / 2);
+  const folder = await hubFolder({ a: bytes });
+  const [first, second] = await cluster.of(2);
+  if (first === undefined || second === undefined) return expect.unreachable();
+  await first.weights.pull(`dir:${folder}`);
+  await rm(folder, { recursive: true });
+  cluster.line = (_from, _to, port) =>
+    way(port, async (chunk, near) => {
+      // A third of what `QUICK` calls slow.
+      for (let at = 0; at < chunk.length && !near.destroyed; at += 1000) {
+        near.write(chunk.subarray(at, at + 1000));
+        if (chunk.length > 1000) await delay(45);
+      }
+    });
+  const { status } = await second.weights.pull(`dir:${folder}`);
+  expect(status).toMatchObject({ state: 'done', from_source: 0 });
+  expect(second.log.join()).toContain('too slow');
 });
 
 it('a node has so many connections and no more: the places are for all', async () => {
