@@ -51,6 +51,15 @@ export function tokenBound({ body, sampling, endpoint }: Asked, contextLength: n
   };
 }
 
+/**
+ * The most that a request lets its answer take, all choices together; undefined: it does not say.
+ * Bounded: `1e308` twice is Infinity, and a count that it is taken off again is NaN, which is above no limit.
+ */
+export function answerBound(maxTokens: number | undefined, choices = 1): number | undefined {
+  if (maxTokens === undefined || maxTokens < 0) return undefined;
+  return Math.min(maxTokens, ANSWER_MAX) * within(choices, CHOICES_MAX);
+}
+
 function atLeastOne(tokens: number | undefined): number | undefined {
   return tokens !== undefined && tokens >= 1 ? Math.floor(tokens) : undefined;
 }

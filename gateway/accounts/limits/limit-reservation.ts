@@ -6,6 +6,7 @@ import { quoted } from '../../../shared/openai/quoted.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { LimitReservation as Reservation } from '../../../shared/proxy/host.ts';
 import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
+import { answerBound } from '../../../shared/upstream/token-bound.ts';
 import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http.ts';
 import type { AccountLimits } from '../account.ts';
@@ -25,10 +26,9 @@ export function forecastOf(
   const announced = Number(request.headers.get('content-length') ?? Number.NaN);
   const length = unseen ? announced : body.kind === 'kept' ? body.bytes.length : Number.NaN;
   const said = unseen ? readHeader(request) : sampling?.max_tokens;
-  const choices = Math.max(1, Math.floor(sampling?.n ?? 1));
   return {
     bodyBytes: Number.isNaN(length) ? undefined : length,
-    maxTokens: said === undefined || said < 0 ? undefined : said * choices,
+    maxTokens: answerBound(said, sampling?.n),
     counts: usage === 'none' ? 'nothing' : generates ? 'answer' : 'prompt',
   };
 }

@@ -105,6 +105,19 @@ it('a month that is used up is insufficient_quota, which no SDK retries, for the
   );
 });
 
+it('a request that may be endless, in numbers beyond what can be counted, opens no month', async () => {
+  const { key } = await make({ limits: { tokens_per_month: 50 } });
+  const endless = { max_tokens: 1e308, n: 1e308 };
+  expect(await statuses([ask(key, { tokens: 3 }, endless)])).toEqual([200]);
+  const answered = (status: number) => async () =>
+    (await statuses([ask(key, { tokens: 3 })]))[0] === status ? true : undefined;
+  await eventually('the settlement', 10_000, answered(200));
+  await eventually('the end of its month', 10_000, answered(429));
+  const refused = await ask(key);
+  expect((await envelopeOf(refused)).code).toBe('insufficient_quota');
+  expect(refused.headers.get('x-ratelimit-remaining-tokens-month')).toBe('0');
+});
+
 interface Totals {
   data: {
     requests: number;

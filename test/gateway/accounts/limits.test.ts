@@ -103,6 +103,7 @@ test('its forecast takes the length of the body, the bound of its answer and the
   expect(of()).toEqual({ bodyBytes: 400, maxTokens: undefined, counts: 'answer' });
   expect(of({ max_tokens: 50, n: 3 })).toMatchObject({ maxTokens: 150 });
   expect(of({ max_tokens: -1, n: -1 })).toMatchObject({ maxTokens: undefined });
+  expect(of({ max_tokens: 1e308, n: 1e308 })).toMatchObject({ maxTokens: 1_048_576 * 1_024 });
   expect(forecastOf(request(), { usage: 'openai', generates: false }, kept).counts).toBe('prompt');
   expect(forecastOf(request(), { usage: 'none', generates: false }, kept).counts).toBe('nothing');
   const opaque = { body: { kind: 'kept', bytes: new Uint8Array(0) }, unseen: true } as const;
