@@ -15,7 +15,7 @@ import { listOf, pageOf } from '../files/paging.ts';
 import { storeOf } from '../files/routes.ts';
 import { readBody } from '../json-body.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
-import { OPEN_MAX, openBatches } from './quota.ts';
+import { keyWhereFewOpen, requireFewOpen } from './quota.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 
@@ -32,12 +32,7 @@ batchRoutes.post('/', async (c) => {
   const body = await readBody(c.req.raw, z.looseObject({}));
   const wanted = wantedOf(body);
   const db = database(c.env);
-  const open = await openBatches(c.env, owner);
-  if (open >= OPEN_MAX)
-    throw new ApiError(
-      'insufficient_quota',
-      `You have ${open} batches that are not over: wait for one, or cancel one.`,
-    );
+  await requireFewOpen(c.env, owner);
   const [input] = await asked(
     db
       .select()
@@ -55,13 +50,17 @@ batchRoutes.post('/', async (c) => {
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),
   };
-  const shown = await c.env.BATCH.getByName(id).create(spec);
-  await asked(
-    db
-      .insert(batches)
-      .values({ id, owner, createdBy: account.keyId, createdAt: shown.created_at * 1_000, open: true, summary: shown })
-      .onConflictDoNothing(),
-  );
+  const batch = c.env.BATCH.getByName(id);
+  const shown = await batch.create(spec);
+  const createdBy = keyWhereFewOpen(c.env, owner, account.keyId);
+  const row = { id, owner, createdBy, createdAt: shown.created_at * 1_000, open: true, summary: shown };
+  try {
+    await asked(db.insert(batches).values(row).onConflictDoNothing());
+  } catch (error) {
+    await batch.cancel(); // it would run though its owner is told that there is none
+    await requireFewOpen(c.env, owner);
+    throw error;
+  }
   return c.json(shown);
 });
 

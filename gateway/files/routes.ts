@@ -13,7 +13,7 @@ import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
 import { listOf, pageOf } from './paging.ts';
-import { OWNER_MAX_BYTES, usedBytes } from './quota.ts';
+import { bytesWhereRoom, requireRoom } from './quota.ts';
 import { FILE_SWEEP_NAME } from './sweep-object.ts';
 
 /** OpenAI's: files of a batch are smaller. */
@@ -29,9 +29,7 @@ fileRoutes.post('/', async (c) => {
   const { account, owner } = await callerOf(c);
   requireWritable();
   const store = storeOf(c.env);
-  const db = database(c.env);
-  const room = OWNER_MAX_BYTES - (await usedBytes(c.env, owner));
-  if (room <= 0) throw quotaReached();
+  const room = await requireRoom(c.env, owner, 1, Date.now());
   const id = newFileId();
   const sniffer = new JsonlSniffer();
   const { fields, filename, stored } = await storing(() =>
@@ -52,7 +50,7 @@ fileRoutes.post('/', async (c) => {
       createdAt: Date.now(),
       expiresAt,
     };
-    await asked(db.insert(files).values(row));
+    await inserted(c.env, row);
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
@@ -131,6 +129,21 @@ fileRoutes.get('/:id/content', async (c) => {
   });
 });
 
+/** @throws ApiError 429 where others of the owner took the room meanwhile */
+async function inserted(env: Env, row: FileRow): Promise<void> {
+  const { owner, bytes, createdAt } = row;
+  try {
+    await asked(
+      database(env)
+        .insert(files)
+        .values({ ...row, bytes: bytesWhereRoom(env, owner, bytes, createdAt) }),
+    );
+  } catch (error) {
+    await requireRoom(env, owner, bytes, createdAt);
+    throw error;
+  }
+}
+
 /** @throws ApiError 404: files of others do not exist for this caller */
 async function fileOf(env: Env, owner: string, id: string): Promise<FileRow> {
   const [row] = await asked(
@@ -196,10 +209,6 @@ function alive(now: number) {
 
 function noFile(id: string): ApiError {
   return new ApiError('not_found', `No such File object: ${id.slice(0, 64)}`, { param: 'id' });
-}
-
-function quotaReached(): ApiError {
-  return new ApiError('insufficient_quota', `Your files have reached ${OWNER_MAX_BYTES} bytes: delete some.`);
 }
 
 /** @throws ApiError 400, 413 */

@@ -1,6 +1,6 @@
 /** `/v1/uploads`, OpenAI's: a file in parts, for proxies and platforms that take no large body. */
 import { createHash, type Hash, randomBytes } from 'node:crypto';
-import { and, eq, inArray } from 'drizzle-orm';
+import { and, eq, inArray, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
@@ -14,6 +14,7 @@ import { type FileObject, type FileRow, fileObject, PURPOSES } from './file-obje
 import type { FileStore } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
+import { bytesWhereRoom, bytesWhereWanted, PARTS_MAX, requireRoom, requireWanted } from './quota.ts';
 import { BATCH_FILE_MS, FILE_MAX_BYTES, newFileId, storeOf, storing, wakeSweep } from './routes.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
@@ -22,8 +23,6 @@ type PartRow = typeof uploadParts.$inferSelect;
 
 /** OpenAI says 64 MB; its SDKs send 64 MiB. */
 const PART_MAX_BYTES = 64 * 1024 * 1024;
-/** Their ids fit into one body. */
-const PARTS_MAX = 1_000;
 const LIFE_MS = 3_600_000;
 
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
@@ -46,20 +45,24 @@ uploadRoutes.post('/', async (c) => {
     createdAt: now,
     expiresAt: now + LIFE_MS,
   };
-  await asked(database(c.env).insert(uploads).values(row));
+  await requireRoom(c.env, owner, bytes, now);
+  try {
+    await asked(
+      database(c.env)
+        .insert(uploads)
+        .values({ ...row, bytes: bytesWhereRoom(c.env, owner, bytes, now) }),
+    );
+  } catch (error) {
+    await requireRoom(c.env, owner, bytes, now);
+    throw error;
+  }
   c.executionCtx.waitUntil(wakeSweep(c.env));
   return c.json(uploadObject(row));
 });
 
 uploadRoutes.post('/:id/parts', async (c) => {
   const upload = await pendingOf(c);
-  const db = database(c.env);
-  const parts = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
-  const room = upload.bytes - parts.reduce((sum, part) => sum + part.bytes, 0);
-  if (room <= 0 || parts.length >= PARTS_MAX)
-    throw new ApiError('invalid_request', `The parts have all of the ${upload.bytes} bytes that were declared.`, {
-      param: 'data',
-    });
+  const room = await requireWanted(c.env, upload, 1);
   const store = storeOf(c.env);
   const fileId = newFileId();
   const { stored } = await storing(() =>
@@ -72,7 +75,14 @@ uploadRoutes.post('/:id/parts', async (c) => {
     bytes: stored.bytes,
     createdAt: Date.now(),
   };
-  await asked(db.insert(uploadParts).values(part));
+  const row = { ...part, bytes: bytesWhereWanted(c.env, upload.id, part.bytes) };
+  try {
+    await whilePending(c, () => asked(database(c.env).insert(uploadParts).values(row)));
+  } catch (error) {
+    await store.delete(fileId).catch(() => {});
+    await requireWanted(c.env, upload, part.bytes);
+    throw error;
+  }
   const created_at = Math.floor(part.createdAt / 1_000);
   return c.json({ id: part.id, object: 'upload.part', created_at, upload_id: upload.id });
 });
@@ -105,13 +115,28 @@ uploadRoutes.post('/:id/complete', async (c) => {
     expiresAt: upload.purpose === 'batch' ? now + BATCH_FILE_MS : null,
   };
   const hash = createHash('md5');
-  await storing(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES));
+  await whilePending(c, () => storing(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES)));
   if (md5 !== undefined && md5 !== hash.digest('hex')) {
     await store.delete(file.id).catch(() => {});
     throw new ApiError('invalid_request', 'The parts have another MD5.', { param: 'md5' });
   }
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
-  await asked(db.batch([db.insert(files).values(file), db.update(uploads).set(done).where(eq(uploads.id, upload.id))]));
+  // NULL, which the table refuses, where another request has completed or cancelled it meanwhile.
+  const status = db.select({ status: uploads.status }).from(uploads).where(eq(uploads.id, upload.id));
+  const stillOwned = sql<string>`CASE WHEN (${status}) = 'pending' THEN ${file.owner} END`;
+  try {
+    await whilePending(c, () =>
+      asked(
+        db.batch([
+          db.insert(files).values({ ...file, owner: stillOwned }),
+          db.update(uploads).set(done).where(eq(uploads.id, upload.id)),
+        ]),
+      ),
+    );
+  } catch (error) {
+    await store.delete(file.id).catch(() => {});
+    throw error;
+  }
   await forget(c.env, found);
   return c.json(uploadObject(done, fileObject(file)));
 });
@@ -120,7 +145,14 @@ uploadRoutes.post('/:id/cancel', async (c) => {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const cancelled: UploadRow = { ...upload, status: 'cancelled' };
-  await asked(db.update(uploads).set(cancelled).where(eq(uploads.id, upload.id)));
+  const [ended] = await asked(
+    db
+      .update(uploads)
+      .set(cancelled)
+      .where(and(eq(uploads.id, upload.id), eq(uploads.status, 'pending')))
+      .returning(),
+  );
+  if (ended === undefined) await pendingOf(c);
   await forget(c.env, await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id))));
   return c.json(uploadObject(cancelled));
 });
@@ -141,6 +173,16 @@ async function pendingOf(c: Ctx): Promise<UploadRow> {
   const status = row.status === 'pending' && row.expiresAt <= Date.now() ? 'expired' : row.status;
   if (status !== 'pending') throw new ApiError('conflict', `This upload is ${status}.`);
   return row;
+}
+
+/** @throws ApiError 409 where `act` failed and another request has ended the upload meanwhile */
+async function whilePending<T>(c: Ctx, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    await pendingOf(c);
+    throw error;
+  }
 }
 
 async function* joined(store: FileStore, parts: readonly PartRow[], hash: Hash): AsyncGenerator<Uint8Array> {

@@ -135,9 +135,9 @@ export async function usesOf(
   return asked(env.LIMITS.getByName(subject).uses({ keyId, ...sets }));
 }
 
-async function readFileLimits({ account, env }: Call): Promise<object> {
+async function readFileLimits({ account, env, now }: Call): Promise<object> {
   const owner = ownerOf(account);
-  const [bytes, open] = await Promise.all([usedBytes(env, owner), openBatches(env, owner)]);
+  const [bytes, open] = await Promise.all([usedBytes(env, owner, now), openBatches(env, owner)]);
   return {
     object: 'file_limits',
     bytes: { allowed: OWNER_MAX_BYTES, used: bytes },

@@ -123,3 +123,41 @@ it('a batch whose lines all fail has no output file', async () => {
   expect(batch).toMatchObject({ status: 'completed', output_file_id: null, request_counts: { failed: 1 } });
   expect(batch.error_file_id).toMatch(/^file-/);
 });
+
+const statusOf = (answer: Promise<unknown>) =>
+  answer.then(
+    () => 200,
+    (error: unknown) => (error instanceof OpenAI.APIError ? error.status : error),
+  );
+const by = async (name: string) =>
+  new OpenAI({ baseURL: house.base, apiKey: await house.gateway.createKey(name), maxRetries: 0 });
+const uploadOf = (bytes: number, client: OpenAI) =>
+  client.uploads.create({ filename: 'f', purpose: 'user_data', bytes, mime_type: 'text/plain' });
+
+it('parts that come at once are no more than their upload declared', async () => {
+  const { id } = await uploadOf(4, client);
+  const data = () => toFile(Buffer.from('abcd'), 'p');
+  const parts = Array.from(
+    { length: 6 },
+    async () => (await client.uploads.parts.create(id, { data: await data() })).id,
+  );
+  const taken = (await Promise.allSettled(parts)).flatMap((part) => (part.status === 'fulfilled' ? [part.value] : []));
+  expect(taken).toHaveLength(1);
+  const ends = [
+    ...Array.from({ length: 3 }, () => client.uploads.complete(id, { part_ids: taken })),
+    client.uploads.cancel(id),
+  ];
+  const statuses = await Promise.all(ends.map(statusOf));
+  expect(statuses.sort(), 'completed or cancelled, once').toEqual([200, 409, 409, 409]);
+});
+
+it('what pending uploads declare counts for the bytes that an owner may have', async () => {
+  const client = await by('hoarder');
+  const all = Array.from({ length: 42 }, () => uploadOf(512_000_000, client));
+  const statuses = await Promise.all(all.map(statusOf));
+  expect(statuses.filter((status) => status === 200)).toHaveLength(39);
+  expect(statuses.filter((status) => status === 429)).toHaveLength(3);
+  const [first] = (await Promise.allSettled(all)).flatMap((one) => (one.status === 'fulfilled' ? [one.value.id] : []));
+  await client.uploads.cancel(first ?? '');
+  expect(await statusOf(uploadOf(512_000_000, client))).toBe(200);
+});

@@ -11,6 +11,8 @@ import { leaseOfModels, offered } from '../../../gateway/batch/leases/leasing.ts
 import type { Env } from '../../../gateway/env.ts';
 import type { View } from '../../../gateway/registry/snapshot.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { knock } from '../admin/support.ts';
 
 const entry = {
   session: 's',
@@ -107,4 +109,22 @@ test('the bound of a key for reasoning goes with its lines to nodes whose engine
   expect(lineReasoningBudget(account, '/v1/chat/completions', { labels: {} })).toBeUndefined();
   expect(lineReasoningBudget(account, '/v1/embeddings', taking)).toBeUndefined();
   expect(lineReasoningBudget(consumer, '/v1/chat/completions', taking)).toBeUndefined();
+});
+
+test('batches that are begun at once are no more than may be open', async () => {
+  const { key, id: keyId } = await seedKey('consumer');
+  const owner = `key:${keyId}`;
+  const row = { owner, createdBy: keyId, createdAt: 1, open: true, summary: {} };
+  const rows = Array.from({ length: 98 }, (_, n) => ({ ...row, id: `batch_open_${n}` }));
+  for (
+    let at = 0;
+    at < rows.length;
+    at += 14 // D1 binds 100 values at most
+  )
+    await database(worker)
+      .insert(batches)
+      .values(rows.slice(at, at + 14));
+  const body = { input_file_id: 'file-none', endpoint: '/v1/chat/completions', completion_window: '24h' };
+  const answers = await Promise.all(Array.from({ length: 6 }, () => knock('POST', '/v1/batches', { key, body })));
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 429, 429, 429, 429]);
 });
