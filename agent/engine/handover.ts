@@ -6,6 +6,7 @@
  * (tests/v1/kv_connector/nixl_integration/toy_proxy_server.py). SGLang: both get the request at once and meet in a room
  * (sglang_router/mini_lb.py).
  */
+import { jsonOf } from '../../shared/text/json.ts';
 
 /** Asks a vLLM prefill engine to compute the prompt and keep its keys and values for another engine. */
 const PREFILL_FIELDS = {
@@ -55,12 +56,7 @@ export type KvTransferParams = Record<string, unknown>;
 
 /** From a prefill engine's answer; undefined where there are none. */
 export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(answer.toString('utf8'));
-  } catch {
-    return undefined;
-  }
+  const value = jsonOf(answer.toString('utf8'));
   if (typeof value !== 'object' || value === null || !('kv_transfer_params' in value)) return undefined;
   const params = value.kv_transfer_params;
   return typeof params === 'object' && params !== null && !Array.isArray(params) ? { ...params } : undefined;

@@ -2,6 +2,7 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
+import { jsonOf } from '../../shared/text/json.ts';
 import type { EngineTarget } from './address.ts';
 
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
@@ -79,7 +80,7 @@ function readAnswer(status: number, body: string): Sighting {
     return { kind: 'unknown', reason: `the engine wants its API key (${status}): give --engine-key-file` };
   }
   if (status !== 200) return { kind: 'unknown', reason: `the engine answered ${status}` };
-  const parsed = modelListSchema.safeParse(parseJson(body));
+  const parsed = modelListSchema.safeParse(jsonOf(body));
   if (!parsed.success) return { kind: 'unknown', reason: 'the answer is not a list of models' };
   const { data } = parsed.data;
   // One such id must not cost the others: a record with it would be refused whole.
@@ -95,14 +96,6 @@ function readAnswer(status: number, body: string): Sighting {
     });
   }
   return { kind: 'models', models: [...models.values()], unnameable: data.length - nameable.length };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function readFailure(error: unknown): Sighting {

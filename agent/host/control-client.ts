@@ -2,6 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { jsonOf } from '../../shared/text/json.ts';
 import { type AgentStatus, answerSchema, type ControlRequest, type NetworkRow } from './control-protocol.ts';
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
@@ -52,21 +53,13 @@ export async function* ask(directory: string, request: ControlRequest, silenceMs
   socket.write(`${JSON.stringify(request)}\n`);
   try {
     for await (const line of createInterface({ input: socket, crlfDelay: Number.POSITIVE_INFINITY })) {
-      const parsed = answerSchema.safeParse(parseJson(line));
+      const parsed = answerSchema.safeParse(jsonOf(line));
       if (!parsed.success) throw new Error('the agent answered something else than this command understands');
       if ('ok' in parsed.data && !parsed.data.ok) throw new Error(parsed.data.error);
       yield parsed.data;
     }
   } finally {
     socket.destroy();
-  }
-}
-
-function parseJson(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
   }
 }
 

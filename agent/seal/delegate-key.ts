@@ -11,6 +11,7 @@ import {
   vouchMessage,
   writeVouch,
 } from '../../shared/seal/vouch.ts';
+import { jsonOf } from '../../shared/text/json.ts';
 import { nodeCrypto, nodeSigner } from '../host/crypto.ts';
 
 const fileSchema = z.object({
@@ -78,13 +79,5 @@ export class DelegateKey {
     if (named.provider !== this.provider) return undefined;
     const keySignature = this.#signer.sign(vouchMessage({ ...named, encryptionKey, until }));
     return writeVouch({ ...this.#delegation, until, keySignature });
-  }
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

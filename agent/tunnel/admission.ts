@@ -10,6 +10,7 @@ import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { sessionSchema } from '../../shared/lattice/node.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { attestationMessage } from '../../shared/release/release.ts';
+import { jsonOf } from '../../shared/text/json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
@@ -215,7 +216,7 @@ function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, 
 }
 
 function challengeOf(text: string): string | undefined {
-  return challengeSchema.safeParse(parseJson(text)).data?.challenge;
+  return challengeSchema.safeParse(jsonOf(text)).data?.challenge;
 }
 
 /** States which program this is, signed with the session's key. The signature serves no other session and no other challenge. */
@@ -228,7 +229,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
 
 /** Throws Error if the answer is not a good ticket for our key: a proxy's page, or the answer of a broken gateway. */
 function readAdmission(text: string, key: Signer, gateway: URL): Admission {
-  const parsed = answerSchema.safeParse(parseJson(text));
+  const parsed = answerSchema.safeParse(jsonOf(text));
   if (!parsed.success) throw new Error('its answer is no admission');
   const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;
   const bytes = fromBase64url(encoded, TICKET_MAX_BYTES);
@@ -249,12 +250,4 @@ export function otherGateways(gateways: readonly { url: string }[], by: URL): UR
   return urls
     .filter((url) => (url.protocol === 'https:' || by.protocol === 'http:') && url.username === '' && url.search === '')
     .slice(0, GATEWAYS_MAX);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -7,6 +7,7 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { PrefillTarget } from '../engine/address.ts';
 import { decodeRequest, kvTransferParams, prefillRequest, roomRequest } from '../engine/handover.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import { readWhole } from './read-whole.ts';
 
 /** Fields are appended to a whole body, so it is held until its end. Images in a prompt make it this long. */
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
@@ -86,31 +87,17 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   async #run(content: Buffer | Readable): Promise<void> {
-    const body = Buffer.isBuffer(content) ? this.#whole([content]) : await this.#read(content);
+    const body = await this.#read(content);
     if (body === undefined || this.#over) return this.#giveBack();
     if (this.#options.decode.target.engine === 'sglang') this.#inRoom(body);
     else this.#inTurn(body);
   }
 
-  /** Undefined if the body did not come whole, or is too long. */
-  async #read(content: Readable): Promise<Buffer | undefined> {
+  /** Undefined if the body did not come whole, or if there is no room for it. */
+  async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
+    if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
     this.#content = content;
-    const chunks: Buffer[] = [];
-    try {
-      for await (const chunk of content) {
-        if (!Buffer.isBuffer(chunk) || this.#over) return undefined;
-        chunks.push(chunk);
-        if (!this.#hold(chunk.length)) return undefined;
-      }
-    } catch {
-      return undefined; // the request was abandoned, and knows why
-    }
-    return Buffer.concat(chunks);
-  }
-
-  #whole(chunks: Buffer[]): Buffer | undefined {
-    const [body] = chunks;
-    return body !== undefined && this.#hold(body.length) ? body : undefined;
+    return readWhole(content, (chunk) => !this.#over && this.#hold(chunk.length));
   }
 
   #hold(bytes: number): boolean {

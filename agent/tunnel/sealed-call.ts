@@ -20,6 +20,7 @@ import type { OpenedRequest, SealOpener } from '../seal/opener.ts';
 import type { AnswerSealer } from '../seal/sealer.ts';
 import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import { readWhole } from './read-whole.ts';
 import { askEngine, continueSent } from './sealed-continuation.ts';
 
 /** Model and stream may stand at a body's end, so the body is held whole. As large as the largest body that gateways take. */
@@ -83,7 +84,7 @@ export class SealedCall implements EngineCall {
   }
 
   async #run(content: Buffer | Readable): Promise<void> {
-    const body = Buffer.isBuffer(content) ? this.#hold(content) : await this.#read(content);
+    const body = await this.#read(content);
     if (body === undefined || this.#over) return this.#end();
     await null; // nothing is told before the caller has this call
     if (this.#over) return this.#end();
@@ -159,25 +160,17 @@ export class SealedCall implements EngineCall {
   }
 
   /** Undefined if the body did not come whole, or if there is no room for it. */
-  async #read(content: Readable): Promise<Buffer | undefined> {
+  async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
+    if (Buffer.isBuffer(content)) return this.#hold(content) ? content : undefined;
     this.#content = content;
-    const chunks: Buffer[] = [];
-    try {
-      for await (const chunk of content) {
-        if (!Buffer.isBuffer(chunk) || this.#over || this.#hold(chunk) === undefined) return undefined;
-        chunks.push(chunk);
-      }
-    } catch {
-      return undefined; // the exchange was abandoned, and knows why
-    }
-    return Buffer.concat(chunks);
+    return readWhole(content, (chunk) => !this.#over && this.#hold(chunk));
   }
 
-  #hold(chunk: Buffer): Buffer | undefined {
+  #hold(chunk: Buffer): boolean {
     const fits = this.#held + chunk.length <= BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
     if (fits) this.#held += chunk.length;
     else this.#fail('overloaded', 'too many sealed bodies are held here');
-    return fits ? chunk : undefined;
+    return fits;
   }
 
   /** Requires that the sealed body asks for the model and stream that the client named in clear. @throws ApiError 400 */

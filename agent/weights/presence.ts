@@ -8,6 +8,7 @@ import { constants, readFileSync, readlinkSync } from 'node:fs';
 import { mkdir, open, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { isAlive } from '../host/is-alive.ts';
 
 const BEAT_MS = 15_000;
 /** Without a beat for so long a process elsewhere is gone: twelve beats, and NFS keeps attributes for a minute. */
@@ -104,11 +105,11 @@ export class Presence {
     const { pid, host, name = '', elsewhere } = holder;
     if (elsewhere === undefined) {
       if (host !== hostname()) return true;
-      return name !== '' && pid === process.pid ? held.has(name) : isProcess(pid);
+      return name !== '' && pid === process.pid ? held.has(name) : isAlive(pid);
     }
     const { machine, start, beats } = elsewhere;
     // Without /proc there are no containers either, and a number that no process has says enough.
-    if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isProcess(pid)) return false;
+    if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isAlive(pid)) return false;
     if (machine !== MACHINE || machine === UNKNOWN) return (await this.#age(beats)) < GONE_MS;
     if (pid === process.pid && start === START) return held.has(name);
     return startOf(pid) === start;
@@ -166,14 +167,5 @@ export class Presence {
     } finally {
       await rm(now, { force: true }).catch(() => {});
     }
-  }
-}
-
-function isProcess(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }

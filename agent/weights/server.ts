@@ -10,6 +10,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
+import { jsonOf } from '../../shared/text/json.ts';
 import { type Answer, type Question, questionSchema } from '../../shared/weights/coordinator.ts';
 import { BLOB_MAX_BYTES, digestSchema } from '../../shared/weights/manifest.ts';
 import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
@@ -117,7 +118,7 @@ export class WeightsServer {
       if (bytes > BODY_MAX_BYTES) return refuse(response, 413, `more than ${BODY_MAX_BYTES} bytes`);
       parts.push(part);
     }
-    const rows = rowsSchema.safeParse(parsed(Buffer.concat(parts).toString('utf8')));
+    const rows = rowsSchema.safeParse(jsonOf(Buffer.concat(parts).toString('utf8')));
     if (!rows.success) return refuse(response, 400, z.prettifyError(rows.error));
     json(response, this.#options.coordinate(peer.session, rows.data));
   }
@@ -200,14 +201,6 @@ async function written(response: ServerResponse, bytes: Buffer, stallMs: number)
   } finally {
     clearTimeout(timer);
     response.off('close', onClose);
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 

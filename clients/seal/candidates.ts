@@ -12,6 +12,7 @@ import {
   type Vouch,
   vouchMessage,
 } from '../../shared/seal/vouch.ts';
+import { jsonOf } from '../../shared/text/json.ts';
 import { SealClientError } from './error.ts';
 
 /** `pinned`: the provider's own root vouches for the key. `registry`: the gateway's word alone. */
@@ -102,7 +103,7 @@ export class Candidates {
     const url = `${base}/v1/otela/seal?model=${encodeURIComponent(asked)}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
     if (!response.ok) throw await refusalOf(response);
-    const answer = parse(await textWithin(response));
+    const answer = jsonOf(await textWithin(response));
     const listed = readSealCandidates(answer);
     const model = isRecord(answer) ? answer.model : undefined;
     if (listed === undefined || typeof model !== 'string')
@@ -122,7 +123,7 @@ async function refusalOf(response: Response): Promise<SealClientError | Response
   if (response.status !== 404) return response;
   const text = await textWithin(response);
   return text.includes('model_not_found')
-    ? Response.json(parse(text), { status: response.status })
+    ? Response.json(jsonOf(text), { status: response.status })
     : new SealClientError('no_discovery', 'This gateway does not know sealed requests; nothing was sent.');
 }
 
@@ -140,14 +141,6 @@ async function textWithin({ body }: Response): Promise<string> {
     pieces.push(value);
   }
   return new TextDecoder().decode(concat(...pieces));
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | undefined): string {

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
+import { jsonOf } from '../../shared/text/json.ts';
 import { CommandError, EXIT_UNREACHABLE } from '../command.ts';
 import { isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
@@ -112,7 +113,7 @@ export async function ask(
 ): Promise<unknown> {
   const response = await send(door, method, path, body, AbortSignal.timeout(ANSWER_MS));
   const text = await response.text();
-  const json = parseJson(text);
+  const json = jsonOf(text);
   if (response.ok && json !== undefined) return json;
   throw refusal(response.status, text);
 }
@@ -128,7 +129,7 @@ export async function download(door: Door, path: string): Promise<ReadableStream
 export async function upload(door: Door, path: string, form: FormData): Promise<unknown> {
   const response = await send(door, 'POST', path, form, undefined);
   const text = await response.text();
-  const json = parseJson(text);
+  const json = jsonOf(text);
   if (response.ok && json !== undefined) return json;
   throw refusal(response.status, text);
 }
@@ -160,14 +161,6 @@ async function send(
 }
 
 function refusal(status: number, text: string): ClientError {
-  const said = errorSchema.safeParse(parseJson(text));
+  const said = errorSchema.safeParse(jsonOf(text));
   return new ClientError(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -7,10 +7,11 @@
  *
  * Each is on disk before it is sent: whatever is cut off, the next run goes on with the same keys.
  */
-import { access, chmod, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../accounts/secrets.ts';
+import { readIfThere, writeDurably } from '../hosts/node/data/durable-file.ts';
 import { environment, openIssuer } from '../hosts/node/issuer/issuer-files.ts';
 
 const ADMIN_SECRET = 'ADMIN_KEY_SHA256';
@@ -42,18 +43,18 @@ export async function wantedSecrets(
     if (listed.includes(name) ? sent[name] !== sha256Hex(value) : value !== '') wanted.secrets[name] = value;
   };
   const file = join(dir, 'admin.key');
-  const known = newAdminKey ? undefined : await readOr(file);
+  const known = newAdminKey ? undefined : await readIfThere(file);
   if (known !== undefined) want(ADMIN_SECRET, sha256Hex(known));
   else if (listed.includes(ADMIN_SECRET) && !newAdminKey)
     wanted.notes.push(`the admin key is set, and is not in ${dir}; --new-admin-key makes another`);
   else {
     const key = newSecret(KEY_PREFIX).plaintext;
-    await write(file, key);
+    await writeDurably(file, key);
     wanted.adminKey = key;
     want(ADMIN_SECRET, sha256Hex(key));
   }
   const issuer = join(dir, 'issuer');
-  if (listed.includes(ISSUER_SECRET) && (await readOr(join(issuer, 'gateway.key'))) === undefined)
+  if (listed.includes(ISSUER_SECRET) && (await readIfThere(join(issuer, 'gateway.key'))) === undefined)
     wanted.notes.push(`the issuer's keys are set, and are not in ${dir}: they stay as they are`);
   else {
     // Renews the certificate where the root key is at hand.
@@ -65,7 +66,7 @@ export async function wantedSecrets(
 /** Remembers what Cloudflare has taken. */
 export async function noteSent(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
   const hashes = Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, sha256Hex(value)]));
-  await write(join(dir, 'sent.json'), JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1));
+  await writeDurably(join(dir, 'sent.json'), JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1));
 }
 
 /** A file that only we can read, for as long as `use` runs: secrets do not stand in arguments. */
@@ -76,7 +77,7 @@ export async function withSecretsFile<T>(
 ): Promise<T> {
   const file = join(dir, 'sending.json');
   try {
-    await write(file, JSON.stringify(secrets));
+    await writeDurably(file, JSON.stringify(secrets));
     return await use(file);
   } finally {
     await rm(file, { force: true });
@@ -84,26 +85,6 @@ export async function withSecretsFile<T>(
 }
 
 async function readSent(dir: string): Promise<Record<string, string>> {
-  const text = await readOr(join(dir, 'sent.json'));
+  const text = await readIfThere(join(dir, 'sent.json'));
   return text === undefined ? {} : sentSchema.parse(JSON.parse(text));
-}
-
-async function readOr(file: string): Promise<string | undefined> {
-  const there = await access(file).then(
-    () => true,
-    () => false,
-  );
-  return there ? (await readFile(file, 'utf8')).trim() : undefined;
-}
-
-/** Under its own name only when whole and on disk. */
-async function write(file: string, text: string): Promise<void> {
-  const handle = await open(`${file}.new`, 'w', 0o600);
-  try {
-    await handle.writeFile(`${text}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(`${file}.new`, file);
 }

@@ -1,3 +1,5 @@
+import { joined } from '../collections/concat.ts';
+
 /** A line of a JSONL file, without its end. */
 export interface SplitLine {
   /** Good until the callback returns: most lines are a part of the piece that they came in, and are not copied. */
@@ -68,7 +70,7 @@ export class LineSplitter {
 
   #finish(next: number): void {
     if (!this.#dropping) {
-      const { bytes, skipped } = trimmed(joined(this.#kept, this.#keptBytes), this.#lineStart === 0);
+      const { bytes, skipped } = trimmed(joined(this.#kept), this.#lineStart === 0);
       if (!isBlank(bytes)) this.#line({ bytes, offset: this.#lineStart + skipped, number: this.#number });
     }
     this.#kept = [];
@@ -77,18 +79,6 @@ export class LineSplitter {
     this.#number += 1;
     this.#lineStart = next;
   }
-}
-
-function joined(parts: readonly Uint8Array[], length: number): Uint8Array {
-  const [first] = parts;
-  if (parts.length === 1 && first !== undefined) return first;
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
 
 function trimmed(bytes: Uint8Array, first: boolean): { bytes: Uint8Array; skipped: number } {

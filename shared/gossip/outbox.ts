@@ -1,4 +1,5 @@
 /** Actions of one step. Parts for one peer travel in one message: a header costs as much as a ping. */
+import { concat } from '../collections/concat.ts';
 import { encodePart, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
 import type { Action, PeerId } from './types.ts';
 
@@ -51,21 +52,11 @@ function messages(parts: readonly Uint8Array[]): Uint8Array[] {
   for (let i = 0; i <= parts.length; i++) {
     const next = parts[i]?.length ?? Number.POSITIVE_INFINITY;
     if (length > 0 && length + next > MESSAGE_MAX_BYTES) {
-      done.push(concat(parts.slice(from, i), length));
+      done.push(concat(parts.slice(from, i)));
       from = i;
       length = 0;
     }
     length += next;
   }
   return done;
-}
-
-function concat(parts: readonly Uint8Array[], length: number): Uint8Array {
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
 }

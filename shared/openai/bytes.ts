@@ -40,18 +40,6 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && startsWith(a, b);
 }
 
-export function concat(parts: readonly Uint8Array[]): Uint8Array {
-  let length = 0;
-  for (const part of parts) length += part.length;
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
 /**
  * A byte string to look for, by Boyer-Moore-Horspool: one table look-up per needle length instead of one native call
  * per candidate byte, which in JSON (every seventh byte is a quote) costs ten times as much.

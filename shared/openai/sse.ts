@@ -2,7 +2,8 @@
  * Server-sent events by bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
  * Lines end with CRLF, LF or CR, a blank line ends an event, and a chunk may end anywhere.
  */
-import { BOM, concat, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
+import { concat } from '../collections/concat.ts';
+import { BOM, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
 
 /** Longer events are passed on without being looked into. */
 const MAX_EVENT_BYTES = 1024 * 1024;

@@ -1,5 +1,6 @@
 /** Usage, completeness and finish reason of an SSE answer. */
-import { Needle, sameBytes, startsWith, textOf, utf8 } from './bytes.ts';
+import { Needle, sameBytes, startsWith, utf8 } from './bytes.ts';
+import { parseObject } from './continuation/json.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse.ts';
@@ -39,15 +40,6 @@ function hasKey(data: Uint8Array, key: Needle, valueBegins: number): boolean {
     if (data[pos] === valueBegins) return true;
   }
   return false;
-}
-
-function parseObject(data: Uint8Array): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(textOf(data));
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 export class StreamMeter implements Meter {

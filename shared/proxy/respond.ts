@@ -1,6 +1,6 @@
 /** The engine's response on its way to the client. From its first byte on, errors are in-band. */
+import { concat } from '../collections/concat.ts';
 import { isSlower } from '../collections/timer.ts';
-import { concat } from '../openai/bytes.ts';
 import { ApiError, toApiError } from '../openai/errors.ts';
 import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../openai/headers.ts';
 import { waitComment } from '../openai/wait-comment.ts';

@@ -5,6 +5,7 @@
 import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
 import { type Crypto, KEY_BYTES } from '../lattice/crypto.ts';
+import { jsonOf } from '../text/json.ts';
 
 /** Kinds of machine that the agent is also made for as one file, which needs no Node: as Node names them. */
 export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const;
@@ -86,7 +87,7 @@ export function openRelease(
   const message = releaseMessage(manifest);
   const signed = bytes !== undefined && keys.some((key) => crypto.verify(key, message, bytes));
   if (!signed) return 'its manifest is not signed by a trusted release key';
-  const parsed = manifestSchema.safeParse(parseJson(manifest));
+  const parsed = manifestSchema.safeParse(jsonOf(manifest));
   return parsed.success ? parsed.data : 'its manifest cannot be read';
 }
 
@@ -150,12 +151,4 @@ export function readReleaseKeys(text: string | undefined): Uint8Array[] | undefi
 
 export function hex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

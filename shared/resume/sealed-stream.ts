@@ -2,7 +2,7 @@
  * A stream that is sealed: its frames so far go to the next candidate as they are, which opens them and goes on behind them. Nothing of them
  * is read here, and nothing that is left out, added or exchanged here is taken by that node or by the client: docs/sealed-wire.md.
  */
-import { concat } from '../openai/bytes.ts';
+import { concat } from '../collections/concat.ts';
 import { SealError } from '../seal/error.ts';
 import { FRAME, FrameSplitter, frame } from '../seal/response-frames.ts';
 import { CONTINUED_MAX_BYTES, CONTINUES_HEADER } from '../seal/suite.ts';

@@ -1,5 +1,5 @@
 /** How an engine reads the text that it is to go on with: asked of its `/tokenize`, on the way to the attempt itself. */
-import { concat } from '../openai/bytes.ts';
+import { concat } from '../collections/concat.ts';
 import { TOKENS_ANSWER_MAX_BYTES } from '../openai/continuation/bodies.ts';
 import type { Plan } from '../openai/continuation/plan.ts';
 import { countTokens } from '../openai/continuation/tokens.ts';

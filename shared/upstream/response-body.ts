@@ -1,3 +1,4 @@
+import { joined } from '../collections/concat.ts';
 import { owned } from '../wire/owned.ts';
 
 /** Bytes that a taker gets at once, at most: one that fell behind gets what waits in few pieces. */
@@ -53,7 +54,7 @@ export class ResponseBody {
   /** All of the answer that waits, when it is already complete: it needs no stream. */
   takeWhole(): Uint8Array | undefined {
     if (!this.#ended) return undefined;
-    const bytes = concat(this.#waiting);
+    const bytes = joined(this.#waiting);
     this.#waiting = [];
     this.#onPulled(bytes.length);
     this.#onOver(false);
@@ -124,7 +125,7 @@ export class ResponseBody {
       count++;
     }
     if (count === 0) return first;
-    return concat([first, ...this.#waiting.splice(0, count)]);
+    return joined([first, ...this.#waiting.splice(0, count)]);
   }
 }
 
@@ -182,15 +183,4 @@ class StreamTaker implements Sink {
     }
     fed?.();
   }
-}
-
-function concat(chunks: Uint8Array[]): Uint8Array {
-  if (chunks.length === 1 && chunks[0] !== undefined) return chunks[0];
-  const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
 }

@@ -1,11 +1,12 @@
 /** More than a member may say: each flood ends with its own channel. */
 import { describe, expect, it } from 'vitest';
+import { concat } from '../../shared/collections/concat.ts';
 import { decodeMessage, encodePart, type Part } from '../../shared/gossip/messages.ts';
 import { decodeRecord } from '../../shared/lattice/record.ts';
 import type { EntryUpdate } from '../../shared/lattice/update.ts';
 import { Membership } from './issuer.ts';
 import { peersOf, said, session } from './observe.ts';
-import { concat, hungUp, siege } from './siege.ts';
+import { hungUp, siege } from './siege.ts';
 
 describe('a flood', () => {
   it('of news that nobody asked for ends with its channel; others are served meanwhile', () => {

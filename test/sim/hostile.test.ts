@@ -1,12 +1,13 @@
 /** What a member says falsely: no message, forged, or a lie. */
 import { describe, expect, it } from 'vitest';
+import { concat } from '../../shared/collections/concat.ts';
 import { encodePart, MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
 import { ByteWriter } from '../../shared/lattice/bytes.ts';
 import { encodeUpdate } from '../../shared/lattice/update.ts';
 import { Membership } from './issuer.ts';
 import { everywhere, evicted, notices, peersOf, said, session } from './observe.ts';
 import { seeded } from './random.ts';
-import { concat, flip, hungUp, siege } from './siege.ts';
+import { flip, hungUp, siege } from './siege.ts';
 
 describe('bytes that are no message', () => {
   const rng = seeded(5);

@@ -1,6 +1,6 @@
 /** A cluster with one hostile member, whose bytes a test writes. */
+import { concat } from '../../shared/collections/concat.ts';
 import { encodePart, type Part } from '../../shared/gossip/messages.ts';
-import { ByteWriter } from '../../shared/lattice/bytes.ts';
 import { peersOf, session } from './observe.ts';
 import { type Agent, World } from './world.ts';
 
@@ -15,12 +15,6 @@ export function siege(nodes = 12, seed = 41) {
   const send = (bytes: Uint8Array) => target.node.take({ type: 'message', peer: session(villain), bytes });
   const say = (...parts: Part[]) => send(concat(parts.map(encodePart)));
   return { world, villain, target, send, say, roots: () => world.fingerprint(target.node.replica) };
-}
-
-export function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const out = new ByteWriter();
-  for (const part of parts) out.bytes(part);
-  return out.done();
 }
 
 /** Why `by` ended its channels to `on`, in order. */

@@ -1,6 +1,7 @@
 /** Directories of functions' processes: in the temporary directory, 0700, with the agent's process number in their name. */
 import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { isAlive } from '../../host/is-alive.ts';
 
 const NAME = /^otela-function-(\d{1,10})-/;
 /** Looked at when an agent starts; more are left for the next one. */
@@ -24,14 +25,5 @@ export function removeStaleDirectories(temporary: string): void {
     const stat = lstatSync(path, { throwIfNoEntry: false });
     if (!stat?.isDirectory() || stat.uid !== process.getuid?.() || isAlive(Number(NAME.exec(name)?.[1]))) continue;
     rmSync(path, { recursive: true, force: true });
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }

@@ -1,5 +1,6 @@
 /** Frames of a function's process: one JSON object a line, of a bounded length. */
 import * as z from 'zod';
+import { jsonOf } from '../../../shared/text/json.ts';
 
 /** What one call answers. A call's lines have 4 MiB at most, and each result that is kept 1 MiB. */
 export const FRAME_MAX_BYTES = 8 * 1024 * 1024;
@@ -55,13 +56,5 @@ export class FrameReader {
     this.#over = true;
     this.#pieces = [];
     this.#onGarbage(why);
-  }
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

@@ -3,10 +3,11 @@
  * of `accounts.sqlite` have versions of their own (migrations/).
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { jsonOf } from '../../../../shared/text/json.ts';
 import { CommandError } from '../../../command.ts';
+import { writeDurably } from './durable-file.ts';
 
 export const LAYOUT_FILE = 'layout.json';
 
@@ -36,7 +37,7 @@ export function newestLayout(migrations: readonly LayoutMigration[] = LAYOUT_MIG
 export function layoutOf(data: string, newest = newestLayout()): number | undefined {
   const file = join(data, LAYOUT_FILE);
   if (!existsSync(file)) return refuseOthers(data);
-  const layout = layoutSchema.safeParse(parsed(readFileSync(file, 'utf8')));
+  const layout = layoutSchema.safeParse(jsonOf(readFileSync(file, 'utf8')));
   if (!layout.success)
     throw new CommandError(
       `${file} is damaged: it does not name the layout of a data directory. Nothing was changed. ` +
@@ -66,16 +67,8 @@ export async function bringForward(data: string, migrations = LAYOUT_MIGRATIONS)
   }
 }
 
-async function write(data: string, version: number): Promise<void> {
-  const unfinished = join(data, `${LAYOUT_FILE}.new`);
-  const handle = await open(unfinished, 'w', 0o600);
-  try {
-    await handle.writeFile(`${JSON.stringify({ layout: 'node', version })}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(unfinished, join(data, LAYOUT_FILE));
+function write(data: string, version: number): Promise<void> {
+  return writeDurably(join(data, LAYOUT_FILE), JSON.stringify({ layout: 'node', version }));
 }
 
 /** Data of version 0.1, which ran on workerd, and of the trial of this host. Nothing imports either. @throws CommandError */
@@ -92,12 +85,4 @@ function refuseOthers(data: string): undefined {
   throw new CommandError(
     `${data} holds data of ${made}, which this version cannot read. Nothing was changed. Give --data another directory.`,
   );
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -2,6 +2,7 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { jsonOf } from '../../../../shared/text/json.ts';
 import { CommandError } from '../../../command.ts';
 
 export const ROLE_FILE = 'role.json';
@@ -44,12 +45,4 @@ export function writeRole(data: string, role: Role): void {
   const file = join(data, ROLE_FILE);
   writeFileSync(`${file}.new`, `${JSON.stringify(role)}\n`, { mode: 0o600, flush: true });
   renameSync(`${file}.new`, file);
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -8,7 +8,7 @@
  *
  * All 0600 and base64url. Every change is one rename, in an order in which a crash in between is put right by the next start.
  */
-import { access, chmod, open, readFile, rename } from 'node:fs/promises';
+import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fromBase32 } from '../../../../shared/lattice/base32.ts';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
@@ -23,6 +23,7 @@ import { KEY_BYTES } from '../../../../shared/lattice/crypto.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
 import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../../issuer/issuer.ts';
+import { readIfThere, writeDurably } from '../data/durable-file.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 
 /** Whatever else lies there is not the gateway's. */
@@ -195,23 +196,11 @@ async function lines(dir: string, name: string): Promise<string[]> {
 /** Undefined where there is no such file; one that others could read is closed to them. */
 export async function read(dir: string, name: string): Promise<string | undefined> {
   const file = join(dir, name);
-  const exists = await access(file).then(
-    () => true,
-    () => false,
-  );
-  if (!exists) return undefined;
-  await chmod(file, 0o600);
-  return (await readFile(file, 'utf8')).trim();
+  const text = await readIfThere(file);
+  if (text !== undefined) await chmod(file, 0o600);
+  return text;
 }
 
-export async function write(dir: string, name: string, text: string): Promise<void> {
-  const unfinished = join(dir, `${name}.new`);
-  const handle = await open(unfinished, 'w', 0o600);
-  try {
-    await handle.writeFile(`${text}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(unfinished, join(dir, name));
+export function write(dir: string, name: string, text: string): Promise<void> {
+  return writeDurably(join(dir, name), text);
 }
