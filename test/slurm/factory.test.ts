@@ -6,9 +6,10 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, MODEL } from '../support/house.ts';
-import { atEnd, endAll, eventually, Managed } from '../support/processes.ts';
+import { atEnd, endAll, eventually, type Managed } from '../support/processes.ts';
 import { Cluster, USER } from './cluster.ts';
 import { pageOf, type Shown, showsAt, streamed } from './factory-page.ts';
+import { factoryToml, startFactory } from './real-factory.ts';
 
 /** What the stand-in engine takes to load. */
 const LOAD_MS = 5_000;
@@ -40,59 +41,32 @@ beforeAll(async () => {
   const made = await gateway.admin('POST', 'factory-tokens', { provider: 'hpc', name: 'pool' });
   const token = await cluster.secret('factory-token', z.object({ token: z.string() }).parse(made).token);
   config = join(cluster.directory, 'factory.toml');
-  text = await configText(token, joinToken);
-  await writeConfig(text);
-  factory = startFactory();
-}, 120_000);
-afterAll(endAll, 60_000);
-
-async function configText(token: string, joinToken: string): Promise<string> {
   const state = join(cluster.directory, 'factory');
   await mkdir(state, { mode: 0o700 });
   await chown(state, USER.uid, USER.gid);
-  const bin = join(cluster.directory, 'bin');
-  const engine = [join(bin, 'node'), join(bin, 'stand-in-engine.mjs')];
-  const command = [...engine, '--port', '{{port}}', '--model', '{{model}}', '--start-after-ms', String(LOAD_MS)];
-  return `factory = "pool"
-gateway = "${gateway.url}"
-token_file = "${token}"
-state = "${state}"
+  text = factoryToml({
+    directory: cluster.directory,
+    gateway: gateway.url,
+    name: 'pool',
+    cluster: 'alps',
+    launcher: 'slurm',
+    tokenFile: token,
+    joinTokenFile: joinToken,
+    pool: POOL,
+    loadMs: LOAD_MS,
+    model: `max = ${CAP}\nidle = "${IDLE_MS / 1_000}s"\nlines_per_job = 20`,
+  });
+  await writeConfig(text);
+  factory = start();
+}, 120_000);
+afterAll(endAll, 60_000);
 
-[guest]
-every = "2s"
-short_lived = "20s"
-
-[clusters.alps]
-launcher = "slurm"
-agent = ["${bin}/node", "${bin}/otela-agent.mjs"]
-join_token_file = "${joinToken}"
-setup = ["export PATH=${bin}:$PATH", "unset PROXY HTTP_PROXY http_proxy"]
-environment = { OTELA_MESH = "127.0.0.1" }
-
-[[clusters.alps.pools]]
-name = "preempt-cancel"
-gpu = "A100"
+const POOL = `name = "preempt-cancel"
 gres = "a100"
 gpus_per_node = 4
 time = "10"
 preemptable = true
-options = ["nodelist=n1"]
-
-[recipes.stand-in]
-weights = "none"
-load = "5s"
-[[recipes.stand-in.engines]]
-gpu = ["A100"]
-gpus = 1
-command = ${JSON.stringify(command)}
-
-[models."${MODEL}"]
-recipe = "stand-in"
-max = ${CAP}
-idle = "${IDLE_MS / 1_000}s"
-lines_per_job = 20
-`;
-}
+options = ["nodelist=n1"]`;
 
 /** A partition that is not there, and an engine that fails at its start. */
 const FAULTY = `
@@ -134,16 +108,8 @@ async function writeConfig(content: string): Promise<void> {
   await chmod(config, 0o644);
 }
 
-/** The program as the cluster's user. */
-function startFactory(): Managed {
-  const bin = join(cluster.directory, 'bin');
-  const started = new Managed([join(bin, 'node'), join(bin, 'otela-factory.mjs'), 'run', '--config', config], {
-    label: 'otela-factory',
-    env: { ...cluster.userEnv, HOME: '/nonexistent', USER: 'nobody' },
-    uid: USER.uid,
-    gid: USER.gid,
-    cwd: '/tmp',
-  });
+function start(): Managed {
+  const started = startFactory(cluster.directory, config, { ...cluster.userEnv, HOME: '/nonexistent', USER: 'nobody' });
   atEnd(() => started.stop());
   return started;
 }
@@ -223,7 +189,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   expect(await done()).toBeLessThan(ids.length);
   // It reads the file with two models that cannot start.
   await writeConfig(text + FAULTY);
-  factory = startFactory();
+  factory = start();
   const survivors = (await running()).map(({ id }) => id);
   await shows('the jobs that it left', 30_000, (now) =>
     survivors.every((id) => now.jobs.some((job) => job.id === id && job.state === 'ready')),
@@ -282,7 +248,7 @@ it('operators are shown why sbatch refuses, and what an engine printed that fail
 }, async () => {
   // It stands there already, unless the test before ended early.
   await writeConfig(text + FAULTY);
-  if (!factory.running) factory = startFactory();
+  if (!factory.running) factory = start();
   const reason = ({ models }: Shown, model: string) => models.find(({ id }) => id === model)?.reason ?? '';
   const now = await shows(
     'a rest, and a refusal',

@@ -4,41 +4,15 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { gridEngineJob } from '../../agent/host/jobs/grid-engine.ts';
 import type { RunTool } from '../../agent/host/run-tool.ts';
-import { parseConfig } from '../../factory/config/read.ts';
 import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
-import { makeLauncher } from '../../factory/launchers/make.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { GPUS, GridEngine, noGridEngine } from './grid-engine.ts';
+import { launcherCase, PREFIX } from './launcher-case.ts';
 
 afterEach(endAll);
 
-const TEXT = `factory = "pool"
-gateway = "https://otela.example.org"
-token_file = "token"
-state = "state"
-
-[clusters.crc]
-launcher = "grid-engine"
-
-[[clusters.crc.pools]]
-name = "gpu"
-gpu = "A10"
-gpus_per_node = 2
-time = "00:10:00"
-
-[recipes.r]
-weights = "w"
-[[recipes.r.engines]]
-gpu = ["A10"]
-gpus = 1
-engine = "vllm"
-
-[models.m]
-recipe = "r"
-`;
-
-const PREFIX = 'otela-pool--';
-const TIME_MS = 600_000;
+const MINUTES = 10;
+const TIME_MS = MINUTES * 60_000;
 
 /** As an agent in a job runs programs. */
 const toolOf =
@@ -51,18 +25,11 @@ const toolOf =
   };
 
 async function open(engine: GridEngine): Promise<{ launcher: Launcher; submission: Submission; logs: string }> {
-  const read = parseConfig(TEXT);
-  if ('faults' in read) throw new Error(JSON.stringify(read.faults));
-  const [cluster] = read.config.clusters;
-  const [pool] = cluster?.pools ?? [];
-  if (cluster === undefined || pool === undefined) throw new Error('no pool');
   const logs = join(engine.directory, 'logs');
   await mkdir(logs);
   await chmod(logs, 0o777);
-  const launcher = makeLauncher(cluster, engine.run);
-  const name = `${PREFIX}0123456789ab-1`;
-  const body = `echo "job ${launcher.jobId} begins"\nsleep 300\n`;
-  return { launcher, logs, submission: { name, count: 1, pool, gpus: 1, body, log: join(logs, 'crc-%j.log') } };
+  const log = join(logs, 'crc-%j.log');
+  return { logs, ...launcherCase({ launcher: 'grid-engine', run: engine.run, minutes: MINUTES, log }) };
 }
 
 it('submits, lists, counts idle GPUs, cancels and checks on a real Grid Engine', { timeout: 180_000 }, async ({

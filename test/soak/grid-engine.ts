@@ -7,51 +7,13 @@ import { USER } from '../slurm/cluster.ts';
 import { showsAt, streamed } from '../slurm/factory-page.ts';
 import { GridEngine, noGridEngine } from '../slurm/grid-engine.ts';
 import { installPrograms } from '../slurm/programs.ts';
+import { factoryToml, startFactory } from '../slurm/real-factory.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
-import { endAll, eventually, Managed } from '../support/processes.ts';
+import { eventually } from '../support/processes.ts';
+import { runByHand } from './by-hand.ts';
 
 const IDLE_S = 10;
-
-function configText(directory: string, url: string): string {
-  const bin = join(directory, 'bin');
-  const engine = [join(bin, 'node'), join(bin, 'stand-in-engine.mjs'), '--port', '{{port}}', '--model', '{{model}}'];
-  return `factory = "campus"
-gateway = "${url}"
-token_file = "${join(directory, 'factory-token')}"
-state = "${join(directory, 'factory')}"
-
-[guest]
-every = "2s"
-short_lived = "20s"
-
-[clusters.crc]
-launcher = "grid-engine"
-agent = ["${bin}/node", "${bin}/otela-agent.mjs"]
-join_token_file = "${join(directory, 'join-token')}"
-setup = ["export PATH=${bin}:$PATH", "unset PROXY HTTP_PROXY http_proxy"]
-environment = { OTELA_MESH = "127.0.0.1" }
-
-[[clusters.crc.pools]]
-name = "gpu"
-gpu = "A100"
-gpus_per_node = 2
-time = "00:10:00"
-
-[recipes.stand-in]
-weights = "none"
-load = "5s"
-[[recipes.stand-in.engines]]
-gpu = ["A100"]
-gpus = 1
-command = ${JSON.stringify([...engine, '--start-after-ms', '5000'])}
-
-[models."${MODEL}"]
-recipe = "stand-in"
-max = 2
-idle = "${IDLE_S}s"
-`;
-}
+const LOAD_MS = 5_000;
 
 /** It fails before qstat has named it once. */
 const BROKEN = `
@@ -84,24 +46,27 @@ async function run(): Promise<void> {
   await mkdir(join(directory, 'factory'), { mode: 0o700 });
   await chown(join(directory, 'factory'), USER.uid, USER.gid);
   const config = join(directory, 'factory.toml');
-  const text = configText(directory, gateway.url);
+  const text = factoryToml({
+    directory,
+    gateway: gateway.url,
+    name: 'campus',
+    cluster: 'crc',
+    launcher: 'grid-engine',
+    tokenFile: join(directory, 'factory-token'),
+    joinTokenFile: join(directory, 'join-token'),
+    pool: 'name = "gpu"\ngpus_per_node = 2\ntime = "00:10:00"',
+    loadMs: LOAD_MS,
+    model: `max = 2\nidle = "${IDLE_S}s"`,
+  });
   await writeFile(config, text);
-  const bin = join(directory, 'bin');
-  const start = () =>
-    new Managed([join(bin, 'node'), join(bin, 'otela-factory.mjs'), 'run', '--config', config], {
-      label: 'otela-factory',
-      env: engine.userEnv,
-      uid: USER.uid,
-      gid: USER.gid,
-      cwd: '/tmp',
-    });
+  const start = () => startFactory(directory, config, engine.userEnv);
   let factory = start();
   const shows = showsAt.bind(undefined, gateway);
 
   await shows('a cold model', 30_000, ({ models }) => models.some(({ state }) => state === 'cold'));
   const { firstMs, body } = await streamed(gateway.url, key, '200');
   assert(body.includes('data: [DONE]'), body);
-  console.log(`first token of a cold model: ${Math.round(firstMs)} ms, of them 5000 ms of loading`);
+  console.log(`first token of a cold model: ${Math.round(firstMs)} ms, of them ${LOAD_MS} ms of loading`);
 
   const { jobs } = await shows('its job', 30_000, (now) => now.jobs.some(({ state }) => state === 'ready'));
   factory.signal('SIGKILL');
@@ -128,17 +93,4 @@ async function run(): Promise<void> {
   console.log('an engine that fails at once: three starts, then a rest, with the ends of their logs');
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endAll().then(() => process.exit(1)));
-const reason = noGridEngine();
-if (reason !== undefined) {
-  console.error(reason);
-  process.exitCode = 1;
-} else
-  try {
-    await run();
-  } catch (error) {
-    console.error(error);
-    process.exitCode = 1;
-  } finally {
-    await endAll();
-  }
+await runByHand(run, noGridEngine());

@@ -8,43 +8,19 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseConfig } from '../../factory/config/read.ts';
 import { commandRunner } from '../../factory/launchers/command.ts';
-import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
-import { makeLauncher } from '../../factory/launchers/make.ts';
 import { USER } from '../slurm/cluster.ts';
+import { launcherCase, PREFIX } from '../slurm/launcher-case.ts';
 import { installPrograms } from '../slurm/programs.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL } from '../support/house.ts';
-import { atEnd, endAll, eventually, freePort, Managed } from '../support/processes.ts';
+import { atEnd, eventually, freePort, Managed } from '../support/processes.ts';
+import { runByHand } from './by-hand.ts';
 
 const ROOT = process.env.OTELA_HTCONDOR_ROOT ?? '/';
 /** As test/slurm/nvidia-smi has them on a machine that is no node of Slurm; HTCondor hands them out. */
 const GPUS = [0, 1].map((n) => `GPU-00000000-0000-0000-0000-1${String(n).padStart(11, '0')}`);
-const PREFIX = 'otela-pool--';
 const MINUTES = 20;
-
-const factory = `factory = "pool"
-gateway = "https://otela.example.org"
-token_file = "token"
-state = "state"
-[clusters.crc]
-launcher = "htcondor"
-[[clusters.crc.pools]]
-name = "gpu"
-gpu = "A100"
-gpus_per_node = 2
-memory = "100MB"
-time = "00:${MINUTES}:00"
-[recipes.r]
-weights = "w"
-[[recipes.r.engines]]
-gpu = ["A100"]
-gpus = 1
-engine = "vllm"
-[models.m]
-recipe = "r"
-`;
 
 /** Daemons of one machine; `directory` is as they see it. */
 const configuration = (directory: string, port: number) => `CONDOR_HOST = 127.0.0.1
@@ -151,17 +127,14 @@ class HTCondor {
   }
 }
 
-function launcherOf(condor: HTCondor): { launcher: Launcher; submission: Submission } {
-  const read = parseConfig(factory);
-  assert('config' in read, JSON.stringify(read));
-  const [cluster] = read.config.clusters;
-  const [pool] = cluster?.pools ?? [];
-  assert(cluster !== undefined && pool !== undefined);
-  const launcher = makeLauncher(cluster, condor.run);
-  const name = `${PREFIX}0123456789ab-1`;
-  const body = `echo "job ${launcher.jobId} begins"\nsleep 300\n`;
-  return { launcher, submission: { name, count: 1, pool, gpus: 1, body, log: `${condor.directory}/jobs/crc-%j.log` } };
-}
+const launcherOf = (condor: HTCondor) =>
+  launcherCase({
+    launcher: 'htcondor',
+    run: condor.run,
+    minutes: MINUTES,
+    pool: 'memory = "100MB"',
+    log: `${condor.directory}/jobs/crc-%j.log`,
+  });
 
 async function fiveCalls(condor: HTCondor): Promise<void> {
   const { launcher, submission } = launcherOf(condor);
@@ -242,17 +215,4 @@ function notHere(): string | undefined {
     : `${master}: not there (Debian 13: apt-get install condor; else OTELA_HTCONDOR_ROOT)`;
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endAll().then(() => process.exit(1)));
-const reason = notHere();
-if (reason !== undefined) {
-  console.error(reason);
-  process.exitCode = 1;
-} else
-  try {
-    await run();
-  } catch (error) {
-    console.error(error);
-    process.exitCode = 1;
-  } finally {
-    await endAll();
-  }
+await runByHand(run, notHere());

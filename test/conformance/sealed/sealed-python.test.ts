@@ -12,15 +12,20 @@ import { ROOT } from '../../support/where.ts';
 const python = pythonWith(ROOT, 'pyhpke');
 afterAll(endAll);
 
-it('reads the vectors that all implementations share', async ({ skip }) => {
-  if (python === undefined) return skip('no Python with the pyhpke package');
-  const script = join(ROOT, 'test/conformance/sealed/sealed-vectors.py');
-  const run = new Managed([python, script, join(ROOT, 'test/fixtures/seal.json')], {
+/** Runs a script of this folder. Its last line is JSON. */
+async function saidBy(script: string, ...args: string[]): Promise<unknown> {
+  const run = new Managed([python ?? '', join(ROOT, 'test/conformance/sealed', script), ...args], {
     label: 'python',
     env: { PYTHONPATH: join(ROOT, 'clients/python') },
   });
-  const { code } = await run.end(20_000);
-  expect([code, run.output.trim()]).toEqual([0, 'ok']);
+  const { code } = await run.end(150_000);
+  expect(code, run.output).toBe(0);
+  return JSON.parse(run.output.trim().split('\n').at(-1) ?? '');
+}
+
+it('reads the vectors that all implementations share', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  expect(await saidBy('sealed-vectors.py', join(ROOT, 'test/fixtures/seal.json'))).toBe('ok');
 });
 
 it('seals chats, streams and the rest, sync and async, and refuses what it cannot seal', async ({ skip }) => {
@@ -33,14 +38,8 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     const listed = await house.ask('/v1/otela/seal?model=fast');
     return (await listed.text()).includes(MODEL) || undefined;
   });
-  const script = join(ROOT, 'test/conformance/sealed/sealed-python.py');
-  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
-    label: 'python',
-    env: { PYTHONPATH: join(ROOT, 'clients/python') },
-  });
-  const { code } = await run.end(150_000);
-  expect(code, run.output).toBe(0);
-  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+  const said = await saidBy('sealed-python.py', house.base, house.key, MODEL, root.provider, root.pin);
+  expect(said).toEqual({
     chat: ['This is a stand-in engine', 'pinned'],
     stream: 'This is a stand-in engine',
     embeddings: [16, 16],
@@ -63,14 +62,8 @@ it('seals to nodes alone whose evidence a verifier takes, sync and async', async
   if (python === undefined) return skip('no Python with the pyhpke package');
   const root = await providerRoot('lab');
   const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
-  const script = join(ROOT, 'test/conformance/sealed/sealed-python-evidence.py');
-  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
-    label: 'python',
-    env: { PYTHONPATH: join(ROOT, 'clients/python') },
-  });
-  const { code } = await run.end(150_000);
-  expect(code, run.output).toBe(0);
-  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+  const said = await saidBy('sealed-python-evidence.py', house.base, house.key, MODEL, root.provider, root.pin);
+  expect(said).toEqual({
     sync: ['length', 'length'],
     async: ['length', 'length'],
     asked: [1, 1, 1],
@@ -93,15 +86,8 @@ it('goes on at another candidate, sync and async, and takes none that was not as
     agentArgs: ['--delegate-file', root.delegateFile],
   });
   house.engine.control({ fault: 'reset', afterTokens: 9, tokensPerSecond: 100 });
-  const script = join(ROOT, 'test/conformance/sealed/sealed-python-resume.py');
-  const run = new Managed([python, script, house.base, house.key, MODEL, root.provider, root.pin], {
-    label: 'python',
-    env: { PYTHONPATH: join(ROOT, 'clients/python') },
-  });
-  const { code } = await run.end(150_000);
-  expect(code, run.output).toBe(0);
+  const said = await saidBy('sealed-python-resume.py', house.base, house.key, MODEL, root.provider, root.pin);
   const whole = wordsOf(30);
-  const said: unknown = JSON.parse(run.output.trim().split('\n').at(-1) ?? '');
   expect(said).toEqual({
     sync: [whole],
     async: [whole],

@@ -64,4 +64,4 @@ for chunks, taken in ((255, True), (256, False)):
     assert (len(long) <= CONTINUED_MAX) == taken, "how long"
     said = text(long, part(b"b", b"2", [b"end"], (b"1", chunks + 1), True))
     assert said == (large * chunks + b"end" if taken else "not_opened"), "behind so much"
-print("ok")
+print('"ok"')
