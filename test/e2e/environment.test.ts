@@ -1,14 +1,16 @@
 /** A real venv of this machine's Python, packed by tar, and in it a stand-in for an engine, written in Python. */
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { which } from '../support/abilities.ts';
-import { startAgent } from '../support/agent.ts';
+import { engineCommand, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, freePort, temporaryDirectory } from '../support/processes.ts';
+import { NODE } from '../support/where.ts';
 
 afterEach(endAll);
 
@@ -101,6 +103,58 @@ it('engines of two nodes start in a venv that one of them read', async ({ skip }
   expect(second.agent.output).toMatch(
     /environment: .* 0 bytes from the source, [1-9]\d* from other nodes, [1-9]\d* bytes unpacked/,
   );
+}, 300_000);
+
+/** Two ranks of one engine, each as on a node of its own. Resolves with what rank 1's part printed and the bytes that each read of the source. */
+async function ranksIn(environment: string, commands: string[][]) {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const ranks = await Promise.all(
+    commands.map(async (command, rank) => {
+      const directory = await temporaryDirectory('otela-weights');
+      const agent = await startAgent({
+        gateways: [gateway.url],
+        token,
+        args: ['--span-nodes', '--environment', `dir:${environment}`, '--weights-dir', directory],
+        env: { SLURM_PROCID: String(rank), SLURM_STEP_NUM_NODES: '2' },
+        command,
+      });
+      return { agent, directory };
+    }),
+  );
+  await gateway.serving(1, 120_000);
+  const [, printed = ''] = (await ranks[1]?.agent.line(/rank 1 runs (.*)/, 60_000)) ?? [];
+  const lines = ranks.map(({ agent }) => agent.line(/environment: .* (\d+) bytes from the source/, 1_000));
+  const read = (await Promise.all(lines)).reduce((sum, [, bytes]) => sum + Number(bytes), 0);
+  return { printed, read, directory: ranks[1]?.directory ?? '' };
+}
+
+it('each rank of an engine over two nodes has its venv before its part begins, with one read of the source', async ({
+  skip,
+}) => {
+  if (python === undefined) return skip('not installed: python3');
+  const packed = await packedVenv(python);
+  const part = `import stand_in, sys, time; print('rank 1 runs', sys.prefix, flush=True); time.sleep(600)`;
+  const { printed, read, directory } = await ranksIn(packed, [
+    ['stand-in', '--port', String(await freePort())],
+    ['python3', '-c', part],
+  ]);
+  expect(printed.startsWith(join(directory, '.otela/environments'))).toBe(true);
+  expect(read).toBe((await stat(packed)).size);
+}, 300_000);
+
+it('the same of an image', async () => {
+  const image = join(await temporaryDirectory('otela-image'), 'engine.sif');
+  const bytes = Buffer.concat([Buffer.alloc(32), Buffer.from('SIF_MAGIC'), randomBytes(2 ** 20)]);
+  await writeFile(image, bytes);
+  const part = `console.log('rank 1 runs ' + process.argv[1]); setInterval(() => {}, 60_000)`;
+  const { printed, read, directory } = await ranksIn(image, [
+    engineCommand(await freePort()),
+    [NODE, '-e', part, '{{environment}}'],
+  ]);
+  expect(printed.startsWith(directory)).toBe(true);
+  expect((await readFile(printed)).equals(bytes)).toBe(true);
+  expect(read).toBe(bytes.length);
 }, 300_000);
 
 it('without its environment no engine is started, and the agent says why', async () => {
