@@ -69,7 +69,7 @@ export class NodeWeights implements WeightsHandlers {
 
   /** Another node's connection for weights. */
   accept(proven: Proven): void {
-    this.#weights.serve(proven.socket, peerNameOf(proven));
+    this.#weights.serve(proven.socket, peerNameOf(proven), () => this.#peers.admits(proven.peer));
   }
 
   /** The agent's session is this one from now on. */

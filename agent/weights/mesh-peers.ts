@@ -76,6 +76,11 @@ export class MeshPeers implements Peers {
     return this.#changedAt;
   }
 
+  /** Its ticket is good now: a session that was evicted, or has left, gets nothing more. */
+  admits({ ticket }: Pick<Proven['peer'], 'ticket'>): boolean {
+    return this.#mesh?.replica.standing(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good';
+  }
+
   async connect(session: string, signal: AbortSignal): Promise<Duplex> {
     if (this.#mesh === undefined) throw new Error('this node is in no mesh yet');
     const { socket } = await this.#mesh.connectForWeights(session, signal);

@@ -37,6 +37,8 @@ export const CONNECTIONS_PER_PEER_MAX = 16;
 const STALL_MS = 60_000;
 /** A node that was told to come here, and comes before this node has begun. */
 const BEGIN_WITHIN_MS = 10_000;
+/** A session that is over loses its connections within this. */
+const SWEEP_MS = 5_000;
 /** Longer than the next blob of a pull takes to be asked for. */
 const IDLE_MS = 60_000;
 
@@ -60,15 +62,18 @@ export interface ServerOptions {
   log(line: string): void;
 }
 
+interface Connection {
+  peer: PeerName;
+  admits(): boolean;
+  answering: boolean;
+}
+
 export class WeightsServer {
   readonly #options: ServerOptions;
   readonly #server: Server;
-  readonly #peers = new WeakMap<Duplex, PeerName>();
+  readonly #sweep: NodeJS.Timeout;
   /** At most CONNECTIONS_MAX. */
-  readonly #sockets = new Set<Duplex>();
-  /** How many of them each session has. */
-  readonly #connections = new Map<string, number>();
-
+  readonly #connections = new Map<Duplex, Connection>();
   constructor(options: ServerOptions) {
     this.#options = options;
     this.#server = createServer({ keepAliveTimeout: IDLE_MS, requestTimeout: 0 }, (request, response) => {
@@ -77,31 +82,34 @@ export class WeightsServer {
         else response.destroy();
       });
     });
+    this.#sweep = setInterval(() => {
+      for (const [socket, { admits }] of this.#connections) if (!admits()) socket.destroy();
+    }, SWEEP_MS).unref();
   }
 
-  /** A connection of `peer`, proven. Owns it from now on. */
-  take(socket: Duplex, peer: PeerName): void {
-    const own = this.#connections.get(peer.session) ?? 0;
-    const full = this.#sockets.size >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_PEER_MAX;
-    if (full || !this.#options.access.isNear(peer)) return void socket.destroy();
-    this.#connections.set(peer.session, own + 1);
-    this.#peers.set(socket, peer);
-    this.#sockets.add(socket);
+  /** A connection of `peer`, proven. Owns it from now on. `admits`: that session is not over. */
+  take(socket: Duplex, peer: PeerName, admits: () => boolean): void {
+    const own = [...this.#connections.values()].filter((one) => one.peer.session === peer.session).length;
+    const full = this.#connections.size >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_PEER_MAX;
+    if (full || !admits() || !this.#options.access.isNear(peer)) return void socket.destroy();
+    this.#connections.set(socket, { peer, admits, answering: false });
     socket.on('error', () => {});
-    socket.once('close', () => {
-      this.#sockets.delete(socket);
-      const left = (this.#connections.get(peer.session) ?? 0) - 1;
-      if (left > 0) this.#connections.set(peer.session, left);
-      else this.#connections.delete(peer.session);
-    });
+    socket.once('close', () => this.#connections.delete(socket));
     this.#server.emit('connection', socket);
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const peer = this.#peers.get(request.socket);
+    const connection = this.#connections.get(request.socket);
+    // Requests in a row, before an answer, would all run at once: no client of ours sends them.
+    if (connection?.answering !== false || !connection.admits()) return void request.socket.destroy();
+    connection.answering = true;
+    response.once('close', () => {
+      connection.answering = false;
+    });
+    const { peer } = connection;
     const url = new URL(request.url ?? '/', 'http://peer');
     const [, version, what = '', id = ''] = url.pathname.split('/');
-    if (peer === undefined || version !== 'v1') return refuse(response, 404, 'no such path');
+    if (version !== 'v1') return refuse(response, 404, 'no such path');
     if (request.method === 'POST' && what === 'coordinate') return this.#coordinate(peer, request, response);
     if (request.method !== 'GET') return refuse(response, 405, 'GET');
     if (what === 'manifests') return this.#manifest(peer, id, response);
@@ -145,17 +153,20 @@ export class WeightsServer {
     if (piece !== pieceBytes) return refuse(response, 409, `pieces here have ${pieceBytes} bytes`);
     if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
+    const absent = () => refuse(response, 404, 'nothing of that blob is here');
     // Before the place: what never comes here would keep one from others.
-    const blob = await store.readSoon({ key, size }, expects() ? BEGIN_WITHIN_MS : 0);
-    if (blob === undefined) return refuse(response, 404, 'nothing of that blob is here');
-    let transfer: Transfer | undefined;
+    if (!(await store.begun({ key, size }, expects() ? BEGIN_WITHIN_MS : 0))) return absent();
+    const transfer = await uploads.take(peer.session, () => response.destroy());
+    if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers run already`);
+    let blob: Blob | undefined;
     try {
-      transfer = await uploads.take(peer.session, () => response.destroy());
-      if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers run already`);
-      if (!response.destroyed) await this.#send(blob, from, response, transfer);
+      if (response.destroyed) return;
+      blob = await store.read({ key, size });
+      if (blob === undefined) return absent();
+      await this.#send(blob, from, response, transfer);
     } finally {
-      if (transfer !== undefined) uploads.release(transfer);
-      await blob.close();
+      uploads.release(transfer);
+      await blob?.close();
     }
   }
 
@@ -183,7 +194,8 @@ export class WeightsServer {
   }
 
   close(): void {
-    for (const socket of this.#sockets) socket.destroy();
+    clearInterval(this.#sweep);
+    for (const socket of this.#connections.keys()) socket.destroy();
     this.#server.close();
   }
 }

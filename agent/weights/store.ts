@@ -105,17 +105,22 @@ export class Store {
     return this.#keepOpen(key, Blob.whole(key, { size, pieceBytes: this.options.pieceBytes }, this.placeOf(key)));
   }
 
-  /** `read`, after waiting for up to `ms` where nothing of it is here yet. */
-  async readSoon(file: Pick<ManifestFile, 'key' | 'size'>, ms: number): Promise<Blob | undefined> {
+  /** Blobs that uploads wait for. */
+  get awaited(): number {
+    return this.#awaited.size;
+  }
+
+  /** Waits for up to `ms` until something of the blob is here. */
+  async begun(file: Pick<ManifestFile, 'key' | 'size'>, ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const waiting = this.#awaited.get(file.key) ?? new Set();
     this.#awaited.set(file.key, waiting.add(resolve));
     const timer = setTimeout(resolve, ms);
     try {
-      const found = await this.read(file);
-      if (found !== undefined) return found;
+      const isHere = async () => this.#open.has(file.key) || (await this.has(file));
+      if (await isHere()) return true;
       await promise;
-      return await this.read(file);
+      return await isHere();
     } finally {
       clearTimeout(timer);
       waiting.delete(resolve);

@@ -97,9 +97,9 @@ export class Weights {
     this.#coordination.open();
   }
 
-  /** A connection of another node, proven. Owns it. */
-  serve(socket: Duplex, peer: PeerName): void {
-    this.#server.take(socket, peer);
+  /** A connection of another node, proven. Owns it. `admits`: that node's session is not over. */
+  serve(socket: Duplex, peer: PeerName, admits: () => boolean): void {
+    this.#server.take(socket, peer, admits);
   }
 
   /** Pulls in order of their beginning, those that have ended among them. */

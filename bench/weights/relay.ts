@@ -105,7 +105,7 @@ async function relay(order: Order): Promise<void> {
   }
   const weights = weightsOf(peersOf(RELAY, { [SENDER]: order.sender }), order.directory);
   await weights.open();
-  const port = await listen(order, async (socket) => weights.serve(socket, nameOf(await named(socket))));
+  const port = await listen(order, async (socket) => weights.serve(socket, nameOf(await named(socket)), () => true));
   process.send?.({ port });
   await weights.pull(order.source);
   while (weights.uploads.active > 0 || weights.uploads.bytes < BYTES)
@@ -134,7 +134,7 @@ async function measure(): Promise<boolean> {
   await holder.pull(source);
   atEnd(() => holder.close());
   const ports = {
-    ours: await listen(tls, async (socket) => holder.serve(socket, nameOf(await named(socket)))),
+    ours: await listen(tls, async (socket) => holder.serve(socket, nameOf(await named(socket)), () => true)),
     pipeline: await listen(tls, async (socket) => {
       await named(socket);
       for (let at = 0; at < bytes.length; at += MIB)

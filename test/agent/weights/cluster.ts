@@ -128,7 +128,7 @@ export class Cluster {
     const session = String(socket.read(SESSION_BYTES));
     const from = this.nodes.find(({ name }) => name.session === session);
     if (from === undefined) return void socket.destroy();
-    node.weights.serve(socket, from.name);
+    node.weights.serve(socket, from.name, () => this.nodes.includes(from));
   }
 
   async add(options: NodeOptions = {}): Promise<Node> {
@@ -182,6 +182,14 @@ export async function way(
   await once(server, 'listening');
   atEnd(() => void server.close());
   return (server.address() as AddressInfo).port;
+}
+
+/** A connection without a client: the test writes what goes over it. */
+export async function dialled(to: Node, from: Node): Promise<Socket> {
+  const socket = connect(to.port, '127.0.0.1').on('error', () => {});
+  atEnd(() => void socket.destroy());
+  socket.write(from.name.session);
+  return socket;
 }
 
 export function sha256(bytes: Uint8Array): string {

@@ -29,10 +29,10 @@ it.each(SENDERS)('a sender of %s is left', async (_what, { size = SIZE, pieceByt
   const source = `dir:${await hubFolder({ 'model.safetensors': WEIGHTS })}`;
   await first.weights.pull(source);
   const { store } = first.weights;
-  const real = store.readSoon.bind(store);
+  const real = store.read.bind(store);
   let asked = 0;
-  store.readSoon = async (file, ms) => {
-    const blob = await real(file, ms);
+  store.read = async (file) => {
+    const blob = await real(file);
     if (blob === undefined) return undefined;
     asked++;
     Object.defineProperties(blob, {

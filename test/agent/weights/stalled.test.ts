@@ -1,21 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it, vi } from 'vitest';
 import { CONNECTIONS_PER_PEER_MAX } from '../../../agent/weights/server.ts';
 import { Standing } from '../../../shared/weights/standing.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
-import { Cluster, hubFolder, type Node, PIECE, sha256, way } from './cluster.ts';
+import { Cluster, dialled, hubFolder, type Node, PIECE, sha256, way } from './cluster.ts';
 
 afterEach(endAll);
-
-async function dialled(to: Node, from: Node): Promise<Socket> {
-  const socket = connect(to.port, '127.0.0.1').on('error', () => {});
-  atEnd(() => void socket.destroy());
-  socket.write(from.name.session);
-  return socket;
-}
 
 it('a node that asks for blobs and reads nothing keeps no place', async () => {
   const cluster = new Cluster();
