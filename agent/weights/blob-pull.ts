@@ -125,6 +125,8 @@ export class BlobPull {
       const trouble = asWeightsError(error);
       if (trouble.code === 'full' || signal.aborted) throw trouble;
       this.#trouble = trouble;
+      // Of a source that changes, all of it: the end of one content would follow the beginning of another.
+      if (this.#reading && trouble.code === 'wrong' && !file.exact) await blob.restart();
       if (this.#parent === undefined) {
         if (this.#reading && this.#cannotRead && this.#options.alone()) throw trouble;
         this.#cannotRead = this.#cannotRead || this.#reading;

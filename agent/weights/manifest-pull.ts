@@ -31,11 +31,14 @@ export async function pullManifest(options: ManifestPullOptions, signal: AbortSi
   const { id, source, store, now, log } = options;
   const kept = await store.manifests.get(id);
   const isFixed = source.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision);
-  if (kept !== undefined && (isFixed || now() - kept.readAt < FRESH_MS)) return kept.manifest;
+  const age = now() - (kept?.readAt ?? 0);
+  // Below 0: the clock was set back.
+  if (kept !== undefined && (isFixed || (age >= 0 && age < FRESH_MS))) return kept.manifest;
   try {
     const { manifest, readAt } = await fetched(options, signal);
     if (manifest.source !== sourceText(source)) throw new WeightsError('wrong', 'a list of another source');
-    await store.manifests.save(id, manifest, readAt);
+    // Another node's clock may be ahead.
+    await store.manifests.save(id, manifest, Math.min(readAt, now()));
     return manifest;
   } catch (error) {
     if (kept === undefined || signal.aborted) throw error;

@@ -20,8 +20,8 @@ const SHA256 = /^[0-9a-f]{64}$/;
 /** A directory or one file, on the shared file system for instance. A folder `models--…` of a Hugging Face cache stands for its `main`. */
 export class DirectorySource implements BlobSource {
   readonly #source: Source & { kind: 'dir' };
-  /** Files by their path in the manifest. */
-  readonly #paths = new Map<string, string>();
+  /** By their path in the manifest: where they are, and their keys when they were listed here. */
+  readonly #files = new Map<string, { place: string; key: string }>();
 
   constructor(source: Source & { kind: 'dir' }) {
     this.#source = source;
@@ -49,10 +49,15 @@ export class DirectorySource implements BlobSource {
   }
 
   async #file(source: string, root: string, name: string): Promise<ManifestFile> {
-    const place = name === '' ? root : join(root, name);
     const path = name === '' ? basename(root) : name;
+    const place = name === '' ? root : join(root, name);
+    const file = await this.#listed(source, path, place);
+    this.#files.set(path, { place, key: file.key });
+    return file;
+  }
+
+  async #listed(source: string, path: string, place: string): Promise<ManifestFile> {
     const { size, mtimeMs, ino } = await stat(place);
-    this.#paths.set(path, place);
     // The blobs of a cache are called by their SHA-256.
     const blob = basename((await readlink(place).catch(() => '')) || place);
     return manifestFile(source, {
@@ -63,14 +68,23 @@ export class DirectorySource implements BlobSource {
     });
   }
 
-  async *read({ path, size }: ManifestFile, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  /** Pieces of two contents of one file would make a blob that never was. @throws WeightsError wrong */
+  async #requireSame({ path, size }: ManifestFile, { place, key }: { place: string; key: string }): Promise<void> {
+    const now = await this.#listed(sourceText(this.#source), path, place);
+    // By the key that it has here: another node that listed it may see other inode numbers.
+    if (now.size !== size || now.key !== key)
+      throw new WeightsError('wrong', `${place} has changed since it was listed`);
+  }
+
+  async *read(file: ManifestFile, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     try {
-      if (this.#paths.size === 0) await this.list(signal);
-      const place = this.#paths.get(path);
-      if (place === undefined) throw new WeightsError('unavailable', `${path} is gone from ${this.#source.path}`);
-      const real = await realpath(place);
-      if ((await stat(real)).size !== size) throw new WeightsError('wrong', `${place} has changed since it was listed`);
-      yield* createReadStream(real, { start: offset, highWaterMark: READ_BYTES, signal });
+      if (this.#files.size === 0) await this.list(signal);
+      const known = this.#files.get(file.path);
+      if (known === undefined) throw new WeightsError('unavailable', `${file.path} is gone from ${this.#source.path}`);
+      await this.#requireSame(file, known);
+      yield* createReadStream(await realpath(known.place), { start: offset, highWaterMark: READ_BYTES, signal });
+      // Written while it was read.
+      await this.#requireSame(file, known);
     } catch (error) {
       throw asWeightsError(error);
     }

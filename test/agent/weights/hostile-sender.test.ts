@@ -62,3 +62,22 @@ it('a sender that says without end that it waits is left: each word costs time',
   for (let said = 0; said < WAITS_MAX; said++) await reader.push(word);
   await expect(reader.push(word)).rejects.toMatchObject({ code: 'wrong' });
 });
+
+it('a list from a node whose clock is years ahead is read anew when it is old by the own clock', async () => {
+  const cluster = new Cluster();
+  let now = Date.now();
+  const source = `dir:${await hubFolder({ a: Buffer.from('a') })}`;
+  const ahead = await cluster.add({ weights: { now: () => now + 1e12 } });
+  await ahead.weights.pull(source);
+  const node = await cluster.add({ weights: { now: () => now } });
+  await node.weights.pull(source);
+  expect(node.lists).toBe(0);
+  cluster.remove(ahead);
+  now += 3_600_000;
+  await node.weights.pull(source);
+  expect(node.lists).toBe(1);
+  // Its own clock is set back.
+  now -= 7_200_000;
+  await node.weights.pull(source);
+  expect(node.lists).toBe(2);
+});

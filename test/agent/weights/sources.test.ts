@@ -5,7 +5,7 @@ import { afterEach, expect, it } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { endAll } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
-import { Cluster, PIECE, sha256 } from './cluster.ts';
+import { Cluster, PIECE, plainFolder, sha256 } from './cluster.ts';
 import { COMMIT, gitDigest, startHub } from './hub-stand-in.ts';
 
 afterEach(endAll);
@@ -80,4 +80,37 @@ it('a bucket without its key, or that has nothing there, says so', async ({ skip
   await expect(wrong?.weights.pull(`s3://${BUCKET}/models`)).rejects.toMatchObject({ code: 'refused' });
   const [node] = await nodes(1, server.env());
   await expect(node?.weights.pull(`s3://${BUCKET}/none`)).rejects.toThrow(/holds no object/);
+});
+
+it('a file that is written anew with its old size is not mixed with what was read of it before', async () => {
+  const folder = await plainFolder({ a: randomBytes(4 * PIECE) });
+  const reader = openSource({ kind: 'dir', path: folder }, {});
+  const { signal } = new AbortController();
+  const [file] = (await reader.list(signal)).files;
+  if (file === undefined) return expect.unreachable();
+  const write = () => writeFile(join(folder, 'a'), randomBytes(4 * PIECE));
+  const read = async (from: number, meanwhile = async () => {}) => {
+    for await (const _chunk of reader.read(file, from, signal)) await meanwhile();
+  };
+  await read(0);
+  await expect(read(0, write)).rejects.toMatchObject({ code: 'wrong' });
+  await expect(read(2 * PIECE)).rejects.toMatchObject({ code: 'wrong' });
+  const node = await new Cluster().add({
+    weights: {
+      openSource: (source, env) => {
+        const real = openSource(source, env);
+        return {
+          list: (within) => real.list(within),
+          async *read(...args) {
+            for await (const chunk of real.read(...args)) {
+              yield chunk;
+              await write();
+            }
+          },
+        };
+      },
+    },
+  });
+  await expect(node.weights.pull(`dir:${folder}`)).rejects.toMatchObject({ code: 'wrong' });
+  expect(await node.weights.held()).toMatchObject([{ here: 0 }]);
 });
