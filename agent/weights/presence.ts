@@ -1,7 +1,7 @@
 /**
  * Which processes that share a directory live. Those of this machine the kernel knows. Of others (a shared file system, a volume that moved
  * to another host, a container beside this one) each beats: it writes into a file of its own there, and ages are read by the clock of the
- * file system, so no two machines' clocks are compared.
+ * file system, so no two machines' clocks are compared. As that clock may jump, a process is gone only when this one saw its file stand still.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, readFileSync, readlinkSync } from 'node:fs';
@@ -13,6 +13,10 @@ import { isAlive } from '../host/is-alive.ts';
 const BEAT_MS = 15_000;
 /** Without a beat for so long a process elsewhere is gone: twelve beats, and NFS keeps attributes for a minute. */
 const GONE_MS = 180_000;
+/** And so long by this process's own clock: four beats, and longer than NFS keeps attributes. */
+const STILL_MS = 75_000;
+/** Files of other processes that are watched. Beyond it the one that was seen first is seen anew. */
+const WATCHED_MAX = 1024;
 /** Files of processes that ended without a word are removed after so long. */
 const SWEPT_MS = 86_400_000;
 
@@ -68,6 +72,8 @@ export function holderOf(text: string): Holder | undefined {
 export class Presence {
   readonly #directory: string;
   readonly #own = randomUUID();
+  /** Beats of others: which one was seen last, and when first. At most WATCHED_MAX. */
+  readonly #watched = new Map<string, { beatAt: number; seenAt: number }>();
   #begun: Promise<void> | undefined;
   /** The beat that runs, or ran last. */
   #beating: Promise<void> = Promise.resolve();
@@ -110,7 +116,7 @@ export class Presence {
     const { machine, start, beats } = elsewhere;
     // Without /proc there are no containers either, and a number that no process has says enough.
     if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isAlive(pid)) return false;
-    if (machine !== MACHINE || machine === UNKNOWN) return (await this.#age(beats)) < GONE_MS;
+    if (machine !== MACHINE || machine === UNKNOWN) return !(await this.#isGone(beats));
     if (pid === process.pid && start === START) return held.has(name);
     return startOf(pid) === start;
   }
@@ -148,22 +154,34 @@ export class Presence {
 
   async #sweep(): Promise<void> {
     for (const name of await readdir(this.#directory))
-      if ((await this.#age(name)) > SWEPT_MS) await rm(this.#path(name), { force: true });
+      if ((await this.#age(name)).age > SWEPT_MS) await rm(this.#path(name), { force: true });
   }
 
-  /** Milliseconds since its last beat. Infinity: it has said that it ends, or was swept. */
-  async #age(beats: string): Promise<number> {
+  async #isGone(beats: string): Promise<boolean> {
+    const { age, beatAt } = await this.#age(beats);
+    if (age === Number.POSITIVE_INFINITY) return true;
+    const now = performance.now();
+    const watched = this.#watched.get(beats);
+    if (watched?.beatAt === beatAt) return now - watched.seenAt > (age > GONE_MS ? STILL_MS : GONE_MS);
+    this.#watched.set(beats, { beatAt, seenAt: now });
+    const [first] = this.#watched.keys();
+    if (this.#watched.size > WATCHED_MAX && first !== undefined) this.#watched.delete(first);
+    return false;
+  }
+
+  /** When it beat last, and milliseconds since. Infinity: it has said that it ends, or was swept. */
+  async #age(beats: string): Promise<{ age: number; beatAt: number }> {
     const now = this.#path(`now.${randomUUID()}`);
     try {
       const beatAt = await stat(this.#path(beats)).then(
         ({ mtimeMs }) => mtimeMs,
         (error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? undefined : Promise.reject(error)),
       );
-      if (beatAt === undefined) return Number.POSITIVE_INFINITY;
+      if (beatAt === undefined) return { age: Number.POSITIVE_INFINITY, beatAt: 0 };
       await writeFile(now, '.', { mode: 0o600 });
-      return (await stat(now)).mtimeMs - beatAt;
+      return { age: (await stat(now)).mtimeMs - beatAt, beatAt };
     } catch {
-      return 0; // a full or a lost disk says nothing
+      return { age: 0, beatAt: Number.NaN }; // a full or a lost disk says nothing
     } finally {
       await rm(now, { force: true }).catch(() => {});
     }

@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rename, rm, stat, symlink, utimes, writeFile 
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type Locking, takeLock } from '../../../agent/weights/lock-file.ts';
 import { Manifests } from '../../../agent/weights/manifests.ts';
 import { Presence } from '../../../agent/weights/presence.ts';
@@ -90,15 +90,39 @@ it('of a process of another machine or container is kept as long as that one bea
   }
 });
 
-it('of a pod that vanished goes to one of those that wait, once three minutes have passed by the file system’s clock', async () => {
-  const house = await shared();
-  await left(house, ELSEWHERE);
-  const [beats = ''] = await readdir(house.alive);
-  const ago = (s: number) => utimes(join(house.alive, beats), new Date(), new Date(Date.now() - s * 1_000));
-  await ago(120);
-  expect(await isTaken(house.take)).toBe(false);
-  await ago(200);
-  expect(await contend(house.take, 8)).toBe(1);
+describe('of a pod that vanished', () => {
+  async function vanished() {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    atEnd(() => void vi.useRealTimers());
+    const house = await shared();
+    await left(house, ELSEWHERE);
+    const [beats = ''] = await readdir(house.alive);
+    const beatAt = (s: number) => utimes(join(house.alive, beats), new Date(), new Date(Date.now() + s * 1_000));
+    return { ...house, beatAt };
+  }
+
+  it('goes to one of those that wait, once three minutes have passed by the file system’s clock', async () => {
+    const house = await vanished();
+    await house.beatAt(-120);
+    expect(await isTaken(house.take)).toBe(false);
+    vi.advanceTimersByTime(80_000);
+    expect(await isTaken(house.take)).toBe(false);
+    await house.beatAt(-200);
+    expect(await isTaken(house.take)).toBe(false);
+    vi.advanceTimersByTime(80_000);
+    expect(await contend(house.take, 8)).toBe(1);
+  });
+
+  it('is kept where that clock jumped ahead and the pod beats, and goes where it was set back and the pod does not', async () => {
+    const house = await vanished();
+    await house.beatAt(-3_600);
+    expect(await isTaken(house.take)).toBe(false);
+    vi.advanceTimersByTime(20_000);
+    await house.beatAt(3_600);
+    expect(await isTaken(house.take)).toBe(false);
+    vi.advanceTimersByTime(181_000);
+    expect(await isTaken(house.take)).toBe(true);
+  });
 });
 
 it('of a process whose beat was swept or put back is kept: it beats by name, not into a file that has none', async () => {
