@@ -16,6 +16,9 @@ import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
+/** An engine that keeps a stream open after its last word keeps its client waiting, for ever if it goes on with comments. */
+const AFTER_LAST_MS = 2_000;
+
 export interface OriginRequestOwner {
   /** Absent: this agent opens nothing that is sealed. */
   readonly seals?: SealOpener | undefined;
@@ -36,6 +39,7 @@ export interface OriginRequestOwner {
 const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
 type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
+const END: Ending = { kind: 'end' };
 
 /**
  * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
@@ -67,6 +71,8 @@ export class OriginRequest {
   #progressAt = 0;
   /** A byte of the answer's body came. vLLM and SGLang send the head of a stream at once, long before they have a word to say. */
   #begun = false;
+  /** When the stream's last word came. */
+  #lastAt: number | undefined;
   /** Since `#startedAt`; 0 before the first byte of the answer's body. */
   #firstMs = 0;
   #streams = false;
@@ -194,6 +200,7 @@ export class OriginRequest {
     }
     this.#begun = true;
     this.#give(this.#meter?.push(chunk) ?? []);
+    if (this.#meter?.saidLast === true) this.#lastAt ??= this.#progressAt;
     if (this.#opened !== undefined) return this.#endAtFault();
     this.#link?.kick(this.#stream);
     this.#pauseWhenFull();
@@ -243,7 +250,7 @@ export class OriginRequest {
     if (this.finished) return;
     const metered = this.#meter?.end();
     const mayBeCut = metered?.cut === true && !this.#sized && this.#head !== undefined && this.#head.status < 400;
-    const ending = mayBeCut ? unlessWhole(said) : said;
+    const ending = this.#isWhole(said) ? END : mayBeCut ? unlessWhole(said) : said;
     this.#give(metered?.flush ?? []);
     if (this.#head === undefined) this.#opened?.unanswered();
     else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
@@ -267,6 +274,12 @@ export class OriginRequest {
     if (prompt !== undefined) this.#host.onPrompt(this, prompt);
     this.#link?.kick(this.#stream);
     this.#host.onIdle(this);
+  }
+
+  /** Whether all of the answer came, though its connection broke or stayed open. */
+  #isWhole(said: Ending): boolean {
+    if (said.kind === 'end' || this.#lastAt === undefined || this.#opened?.sealer.fault !== undefined) return false;
+    return said.code !== 'cancelled';
   }
 
   #timings(): ReportedTimings {
@@ -326,6 +339,10 @@ export class OriginRequest {
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
     if (this.finished || this.#paused || this.#call === undefined) return;
+    if (this.#lastAt !== undefined && now - this.#lastAt >= AFTER_LAST_MS) {
+      this.#call.abort();
+      return this.#finish(END);
+    }
     const limit = this.#begun ? this.open.stallMs : this.open.firstByteMs;
     if (limit === 0 || now - this.#progressAt < limit) return;
     this.#call.abort();

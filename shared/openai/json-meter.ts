@@ -24,6 +24,7 @@ function parse(bytes: Uint8Array | undefined): unknown {
 export class JsonMeter implements Meter {
   readonly #endpoint: Endpoint;
   readonly #options: MeterOptions;
+  readonly saidLast = false;
   readonly #watch = new JsonWatch();
   #bytes = 0;
 

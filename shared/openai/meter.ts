@@ -37,6 +37,8 @@ export interface MeterEnd {
 export interface Meter {
   /** What may be forwarded now, in order. */
   push(chunk: Uint8Array): Uint8Array[];
+  /** The last word of a stream has come: what its connection does then changes nothing of the answer. */
+  readonly saidLast: boolean;
   /** Call once, also when the client or the engine has gone. */
   end(): MeterEnd;
 }
@@ -45,6 +47,7 @@ export interface Meter {
 class RawMeter implements Meter {
   readonly #endpoint: Endpoint;
   readonly #options: MeterOptions;
+  readonly saidLast = false;
   #bytes = 0;
 
   constructor(endpoint: Endpoint, options: MeterOptions) {

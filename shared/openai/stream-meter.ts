@@ -67,6 +67,10 @@ export class StreamMeter implements Meter {
     this.#dropping = options.dropUsageEvent && endpoint.injectUsage;
   }
 
+  get saidLast(): boolean {
+    return this.#complete;
+  }
+
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0) return [];
     if (this.#dropping || this.#droppedLast) return this.#pushDropping(chunk);

@@ -1,9 +1,12 @@
 /** What becomes of attempts whose socket, gateway or agent goes away. */
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { chatBody } from '../../support/house.ts';
-import { endAll, eventually } from '../../support/processes.ts';
+import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { openAgentSide } from '../../support/tunnel/agent-side.ts';
 import { type HandGateway, type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
 
@@ -154,5 +157,30 @@ describe('an agent that ends', () => {
       expect(socket.all('report', stream)).toHaveLength(1);
     }
     await eventually('the engine is free', 2_000, () => (engine.running() === 0 ? true : undefined));
+  });
+});
+
+describe('a stream whose last word came', () => {
+  const WHOLE = 'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n';
+
+  it.each<[string, (response: ServerResponse) => void]>([
+    ['breaks off', (response) => response.destroy()],
+    ['stays open', () => {}],
+    ['goes on with comments', (response) => setInterval(() => response.write(': still here\n\n'), 50).unref()],
+  ])('is whole though its connection %s then', async (_, after) => {
+    const server = createServer((_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(WHOLE, () => after(response));
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    atEnd(() => server.closeAllConnections());
+    atEnd(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const engine = () => ({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' });
+    const { socket } = await openAgentSide({ engine });
+    ask(socket, 1, {}, { stream: true });
+    await socket.when('end', 1, 5_000);
+    expect(socket.all('reset', 1)).toEqual([]);
+    expect(await socket.when('report', 1)).toMatchObject({ usage: { complete: true, aborted: false } });
   });
 });
