@@ -7,6 +7,8 @@ export type SchedulerErrorCode =
   | 'infeasible'
   | 'solver'
   | 'launcher'
+  /** A node that was told to end its deployment has not done so yet. */
+  | 'draining'
   | 'busy'
   | 'gateway';
 

@@ -26,7 +26,7 @@ import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
-import { EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
+import { EXIT_BUSY, EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
 import {
   asFlagged,
   CATALOGUE_FLAGS,
@@ -97,7 +97,7 @@ export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): 
           catalogue,
           now,
           log: io.log,
-          drainMs: number(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3,
+          drainMs: Math.round(number(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3),
           ...(pause === undefined ? {} : { wait: pause }),
         })
       : undefined;
@@ -260,8 +260,10 @@ async function carryOut(
   }
   const save = (now: ControllerState) => writeState(session.statePath, now);
   save(state);
-  const { done, failed } = await act(session.controller, state, found.actions, save);
+  const { done, failed, later } = await act(session.controller, state, found.actions, save);
   for (const line of done) io.out(`done: ${line}`);
   for (const line of failed) io.out(`FAILED: ${line}`);
-  return failed.length === 0 ? EXIT_DONE : EXIT_FAILED;
+  for (const line of later) io.out(`LATER: ${line}`);
+  if (failed.length > 0) return EXIT_FAILED;
+  return later.length === 0 ? EXIT_DONE : EXIT_BUSY;
 }

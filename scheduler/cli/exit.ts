@@ -9,7 +9,7 @@ export const EXIT_INFEASIBLE = 3;
 export const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
 export const EXIT_GATEWAY = 69;
-/** EX_TEMPFAIL: another controller is at work. */
+/** EX_TEMPFAIL: another controller is at work, or a node that a start is for still drains. */
 export const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
@@ -30,6 +30,7 @@ export function exitOf(code: SchedulerErrorCode): number {
     case 'launcher':
       return EXIT_FAILED;
     case 'busy':
+    case 'draining':
       return EXIT_BUSY;
   }
 }

@@ -7,7 +7,7 @@ import { SchedulerError } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand } from '../solver/problem.ts';
 import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
-import { EXIT_FAILED } from './exit.ts';
+import { EXIT_BUSY, EXIT_FAILED } from './exit.ts';
 import { number } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
 import type { Io } from './io.ts';
@@ -102,7 +102,7 @@ async function look(session: Session, triggers: Triggers, dry: Memory, retry: bo
     planning = true;
     const { state, code, plan } = await planAndApply(session, observation, workload, io);
     dry.plan = plan;
-    dry.unfinished = code === EXIT_FAILED;
+    dry.unfinished = code === EXIT_FAILED || code === EXIT_BUSY;
     if (!session.yes) dry.state = state;
   } catch (error) {
     if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;

@@ -16,8 +16,10 @@ type Job = ControllerState['jobs'][number];
 const APPEARS_WITHIN_MS = 90_000;
 /** What a gateway gives where no other time is said. */
 const DRAIN_MS = 60_000;
-/** A node that was told to end its deployment drains first and then joins idle; longer, and the next round finds it. */
+/** A node that was told to end its deployment drains first and then joins idle. */
 const REJOINS_WITHIN_MS = 30_000;
+/** A round waits so long for a node that drains; longer, and a later round finds it: streams of an hour must not keep the plan from being followed. */
+const WAIT_MAX_MS = DRAIN_MS + REJOINS_WITHIN_MS;
 const LOOK_EVERY_MS = 1_000;
 /** Nodes of one pool that are asked in turn when one refuses. Another caller may just have given the refusing node a deployment. */
 const TRIES = 3;
@@ -43,8 +45,8 @@ export class Agents {
   readonly #wait: (ms: number) => Promise<unknown>;
   /** Given something in this process: the registry may still show them idle. */
   readonly #given = new Set<string>();
-  /** Pools in which a node was told to end its deployment: worth a wait. */
-  readonly #freed = new Set<string>();
+  /** Pools in which a node was told to end its deployment: until when the round waits for it, and when it is idle at the latest. */
+  readonly #freed = new Map<string, { waitMs: number; idleMs: number }>();
 
   constructor(options: AgentsOptions) {
     this.#options = options;
@@ -78,11 +80,11 @@ export class Agents {
     );
   }
 
-  /** The deployment's id. @throws SchedulerError launcher where no node of the pool takes it */
+  /** The deployment's id. @throws SchedulerError draining where a node of the pool will take it, launcher where none does */
   async start(pool: string, model: string, spread: Parallelism): Promise<string> {
     const refused: string[] = [];
-    const { now, drainMs = DRAIN_MS } = this.#options;
-    const until = now() + (this.#freed.has(pool) ? drainMs + REJOINS_WITHIN_MS : 0);
+    const { now } = this.#options;
+    const freed = this.#freed.get(pool);
     for (;;) {
       for (const node of await this.#idle(pool)) {
         if (refused.length >= TRIES) break;
@@ -91,7 +93,13 @@ export class Agents {
         refused.push(answer.refusal);
       }
       if (refused.length > 0) throw new SchedulerError('launcher', refused.join('; '));
-      if (now() >= until) throw new SchedulerError('launcher', `no idle node is left in ${pool}`);
+      const at = now();
+      if (freed === undefined || at >= freed.idleMs)
+        throw new SchedulerError('launcher', `no idle node is left in ${pool}`);
+      if (at >= freed.waitMs) {
+        const seconds = Math.ceil((freed.idleMs - at) / 1e3);
+        throw new SchedulerError('draining', `a node of ${pool} still finishes what runs, for ${seconds} s at most`);
+      }
       await this.#wait(LOOK_EVERY_MS);
     }
   }
@@ -141,7 +149,11 @@ export class Agents {
     if (node === undefined)
       throw new SchedulerError('launcher', `no session of deployment ${id} can be reached now; try again`);
     await gateway.delete(`/admin/nodes/${node.session}/deployment?drain_ms=${drainMs}`);
-    this.#freed.add(pool);
+    const at = this.#options.now();
+    this.#freed.set(pool, {
+      waitMs: at + Math.min(drainMs + REJOINS_WITHIN_MS, WAIT_MAX_MS),
+      idleMs: at + drainMs + REJOINS_WITHIN_MS,
+    });
   }
 }
 

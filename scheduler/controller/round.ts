@@ -185,6 +185,8 @@ interface Applied {
   state: ControllerState;
   done: string[];
   failed: string[];
+  /** Starts for which a node has to drain first: a later round tries again. */
+  later: string[];
 }
 
 /**
@@ -200,6 +202,7 @@ export async function act(
   let now = state;
   const done: string[] = [];
   const failed: string[] = [];
+  const later: string[] = [];
   const counted: Action[] = [];
   for (const action of actions) {
     try {
@@ -207,6 +210,10 @@ export async function act(
       save(now);
       done.push(describe(action));
     } catch (error) {
+      if (error instanceof SchedulerError && error.code === 'draining') {
+        later.push(`${describe(action)}: ${error.message}`);
+        continue;
+      }
       failed.push(`${describe(action)}: ${error instanceof Error ? error.message : String(error)}`);
       // Nodes that refuse count once a round, however many were asked.
       if (action.kind === 'stop' || !action.pool.startsWith(AGENT_POOL) || counted.some((one) => same(one, action)))
@@ -216,7 +223,7 @@ export async function act(
       save(now);
     }
   }
-  return { state: now, done, failed };
+  return { state: now, done, failed, later };
 }
 
 /** Nodes that refuse are asked three times, as jobs that end are started: then a person has to look. */

@@ -168,12 +168,16 @@ export class Follower {
       state: after,
       done,
       failed,
+      later,
     } = await act(this.#controller, { ...state, wanted }, some, (next) => this.#output.save(next));
     changes.push(...done.map((line) => `done: ${line}`), ...failed.map((line) => `FAILED: ${line}`));
+    changes.push(...later.map((line) => `LATER: ${line}`));
     for (const line of changes) this.#output.out(line);
     if (failed.length > 0)
       this.#output.out('the change ends here: what runs serves on, and the next slot decides anew');
-    if (whole || failed.length > 0) this.#target = undefined;
+    // An hour's drain must not keep other changes waiting: the node counts again when it is idle.
+    if (later.length > 0) this.#output.out('the change ends here until that node is idle; the next slot decides anew');
+    if (whole || failed.length + later.length > 0) this.#target = undefined;
     return after;
   }
 

@@ -159,6 +159,33 @@ describe('agents that wait for deployments', () => {
     expect(house.running).toEqual([]);
   });
 
+  it('that drain for long are told of, block no round, and are used when they are idle', async () => {
+    house.idle('*');
+    house.idle('*');
+    house.workload = [asks(QWEN, 50)];
+    await apply();
+    for (const node of house.nodes) node.drains = true;
+    house.workload = [asks(QWEN, 50), asks(LLAMA, 1)];
+    const before = now;
+    const { code, out } = await apply('--reclaim', '--drain', '3600.0004');
+    expect(out).toMatch(/LATER: start meta-llama.*: a node of .* still finishes what runs, for 3\d\d\d s at most/);
+    expect(out).not.toContain('FAILED');
+    expect(code).toBe(75);
+    expect(house.drainsMs).toEqual([3_600_000]);
+    expect(now - before).toBeLessThan(180_000);
+    expect(readState(state).failures).toEqual([]);
+    const drained = house.nodes.find(
+      (node) =>
+        node.labels['otela.deployment'] !== undefined &&
+        node.state === 'SERVING' &&
+        !readState(state).jobs.some(({ id }) => id === node.labels['otela.deployment']),
+    );
+    if (drained === undefined) throw new Error('no node drains');
+    house.drained(drained);
+    await apply('--reclaim');
+    expect(house.running.sort()).toEqual([QWEN, LLAMA]);
+  });
+
   it('go back to what was wanted before, on request', async () => {
     argv.push('--objective', 'cost');
     house.idle(QWEN);

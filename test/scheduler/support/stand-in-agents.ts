@@ -13,6 +13,8 @@ interface Node {
   refuses?: string;
   /** It obeys, and its answer is lost. */
   deaf?: boolean;
+  /** What runs takes long: it serves on until `drained`. */
+  drains?: boolean;
 }
 
 const orderSchema = z.object({
@@ -30,6 +32,7 @@ export class StandInAgents {
   /** Published for every model. */
   kinds: object[] = [];
   readonly asked: string[] = [];
+  readonly drainsMs: number[] = [];
   url = '';
   #sessions = 0;
   readonly #server: Server = createServer((request, response) => {
@@ -72,7 +75,7 @@ export class StandInAgents {
       this.weights.push(text);
       return [200, {}];
     }
-    const session = /^\/admin\/nodes\/(\w+)\/deployment(\?drain_ms=\d+)?$/.exec(url)?.[1];
+    const [, session, drainMs] = /^\/admin\/nodes\/(\w+)\/deployment(?:\?drain_ms=(\d+))?$/.exec(url) ?? [];
     const node = this.nodes.find((one) => one.session === session);
     if (node === undefined) return [404, {}];
     if (method === 'GET') {
@@ -80,10 +83,15 @@ export class StandInAgents {
       return [200, { offers: [{ template: 'vllm', parameters: { model } }] }];
     }
     if (method === 'DELETE') {
-      this.#follow(node, { labels: { 'otela.accepts': 'vllm' } });
+      this.drainsMs.push(Number(drainMs));
+      if (node.drains !== true) this.drained(node);
       return [202, {}];
     }
     return this.#order(node, text);
+  }
+
+  drained(node: Node): void {
+    this.#follow(node, { labels: { 'otela.accepts': 'vllm' } });
   }
 
   #order(node: Node, text: string): [number, object] {
