@@ -18,7 +18,13 @@ export async function hasRoom(env: Pick<Env, 'DB'>, userId: string, now: number)
 }
 
 /** The name of a key that is inserted: NULL, which the table refuses, where the person has as many as they may. */
-export function nameWhereRoom(name: string, userId: string, now: number): SQL<string> {
+export function nameWhereRoom(name: string | SQL<string>, userId: string, now: number): SQL<string> {
   const taken = sql`(SELECT count(*) FROM ${apiKeys} WHERE ${working(userId, now)})`;
   return sql<string>`CASE WHEN ${taken} < ${OWN_KEYS_MAX} THEN ${name} END`;
+}
+
+/** NULL where another key has taken the old one's place: of two rotations at once the second fails. */
+export function nameWhereNext(name: string, oldId: string): SQL<string> {
+  const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, oldId)})`;
+  return sql<string>`CASE WHEN NOT EXISTS ${next} THEN ${name} END`;
 }

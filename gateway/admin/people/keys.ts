@@ -6,7 +6,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { atLeast, SCOPES } from '../../accounts/account.ts';
 import { asked, database } from '../../accounts/database.ts';
 import { isLimited } from '../../accounts/limits/limits.ts';
-import { hasRoom, nameWhereRoom, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
+import { hasRoom, nameWhereNext, nameWhereRoom, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
 import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
@@ -173,7 +173,8 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
   const made = await insert(call, row, plaintext, {
     action: 'key.create',
     statements: [],
-    ...(check && { check, counted: true }),
+    name: check === undefined ? name : nameWhereRoom(name, userId ?? '', now),
+    ...(check && { check }),
   });
   if (await isMember()) return made;
   // They were let out of the project meanwhile, maybe before this key was there to be revoked.
@@ -190,9 +191,9 @@ function insert(
   plaintext: string,
   {
     statements,
-    counted = false,
+    name,
     ...what
-  }: Pick<Parameters<typeof createOnce>[1], 'action' | 'statements' | 'check'> & { counted?: boolean },
+  }: Pick<Parameters<typeof createOnce>[1], 'action' | 'statements' | 'check'> & { name: string | SQL<string> },
 ): Promise<Response> {
   return createOnce(call, {
     ...what,
@@ -201,7 +202,7 @@ function insert(
     statements: [
       database(call.env)
         .insert(apiKeys)
-        .values({ ...row, ...(counted && { name: nameWhereRoom(row.name, row.userId ?? '', call.now) }) }),
+        .values({ ...row, name }),
       ...statements,
     ],
     shown: { ...keyView(row), key: plaintext },
@@ -240,9 +241,16 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
   const end = Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now + body.overlap_seconds * 1000);
   const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
   // The old key's line comes by itself: its end is a change of its own.
-  const check = () => requireRotatable(call, old);
+  // A key in its overlap works still. Without an overlap there are no more keys than before: one that leaked can always be replaced.
+  const counted = call.account.role !== 'operator' && body.overlap_seconds > 0;
+  const check = async () => {
+    await requireRotatable(call, old);
+    if (counted) await requireFewKeys(call, ' or rotate without an overlap');
+  };
+  const next = nameWhereNext(old.name, old.id);
+  const name = counted ? nameWhereRoom(next, old.userId ?? '', now) : next;
   const statements = [ending, listSuccessor(env, old, row.id)];
-  const response = await insert(call, row, plaintext, { action: 'key.rotate', statements, check });
+  const response = await insert(call, row, plaintext, { action: 'key.rotate', statements, name, check });
   if (response.status === 201) {
     await change(call, [], {
       action: 'key.update',
@@ -304,9 +312,9 @@ async function endGranted(
 }
 
 /** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
-export async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Promise<void> {
+export async function requireFewKeys({ env, account, now }: Call<unknown, unknown>, or = ''): Promise<void> {
   if (await hasRoom(env, account.userId ?? '', now)) return;
-  throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys already; revoke some first.`);
+  throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys that work: revoke some first${or}.`);
 }
 
 /** What only operators may set. */

@@ -220,6 +220,27 @@ test('who makes keys for themselves has fifty that work at most, and none beyond
   await refusal(knock('GET', '/admin/keys', { headers }), 401, 'invalid_api_key');
 });
 
+test('keys that a person rotated count while they work, and rotating without an overlap always goes', async () => {
+  const user = await good(admin('POST', '/users', { name: 'Ada' }), thing);
+  const token = await openSession(env, user.id, Date.now());
+  const headers = { cookie: `otela-session=${token}`, 'sec-fetch-site': 'same-origin' };
+  const mine = (path: string, body: object) => knock('POST', `/admin/keys${path}`, { body, headers });
+  let { id } = await good(mine('', { name: 'k' }), secret);
+  // Twice at once: one of them has a successor.
+  const both = await Promise.all([1, 2].map(() => mine(`/${id}/rotate`, {})));
+  expect(both.map(({ status }) => status).toSorted()).toEqual([201, 422]);
+  const page = z.object({ data: z.array(z.object({ id: z.string() })) });
+  const newest = await good(knock('GET', '/admin/keys?limit=1', { headers }), page);
+  id = newest.data[0]?.id ?? '';
+  for (let n = 2; n < 50; n++) ({ id } = await good(mine(`/${id}/rotate`, {}), secret));
+  const said = await refusal(mine(`/${id}/rotate`, {}), 422, 'unprocessable_content');
+  expect(said.message).toContain('overlap');
+  await refusal(mine('', { name: 'one more' }), 422, 'unprocessable_content');
+  const next = await good(mine(`/${id}/rotate`, { overlap_seconds: 0 }), secret);
+  // Operators are not held by it.
+  expect((await admin('POST', `/keys/${next.id}/rotate`, {})).status).toBe(201);
+});
+
 test('where only marked providers are trusted a new one is not marked by itself', async () => {
   const shown = z.looseObject({ trusted_by_default: z.boolean() });
   expect(await good(admin('POST', '/providers', { id: 'before' }), shown)).toMatchObject({ trusted_by_default: true });
