@@ -4,12 +4,13 @@ import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
 import type { ProjectStanding } from './login/oidc-config.ts';
-import { apiKeys, auditLog, projectMembers, projects, type users } from './schema.ts';
+import { endKeysIn } from './own-keys.ts';
+import { auditLog, projectMembers, projects, type users } from './schema.ts';
 
 type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;
 type Store = Pick<Env, 'DB'>;
 
-/** Of one batch: D1 runs a thousand statements in one call. */
+/** Of one transaction: D1 runs a thousand statements in one call. Even, so that no write is parted from its line in the audit log. */
 const BATCH = 200;
 
 /** Where a person's keys are made. One that operators gave, and of which the claims do not decide, stays. */
@@ -37,10 +38,18 @@ export async function placeInProjects(
   const lapsed = before.filter((row) => row.claimed && !wanted.has(row.projectId));
   const line = (action: string, object: string, said: object) =>
     db.insert(auditLog).values({ at: now, actor: 'login', action, object, ...said });
-  const writes: BatchItem<'sqlite'>[] = lapsed.flatMap(({ id, projectId, lead }) => [
-    db.delete(projectMembers).where(and(eq(projectMembers.id, id), eq(projectMembers.claimed, true))),
-    line('member.delete', projectId, { before: { user_id: user.id, lead } }),
-  ]);
+  const left = new Set(lapsed.map(({ projectId }) => projectId));
+  if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
+  for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
+  // Keys first: broken off here, the next sign-in finds the membership still, and by it the keys that are left.
+  const writes: BatchItem<'sqlite'>[] = [...left].flatMap((projectId) =>
+    endKeysIn(db, { userId: user.id, projectId }, { actor: 'login', now }),
+  );
+  for (const { id, projectId, lead } of lapsed)
+    writes.push(
+      db.delete(projectMembers).where(and(eq(projectMembers.id, id), eq(projectMembers.claimed, true))),
+      line('member.delete', projectId, { before: { user_id: user.id, lead } }),
+    );
   for (const [projectId, { lead }] of wanted) {
     const known = before.find((row) => row.projectId === projectId);
     if (local.has(projectId) || known?.lead === lead) continue;
@@ -53,10 +62,6 @@ export async function placeInProjects(
       line('member.put', projectId, { after: { user_id: user.id, lead } }),
     );
   }
-  const left = new Set(lapsed.map(({ projectId }) => projectId));
-  if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
-  for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
-  writes.push(...(await endKeys(env, user.id, left, now)));
   for (let from = 0; from < writes.length; from += BATCH) {
     const some = writes.slice(from, from + BATCH);
     await asked(db.batch(some as [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]]));
@@ -75,17 +80,4 @@ async function existing(env: Store, members: ProjectStanding['members']): Promis
       there.set(id, members.get(id) ?? { lead: false });
   }
   return there;
-}
-
-async function endKeys(env: Store, userId: string, left: ReadonlySet<string>, now: number) {
-  if (left.size === 0) return [];
-  const db = database(env);
-  const mine = and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt));
-  const keys = await asked(db.select({ id: apiKeys.id, projectId: apiKeys.projectId }).from(apiKeys).where(mine));
-  return keys
-    .filter(({ projectId }) => projectId !== null && left.has(projectId))
-    .flatMap(({ id }): BatchItem<'sqlite'>[] => [
-      db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
-      db.insert(auditLog).values({ at: now, actor: 'login', action: 'key.revoke', object: id }),
-    ]);
 }

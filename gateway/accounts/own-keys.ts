@@ -1,8 +1,9 @@
-/** How many keys that work a person may have without an operator, counted where a key is written: two at once are both counted. */
+/** How many keys that work a person may have without an operator, counted where a key is written: two at once are both counted. And their end. */
 import { and, count, eq, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
+import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
-import { apiKeys } from './schema.ts';
+import { apiKeys, auditLog } from './schema.ts';
 
 export const OWN_KEYS_MAX = 50;
 
@@ -27,4 +28,20 @@ export function nameWhereRoom(name: string | SQL<string>, userId: string, now: n
 export function nameWhereNext(name: string, oldId: string): SQL<string> {
   const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, oldId)})`;
   return sql<string>`CASE WHEN NOT EXISTS ${next} THEN ${name} END`;
+}
+
+/**
+ * Ends a person's keys in a project where they work no more, each with its line in the audit log: by that isolates learn of it. Two statements
+ * however many keys there are, for the batch that takes the person out of the project.
+ */
+export function endKeysIn(
+  db: ReturnType<typeof database>,
+  { userId, projectId }: { userId: string; projectId: string },
+  { actor, now }: { actor: string; now: number },
+): BatchItem<'sqlite'>[] {
+  const working = and(eq(apiKeys.userId, userId), eq(apiKeys.projectId, projectId), isNull(apiKeys.revokedAt));
+  const { id, name } = apiKeys;
+  const before = sql`json_object('name', ${name}, 'user_id', ${userId}, 'project_id', ${projectId})`;
+  const lines = sql`SELECT NULL, ${now}, ${actor}, 'key.revoke', ${id}, ${before}, NULL FROM ${apiKeys} WHERE ${working}`;
+  return [db.insert(auditLog).select(lines), db.update(apiKeys).set({ revokedAt: now }).where(working)];
 }

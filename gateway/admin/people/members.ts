@@ -3,14 +3,14 @@ import { and, asc, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
-import { apiKeys, projectMembers, projects, users } from '../../accounts/schema.ts';
+import { endKeysIn } from '../../accounts/own-keys.ts';
+import { projectMembers, projects, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { change } from '../change.ts';
 import { listOf } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { requireProject, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
-import { keyView } from './key-view.ts';
 
 type Member = typeof projectMembers.$inferSelect;
 
@@ -181,7 +181,7 @@ async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object>
 }
 
 async function deleteMember(call: Call): Promise<object> {
-  const { env, now, account } = call;
+  const { env, account } = call;
   const projectId = await requireLead(call);
   const before = await memberOf(env, projectId, call.param('user'));
   if (before === undefined) return { object: 'project_member', deleted: false };
@@ -195,30 +195,15 @@ async function deleteMember(call: Call): Promise<object> {
   const db = database(env);
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));
-  await change(call, [gone], {
+  // Whose home it is works on in it: operators, or their identity provider, say so.
+  const [person] = await asked(db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)));
+  const ends = person?.home === projectId ? [] : endKeysIn(db, { userId, projectId }, call);
+  await change(call, [gone, ...ends], {
     action: 'member.delete',
     object: projectId,
     before: { user_id: userId, lead: before.lead },
   });
-  // Whose home it is works on in it: operators, or their identity provider, say so.
-  const [person] = await asked(db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)));
-  if (person?.home !== projectId) await revokeKeysIn(call, { userId, projectId }, now);
   return { object: 'project_member', deleted: true };
-}
-
-/** Each has its line in the audit log: by that isolates learn that it ended. */
-export async function revokeKeysIn(
-  call: Call<unknown, unknown>,
-  { userId, projectId }: { userId: string; projectId: string },
-  now: number,
-): Promise<void> {
-  const db = database(call.env);
-  const working = and(eq(apiKeys.userId, userId), eq(apiKeys.projectId, projectId), isNull(apiKeys.revokedAt));
-  for (const row of await asked(db.select().from(apiKeys).where(working).limit(MEMBERS_MAX))) {
-    const update = db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id));
-    const after = keyView({ ...row, revokedAt: now });
-    await change(call, [update], { action: 'key.revoke', object: row.id, before: keyView(row), after });
-  }
 }
 
 function view(row: Member, name: string): z.infer<typeof memberSchema> {

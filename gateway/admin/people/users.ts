@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
 import { limitsSchema } from '../../accounts/limits/limits.ts';
+import { endKeysIn } from '../../accounts/own-keys.ts';
 import { ROLES, sessions, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
 import { emailSchema } from '../../described.ts';
@@ -12,6 +13,7 @@ import { idSchema, listOf, pageOf, time } from '../fields.ts';
 import { nameSchema, pageSchema, rfc3339 } from '../list.ts';
 import { requireProject, requireProvider } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
+import { memberOf } from './members.ts';
 
 type User = typeof users.$inferSelect;
 
@@ -154,8 +156,13 @@ async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<objec
   const update = db.update(users).set(set).where(eq(users.id, row.id));
   // A disabled user is logged out: being enabled again is no reason to be logged in.
   const out = disabled ? [db.delete(sessions).where(eq(sessions.userId, row.id))] : [];
+  // They work in the home they had no more, unless they are a member of it.
+  const { projectId } = row;
+  const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
+  const leaves = moved && (await memberOf(env, projectId, row.id)) === undefined;
+  const ends = leaves ? endKeysIn(db, { userId: row.id, projectId }, call) : [];
   const after = view({ ...row, ...set });
-  await change(call, [update, ...out], { action: 'user.update', object: row.id, before: view(row), after });
+  await change(call, [update, ...ends, ...out], { action: 'user.update', object: row.id, before: view(row), after });
   return after;
 }
 

@@ -1,5 +1,5 @@
 import { env } from 'cloudflare:workers';
-import { eq } from 'drizzle-orm';
+import { and, eq, isNull } from 'drizzle-orm';
 import { expect, test } from 'vitest';
 import { hasAccess } from '../../../gateway/accounts/catalogue.ts';
 import { database } from '../../../gateway/accounts/database.ts';
@@ -7,6 +7,7 @@ import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
 import { findKey } from '../../../gateway/accounts/look-up.ts';
 import { arrive } from '../../../gateway/accounts/people.ts';
 import { apiKeys, projectMembers, projects, users } from '../../../gateway/accounts/schema.ts';
+import { watchedDb } from './seed.ts';
 
 const [config] = issuersSchema.parse([
   { issuer: 'https://login.example.org', name: 'Example', client_id: 'opentela', admits: 'everybody' },
@@ -105,6 +106,53 @@ test('groups give projects, leads and places on access lists, and each sign-in s
   await comes('dora', {});
   expect(await projectOf(user.id)).toBeNull();
   expect([await inBiology(), typeof (await inLocal())]).toEqual(['revoked', 'object']);
+});
+
+test('a sign-in that breaks off between two transactions is mended by the next: no key outlasts its project', async () => {
+  const ids = Array.from({ length: 110 }, (_, n) => `proj_left${n}`);
+  const projectRow = (id: string) => db().insert(projects).values({ id, name: id, createdAt: 0 });
+  await db().batch([projectRow('proj_next'), ...ids.map(projectRow)]);
+  const mapped = Object.fromEntries([...ids, 'proj_next'].map((id) => [id, id]));
+  const [many] = issuersSchema.parse([{ ...GROUPS, projects: mapped }]);
+  if (many === undefined) throw new Error('no issuer');
+  const come = (groups: string[], at: Pick<typeof env, 'DB'> = env) =>
+    arrive(at, many, { sub: 'ines', groups }, Date.now(), true);
+  const { user } = await come(ids);
+  expect(await membersOf(user.id)).toHaveLength(109);
+  const [first, ...others] = ids.map((projectId) => {
+    const id = `key_${projectId}`;
+    const row = {
+      id,
+      hash: id,
+      prefix: '',
+      name: 'k',
+      role: 'consumer' as const,
+      userId: user.id,
+      projectId,
+      createdAt: 0,
+    };
+    return db().insert(apiKeys).values(row);
+  });
+  if (first !== undefined) await db().batch([first, ...others]);
+  let broken = 0;
+  for (let good = 1; good < 20; good++) {
+    // A store that is gone after so many batches.
+    const store = watchedDb(() => store.queries() > good);
+    const over = await come(['proj_next'], store).then(
+      () => true,
+      () => false,
+    );
+    if (over) break;
+    broken += 1;
+    if ((await membersOf(user.id)).length === 109) continue;
+    // The rest is for a sign-in with a store that is there.
+    await come(['proj_next']);
+    break;
+  }
+  expect(broken).toBeGreaterThan(0);
+  expect([await projectOf(user.id), await membersOf(user.id)]).toEqual(['proj_next', []]);
+  const working = and(eq(apiKeys.userId, user.id), isNull(apiKeys.revokedAt));
+  expect(await db().select({ id: apiKeys.id }).from(apiKeys).where(working)).toEqual([]);
 });
 
 test('a token of a program that says no groups takes none away; one that says them does', async () => {

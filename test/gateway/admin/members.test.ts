@@ -184,3 +184,33 @@ test('what claims give neither a lead takes away nor keeps beyond them', async (
   expect((await good(asOperator('PUT', path, {}), claimed)).claimed).toBe(false);
   await good(asOperator('DELETE', path), z.looseObject({ deleted: z.literal(true) }));
 });
+
+test('whose home changes loses the keys in the old one, unless they are a member of it; memberships stay as they are', async () => {
+  const [old, next] = [await made('/projects'), await made('/projects')];
+  const [ada, bob] = [await person(old), await person(old)];
+  await good(asOperator('PUT', `/projects/${old}/members/${bob.id}`, {}), memberSchema);
+  const move = (id: string, project_id: string | null) =>
+    good(asOperator('PATCH', `/users/${id}`, { project_id }), z.looseObject({}));
+  const projectsOf = async (who: typeof ada) => {
+    const { data } = await good(who.ask('GET', '/me/projects'), listSchema);
+    return data.map(({ id }) => id).toSorted();
+  };
+  const key = (who: typeof ada) => good(who.ask('POST', '/keys', { name: 'k' }), keySchema);
+  const works = async ({ key: one }: { key: string }) => (await knock('GET', '/admin/me', { key: one })).status;
+  const [adas, bobs] = [await key(ada), await key(bob)];
+  for (const { id } of [ada, bob]) await move(id, next);
+  expect([await works(adas), await works(bobs)]).toEqual([401, 200]);
+  expect(await projectsOf(ada)).toEqual([next]);
+  expect(await projectsOf(bob)).toEqual([old, next].toSorted());
+  const lines = await good(
+    asOperator('GET', `/audit?object=${adas.id}`),
+    z.object({ data: z.array(z.looseObject({ action: z.string() })) }),
+  );
+  expect(lines.data[0]).toMatchObject({ action: 'key.revoke', before: { user_id: ada.id, project_id: old } });
+  // Said again, or with another name, it ends nothing.
+  const there = await key(ada);
+  await move(ada.id, next);
+  expect(await works(there)).toBe(200);
+  await move(ada.id, null);
+  expect([await works(there), await projectsOf(ada)]).toEqual([401, []]);
+});
