@@ -5,6 +5,7 @@ import { WHY_MAX } from '../../shared/batch/function.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import type { EngineTarget } from '../engine/address.ts';
+import { Backoff, FailureLog } from './backoff.ts';
 import type { LineOptions } from './engine-options.ts';
 import { BatchGateway, type Speaker } from './gateway-client.ts';
 import { BatchGateways } from './gateways.ts';
@@ -35,7 +36,7 @@ const TURN_MS = 1_000;
 /** An agent without work waits at the gateway for so long. */
 const WAIT_MS = 20_000;
 /** A gateway that cannot be asked is asked again after this, then twice as long each time. */
-const AGAIN_MS = { first: 500, most: 5_000 };
+const AGAIN_MS = { first: 500, most: 10_000 };
 /** While no engine answers, or nothing can be taken. */
 const LOOK_MS = 200;
 /** A line that failed runs again after this. */
@@ -117,8 +118,8 @@ export class BatchRunner {
 
   /** Takes leases of one gateway for as long as the agent works for it. */
   async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
-    let againMs = AGAIN_MS.first;
-    let told = false;
+    const backoff = new Backoff(AGAIN_MS);
+    const failures = new FailureLog(this.#options.log);
     while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
         await this.#pause(LOOK_MS);
@@ -126,18 +127,14 @@ export class BatchRunner {
       }
       try {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
-        againMs = AGAIN_MS.first;
-        told = false;
         if (lease !== undefined) await this.#take(gateway, lease, signal);
+        // Not before: a gateway that leases, and has no chunk to give, would be asked twice a second.
+        backoff.succeeded();
       } catch (error) {
         if (signal.aborted) return;
-        if (againMs === AGAIN_MS.most && !told) {
-          told = true;
-          this.#options.log(`batches: ${error instanceof Error ? error.message : error}`);
-        }
-        // No #pause: that ends each second, and so would a night without the gateway be asked, and logged.
-        await sleep(againMs, undefined, { signal }).catch(() => {});
-        againMs = Math.min(AGAIN_MS.most, againMs * 2);
+        failures.tell(`batches: ${error instanceof Error ? error.message : error}`);
+        // No #pause: that ends each second.
+        await sleep(backoff.failed(), undefined, { signal }).catch(() => {});
       }
     }
   }

@@ -3,6 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
+import { Backoff, FailureLog } from '../backoff.ts';
 import type { BatchGateway, LineResult } from '../gateway-client.ts';
 import { BatchGateways } from '../gateways.ts';
 import { LeaseWork, type PendingLine } from '../lease-work.ts';
@@ -49,7 +50,8 @@ export class FunctionRunner {
       named: options.gateways,
       open: options.open,
       begin: (gateway, signal) => {
-        for (let i = 0; i < options.workers; i++) void this.#work(gateway, signal);
+        const failures = new FailureLog(options.log);
+        for (let i = 0; i < options.workers; i++) void this.#work(gateway, failures, signal);
       },
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
     });
@@ -76,9 +78,9 @@ export class FunctionRunner {
     await Promise.all([this.#gateways.close(), this.#options.host.close()]);
   }
 
-  async #work(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
-    const { admitted, host, owners, log } = this.#options;
-    let againMs = AGAIN_MS.first;
+  async #work(gateway: BatchGateway, failures: FailureLog, signal: AbortSignal): Promise<void> {
+    const { admitted, host, owners } = this.#options;
+    const backoff = new Backoff(AGAIN_MS);
     while (!this.#draining && !signal.aborted) {
       if (!admitted()) {
         await pause(LOOK_MS);
@@ -87,13 +89,12 @@ export class FunctionRunner {
       try {
         const asked = { ...(owners === undefined ? {} : { owners }), ...host.held };
         const lease = await gateway.leaseFunction(asked, WAIT_MS, signal);
-        againMs = AGAIN_MS.first;
         if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function }, signal);
+        backoff.succeeded();
       } catch (error) {
         if (signal.aborted) return;
-        if (againMs === AGAIN_MS.most) log(`functions: ${error instanceof Error ? error.message : error}`);
-        await pause(againMs);
-        againMs = Math.min(AGAIN_MS.most, againMs * 2);
+        failures.tell(`functions: ${error instanceof Error ? error.message : error}`);
+        await pause(backoff.failed());
       }
     }
   }
