@@ -1,6 +1,6 @@
 /** The hardware of this job, as the registry shows it. */
 import { availableParallelism } from 'node:os';
-import type { NodeRecord } from '../../shared/lattice/node.ts';
+import { GPUS_MAX, type NodeRecord } from '../../shared/lattice/node.ts';
 import type { GpuGroup, NodePayload } from '../../shared/lattice/payload.ts';
 import { usableMemoryMib } from './memory.ts';
 import { nvidiaGpus } from './nvidia.ts';
@@ -15,7 +15,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 export async function inventory(env: Env, run: RunTool, log: (line: string) => void): Promise<Hardware> {
   const [nvidia, amd] = await Promise.all([nvidiaGpus(run, env), rocmGpus(run, env)]);
   for (const { note, absent } of [nvidia, amd]) if (note && !absent) log(`GPUs: ${note}`);
-  const gpus = [...nvidia.gpus, ...amd.gpus].slice(0, 1024);
+  const gpus = [...nvidia.gpus, ...amd.gpus].slice(0, GPUS_MAX);
   if (nvidia.absent && amd.absent) log('GPUs: none listed, neither nvidia-smi nor rocm-smi is here');
   return { gpus, cpus: usableCpus(env), memory_mib: usableMemoryMib(env) };
 }
@@ -29,18 +29,20 @@ function usableCpus(env: Env): number {
 
 /** Kinds of devices that a record may tell of. */
 const KINDS_MAX = 64;
-const COUNT_MAX = 1024;
 
 /**
  * Hardware of an engine over several nodes, like devices in one row: each node is taken to be like this one, which is how
- * Slurm allocates unless a heterogeneous job is asked for.
+ * Slurm allocates unless a heterogeneous job is asked for. At most GPUS_MAX: replicas do not read a record that claims more.
  */
 export function hardwareOf({ gpus, cpus, memory_mib }: Hardware, nodes: number): NodePayload['hardware'] {
   const groups = new Map<string, GpuGroup>();
+  let left = GPUS_MAX;
   for (const { class: kind, name, vram_mib } of gpus) {
+    const more = Math.min(nodes, left);
+    left -= more;
+    if (more === 0) break;
     const key = JSON.stringify([kind, name, vram_mib]);
-    const count = (groups.get(key)?.count ?? 0) + nodes;
-    groups.set(key, { class: kind, name, vram_mib, count: Math.min(COUNT_MAX, count) });
+    groups.set(key, { class: kind, name, vram_mib, count: (groups.get(key)?.count ?? 0) + more });
   }
   return { gpus: [...groups.values()].slice(0, KINDS_MAX), cpus: cpus * nodes, memory_mib: memory_mib * nodes };
 }

@@ -42,6 +42,9 @@ export const gpuSchema = z.object({
   vram_mib: z.number().int().nonnegative(),
 });
 
+/** Of one node: an engine over 32 machines of 8. What a provider claims weighs in shares, budgets and plans. */
+export const GPUS_MAX = 256;
+
 export const nodeRecordSchema = z.object({
   state: z.enum(LIFECYCLE),
   /** Grows with each change the owner makes inside one state. */
@@ -51,7 +54,7 @@ export const nodeRecordSchema = z.object({
   labels: z.record(text(63), text(255)).refine((labels) => Object.keys(labels).length <= 32, 'at most 32 labels'),
   models: z.array(modelSchema).max(64),
   hardware: z.object({
-    gpus: z.array(gpuSchema).max(1024),
+    gpus: z.array(gpuSchema).max(GPUS_MAX),
     cpus: z.number().int().nonnegative(),
     memory_mib: z.number().int().nonnegative(),
   }),

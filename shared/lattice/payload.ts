@@ -1,7 +1,7 @@
 /** What a node tells about itself beside its state: JSON, so that newer agents can say more than older replicas understand. */
 import * as z from 'zod';
 import { LatticeError } from './error.ts';
-import { gpuSchema, idSchema, nodeRecordSchema } from './node.ts';
+import { GPUS_MAX, gpuSchema, idSchema, nodeRecordSchema } from './node.ts';
 
 /** Bounds what one session can make every replica hold. */
 export const PAYLOAD_MAX_BYTES = 4096;
@@ -9,7 +9,7 @@ export const PAYLOAD_MAX_BYTES = 4096;
 const text = (max: number) => z.string().max(max);
 
 /** Like devices are one row. */
-const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(1024) });
+const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(GPUS_MAX) });
 
 /** See shared/seal/node-seal.ts. */
 const sealSchema = z.object({
@@ -33,7 +33,10 @@ const keptWeightsSchema = z.object({
 
 export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: true, hardware: true }).extend({
   hardware: z.object({
-    gpus: z.array(gpuGroupSchema).max(64),
+    gpus: z
+      .array(gpuGroupSchema)
+      .max(64)
+      .refine((groups) => groups.reduce((sum, { count }) => sum + count, 0) <= GPUS_MAX, `at most ${GPUS_MAX} GPUs`),
     cpus: z.number().int().nonnegative(),
     memory_mib: z.number().int().nonnegative(),
   }),

@@ -48,7 +48,15 @@ it('a gateway that leases and has no chunk to give is asked ever more seldom, an
     request.resume();
     if (request.url === '/agent/batch/lease') {
       asked.push(performance.now());
-      const demand = { batch: 'b', chunk: 0, epoch: 1, bytes: 10, prefix: 0, open: [0], endpoint: '/v1/chat/completions' };
+      const demand = {
+        batch: 'b',
+        chunk: 0,
+        epoch: 1,
+        bytes: 10,
+        prefix: 0,
+        open: [0],
+        endpoint: '/v1/chat/completions',
+      };
       return void response.end(JSON.stringify({ ...demand, leaseMs: 60_000 }));
     }
     response.statusCode = request.url === '/agent/batch/release' ? 204 : 503;

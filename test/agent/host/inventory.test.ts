@@ -152,6 +152,8 @@ card0,AMD Instinct MI300X OAM,Advanced Micro Devices, Inc. [AMD/ATI],0x1f,206141
       cpus: 24,
       memory_mib: 300,
     });
+    const many = hardwareOf({ gpus: [gpu, gpu, other], cpus: 8, memory_mib: 100 }, 100);
+    expect(many.gpus.map(({ count }) => count)).toEqual([200, 56]);
   });
 });
 

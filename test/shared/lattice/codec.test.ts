@@ -140,3 +140,14 @@ test('A payload says more to those who understand more, and one that nobody can 
   expect(decodePayload(Uint8Array.of(0xff, 0xfe))).toBeUndefined();
   expect(() => encodePayload({ ...PAYLOAD, labels: { note: 'x'.repeat(5000) } })).toThrow(LatticeError);
 });
+
+test('A node that claims more GPUs than an engine has is not read, by one kind or by many', () => {
+  const claims = (...counts: number[]) => {
+    const gpus = counts.map((count, n) => ({ class: `K${n}`, name: 'k', vram_mib: 81_920, count }));
+    return { ...PAYLOAD, hardware: { ...PAYLOAD.hardware, gpus } };
+  };
+  const read = (...counts: number[]) => decodePayload(new TextEncoder().encode(JSON.stringify(claims(...counts))));
+  expect(read(256)).toEqual(claims(256));
+  expect(read(192, 64)).toEqual(claims(192, 64));
+  for (const counts of [[257], [192, 65], Array(40).fill(8)]) expect(read(...counts)).toBeUndefined();
+});
