@@ -1,7 +1,13 @@
 /** A session's requests for work of batches to one gateway: see gateway/batch/leases/agent-routes. */
+import { randomBytes } from 'node:crypto';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import type * as z from 'zod';
-import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
+import {
+  BATCH_SIGNATURE_HEADER,
+  batchRequestMessage,
+  CLOCK_HEADER,
+  writeBatchSignature,
+} from '../../shared/batch/agent-request.ts';
 import type { HeldContexts } from '../../shared/batch/function.ts';
 import {
   type Committed,
@@ -44,6 +50,8 @@ export class BatchGateway {
   readonly #url: URL;
   readonly #speaker: () => Speaker | undefined;
   readonly #dispatcher: Dispatcher;
+  /** How far its clock is ahead of this one's, as it said last. */
+  #aheadMs = 0;
 
   /** @param speaker the session that speaks for this agent now */
   constructor(url: URL, speaker: () => Speaker | undefined, proxy: URL | undefined) {
@@ -107,16 +115,24 @@ export class BatchGateway {
   }
 
   async #post(verb: string, value: unknown, signal?: AbortSignal): Promise<Buffer | undefined> {
+    const body = Buffer.from(JSON.stringify(value));
+    const first = await this.#ask(verb, body, signal);
+    // Of a clock that is wrong, here or there, or of a gateway that began a moment ago.
+    const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
+    if (answer.status === 204) return undefined;
+    if (answer.status === 200) return answer.text;
+    const said = answer.text.toString('utf8').slice(0, 300);
+    throw new GatewayRefusal(answer.status, `${this.#url.host} answers ${answer.status}: ${said}`);
+  }
+
+  async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
     const speaker = this.#speaker();
     if (speaker === undefined) throw new Error('no session speaks for this agent');
     const { ticket, key } = speaker;
     const path = `${this.#url.pathname.replace(/\/+$/, '')}/agent/batch/${verb}`;
-    const body = Buffer.from(JSON.stringify(value));
-    const message = batchRequestMessage(
-      { session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` },
-      body,
-      nodeCrypto,
-    );
+    const stamp = { at: Date.now() + this.#aheadMs, nonce: randomBytes(12).toString('base64url') };
+    const asked = { ...stamp, session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` };
+    const signature = key.sign(batchRequestMessage(asked, body, nodeCrypto));
     const response = await request(new URL(path, this.#url), {
       method: 'POST',
       dispatcher: this.#dispatcher,
@@ -124,19 +140,20 @@ export class BatchGateway {
         'content-type': 'application/json',
         'x-otela-protocol': String(PROTOCOL_VERSION),
         'x-otela-ticket': toBase64url(ticket.bytes),
-        [BATCH_SIGNATURE_HEADER]: toBase64url(key.sign(message)),
+        [BATCH_SIGNATURE_HEADER]: writeBatchSignature(stamp, signature),
       },
       body,
       ...(signal === undefined ? {} : { signal }),
     });
-    const text = await readAll(response.body);
-    if (response.statusCode === 204) return undefined;
-    if (response.statusCode === 200) return text;
-    throw new GatewayRefusal(
-      response.statusCode,
-      `${this.#url.host} answers ${response.statusCode}: ${text.toString('utf8').slice(0, 300)}`,
-    );
+    const clockMs = clockOf(response.headers[CLOCK_HEADER]);
+    if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
+    return { status: response.statusCode, text: await readAll(response.body), clockMs };
   }
+}
+
+/** Milliseconds since the epoch. */
+function clockOf(header: string | string[] | undefined): number | undefined {
+  return typeof header === 'string' && /^\d{1,15}$/.test(header) ? Number(header) : undefined;
 }
 
 /** The gateway's answer, not the network's. */

@@ -30,7 +30,7 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { EvidenceHelper } from './evidence.ts';
 import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
 import type { KeyRing } from './key-ring.ts';
-import { ReplayMemory } from './replay.ts';
+import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 import { AnswerSealer, type AnswerSecret } from './sealer.ts';
 import { openSent, type SentStream } from './sent-stream.ts';
 

@@ -1,3 +1,4 @@
+import type { BatchStamp } from '../../shared/batch/agent-request.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
@@ -18,6 +19,7 @@ import { createUsageTable, readUsage, TOGETHER, type UsageRecord, waitingUsage }
 import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
+import { BatchStamps, type StampVerdict } from './batch-stamps.ts';
 import { comparePeers } from './compare-peers.ts';
 import { ControlFrames } from './control-frames.ts';
 import { HangMemory } from './hang-memory.ts';
@@ -66,6 +68,7 @@ export class TunnelObject extends GatewayObject {
   /** Whose node it is: the last socket said so. */
   #provider = '';
   readonly #sockets: AgentSockets;
+  readonly #stamps = new BatchStamps(() => Date.now());
   readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /** When the agent was last heard, as of the last turn: a change is what counts, since the machine's clock may be set. */
   #heardAt = 0;
@@ -207,6 +210,11 @@ export class TunnelObject extends GatewayObject {
   /** The newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
     return readUsage(this.ctx.storage.sql, limit);
+  }
+
+  /** Of a request for work of batches that this session signed. */
+  takeStamp(stamp: BatchStamp): StampVerdict {
+    return this.#stamps.take(stamp);
   }
 
   /** For operators who look at this node. Null: no agent is connected. */

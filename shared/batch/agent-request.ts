@@ -1,21 +1,48 @@
-import type { Crypto } from '../lattice/crypto.ts';
+import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
+import { type Crypto, SIGNATURE_BYTES } from '../lattice/crypto.ts';
 
-/** Header of the signature, base64url. */
+/** Header of time, nonce and signature, with dots between. */
 export const BATCH_SIGNATURE_HEADER = 'x-otela-signature';
+/** What the gateway's clock says, milliseconds since the epoch: of a refusal that another time in the signature would have avoided. */
+export const CLOCK_HEADER = 'x-otela-clock';
+/** From signing to arrival, through a slow proxy, and what two clocks may differ by. Nonces are remembered for so long. */
+export const BATCH_SKEW_MS = 60_000;
+/** Base64url, of 12 random bytes. */
+export const BATCH_NONCE = /^[\w-]{16}$/;
+
+export interface BatchStamp {
+  /** Milliseconds since the epoch. */
+  at: number;
+  nonce: string;
+}
 
 /**
- * What a session signs to ask for work of batches: a request of this body, at this path, to this gateway. `audience` keeps another gateway from
- * passing the request on as its own.
+ * What a session signs to ask for work of batches: a request of this body, at this path, to this gateway, once and about now. `audience` keeps
+ * another gateway from passing the request on as its own, the stamp one that reads it on its way from sending it again.
  */
 export function batchRequestMessage(
-  { session, audience, path }: { session: string; audience: string; path: string },
+  { session, audience, path, at, nonce }: BatchStamp & { session: string; audience: string; path: string },
   body: Uint8Array,
   crypto: Pick<Crypto, 'sha256'>,
 ): Uint8Array {
-  const label = new TextEncoder().encode(`otela-batch-1\n${session}\n${audience}\n${path}\n`);
+  const label = new TextEncoder().encode(`otela-batch-2\n${session}\n${audience}\n${path}\n${at}\n${nonce}\n`);
   const digest = crypto.sha256(body);
   const message = new Uint8Array(label.length + digest.length);
   message.set(label);
   message.set(digest, label.length);
   return message;
+}
+
+export function writeBatchSignature({ at, nonce }: BatchStamp, signature: Uint8Array): string {
+  return `${at}.${nonce}.${toBase64url(signature)}`;
+}
+
+/** Undefined: malformed. `former`: by an agent that signs neither time nor nonce. */
+export function readBatchSignature(text: string): (BatchStamp & { signature: Uint8Array }) | 'former' | undefined {
+  const [at = '', nonce = '', rest = ''] = text.split('.');
+  if (!text.includes('.'))
+    return fromBase64url(text, SIGNATURE_BYTES)?.length === SIGNATURE_BYTES ? 'former' : undefined;
+  const signature = fromBase64url(rest, SIGNATURE_BYTES);
+  if (!/^\d{1,15}$/.test(at) || !BATCH_NONCE.test(nonce) || signature === undefined) return undefined;
+  return { at: Number(at), nonce, signature };
 }

@@ -10,6 +10,8 @@ export interface Wiretap {
   url: string;
   /** Whether a word passed, in any piece of either direction. */
   heard(word: string): boolean;
+  /** Whole requests that began so, on connections without an upgrade: head, and a body by content-length. */
+  requests(beginning: string): Buffer[];
 }
 
 export async function wiretap(target: string): Promise<Wiretap> {
@@ -39,8 +41,21 @@ export async function wiretap(target: string): Promise<Wiretap> {
   if (typeof address !== 'object' || address === null) throw new Error('no port');
   return {
     url: `http://127.0.0.1:${address.port}`,
+    requests: (beginning) => kept.flatMap((pieces) => requestsIn(Buffer.concat(pieces), beginning)),
     heard: (word) => kept.some((pieces) => unmasked(Buffer.concat(pieces)).some((text) => text.includes(word))),
   };
+}
+
+function requestsIn(whole: Buffer, beginning: string): Buffer[] {
+  const found: Buffer[] = [];
+  for (let at = whole.indexOf(beginning); at >= 0; at = whole.indexOf(beginning, at + 1)) {
+    const body = whole.indexOf('\r\n\r\n', at) + 4;
+    if (body < 4) break;
+    const [, length = '0'] = /^content-length: (\d+)/im.exec(whole.subarray(at, body).toString('latin1')) ?? [];
+    const end = body + Number(length);
+    if (end <= whole.length) found.push(whole.subarray(at, end));
+  }
+  return found;
 }
 
 /** What passed as it was, and behind the head of an upgrade the payloads of its frames, one after the other. */

@@ -4,12 +4,17 @@
  */
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../../shared/batch/agent-request.ts';
+import {
+  BATCH_SIGNATURE_HEADER,
+  BATCH_SKEW_MS,
+  type BatchStamp,
+  batchRequestMessage,
+  CLOCK_HEADER,
+  readBatchSignature,
+} from '../../../shared/batch/agent-request.ts';
 import { WHY_MAX } from '../../../shared/batch/function.ts';
 import { CHUNK_LINES } from '../../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../../shared/batch/ledger.ts';
-import { fromBase64url } from '../../../shared/lattice/base64url.ts';
-import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
@@ -158,7 +163,28 @@ interface Node {
   body: Uint8Array;
 }
 
-/** The node that signed this request. @throws ApiError 400, 403, 410, 413, 503 */
+/** @throws ApiError 403 with this gateway's clock, 409, 429, 503 */
+async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promise<void> {
+  const verdict = await env.TUNNEL.getByName(session)
+    .takeStamp(stamp)
+    .catch((cause: unknown) => {
+      throw new ApiError('server_is_overloaded', 'The session cannot be reached. Try again shortly.', { cause });
+    });
+  switch (verdict) {
+    case 'fresh':
+      return;
+    case 'replayed':
+      throw new ApiError('conflict', 'This request came before.');
+    case 'full':
+      throw new ApiError('rate_limit_exceeded', 'This session asks too often.');
+    case 'stale': {
+      const message = `This request was signed more than ${BATCH_SKEW_MS / 1000} s from now by this gateway's clock, or before it began to count.`;
+      throw new ApiError('permission_denied', message, { headers: { [CLOCK_HEADER]: String(Date.now()) } });
+    }
+  }
+}
+
+/** The node that signed this request. @throws ApiError 400, 403, 409, 410, 413, 429, 503 */
 async function nodeOf(c: Ctx): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
@@ -169,11 +195,20 @@ async function nodeOf(c: Ctx): Promise<Node> {
     (issuer) => issuersView(c.env, c.executionCtx, issuer),
     Date.now(),
   );
+  const signed = readBatchSignature(request.headers.get(BATCH_SIGNATURE_HEADER) ?? '');
+  if (signed === 'former')
+    throw new ApiError('invalid_request', `${BATCH_SIGNATURE_HEADER} has neither time nor nonce: upgrade the agent.`);
   const asked = { session: ticket.session, audience: audienceOf(request), path: c.req.path };
-  const signature = fromBase64url(request.headers.get(BATCH_SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
-  const message = batchRequestMessage(asked, body, workerdCrypto);
-  if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
+  const good =
+    signed !== undefined &&
+    workerdCrypto.verify(
+      ticket.sessionKey,
+      batchRequestMessage({ ...asked, at: signed.at, nonce: signed.nonce }, body, workerdCrypto),
+      signed.signature,
+    );
+  if (!good)
     throw new ApiError('permission_denied', `${BATCH_SIGNATURE_HEADER} is not the session's, or not of this request.`);
+  await requireFresh(c.env, ticket.session, { at: signed.at, nonce: signed.nonce });
   const entry = view.nodes.get(ticket.session);
   if (entry === undefined) throw new ApiError('server_is_overloaded', 'The registry does not know this session yet.');
   return {

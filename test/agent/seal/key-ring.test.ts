@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { KeyRing, ROTATE_MS } from '../../../agent/seal/key-ring.ts';
-import { ReplayMemory } from '../../../agent/seal/replay.ts';
+import { ReplayMemory } from '../../../shared/collections/replay-memory.ts';
 
 it('a key is followed after a day, opens for twenty minutes more, and then no more', () => {
   let now = 1_000;

@@ -2,7 +2,12 @@
 import { exports } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
-import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../../shared/batch/agent-request.ts';
+import {
+  BATCH_SIGNATURE_HEADER,
+  batchRequestMessage,
+  CLOCK_HEADER,
+  writeBatchSignature,
+} from '../../../shared/batch/agent-request.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 
@@ -13,6 +18,7 @@ interface Signed {
   audience?: string;
   verb?: string;
   body?: string;
+  at?: number;
 }
 
 async function newAgent(): Promise<TestAgent> {
@@ -22,12 +28,18 @@ async function newAgent(): Promise<TestAgent> {
   return agent;
 }
 
-function signed(agent: TestAgent, session: string, { audience = 'gateway.test', verb = 'lease', body = BODY }: Signed) {
-  const asked = { session, audience, path: `/agent/batch/${verb}` };
-  return toBase64url(agent.signer.sign(batchRequestMessage(asked, new TextEncoder().encode(body), workerdCrypto)));
+function signed(
+  agent: TestAgent,
+  session: string,
+  { audience = 'gateway.test', verb = 'lease', body = BODY, at = Date.now() }: Signed,
+) {
+  const stamp = { at, nonce: toBase64url(crypto.getRandomValues(new Uint8Array(12))) };
+  const asked = { ...stamp, session, audience, path: `/agent/batch/${verb}` };
+  const message = batchRequestMessage(asked, new TextEncoder().encode(body), workerdCrypto);
+  return writeBatchSignature(stamp, agent.signer.sign(message));
 }
 
-async function ask({ ticket }: TestAgent, verb: string, signature: string | undefined): Promise<number> {
+async function answerOf({ ticket }: TestAgent, verb: string, signature: string | undefined) {
   const headers = {
     'content-length': String(BODY.length),
     'x-otela-protocol': '2',
@@ -36,15 +48,23 @@ async function ask({ ticket }: TestAgent, verb: string, signature: string | unde
   };
   const url = `https://gateway.test/agent/batch/${verb}`;
   const response = await exports.default.fetch(new Request(url, { method: 'POST', headers, body: BODY }));
-  await response.arrayBuffer();
-  return response.status;
+  return { status: response.status, clock: response.headers.get(CLOCK_HEADER), text: await response.text() };
+}
+
+async function ask(agent: TestAgent, verb: string, signature: string | undefined): Promise<number> {
+  return (await answerOf(agent, verb, signature)).status;
+}
+
+/** Isolates hear of a new session a moment later, and its object knows of nothing that was signed before it began. */
+async function knownAgent(): Promise<TestAgent> {
+  const agent = await newAgent();
+  const known = async () => (await ask(agent, 'lease', signed(agent, agent.session, {}))) === 204;
+  await vi.waitUntil(known, { timeout: 20_000, interval: 200 });
+  return agent;
 }
 
 test('a request for work counts where its session signed it, and for this gateway, path and body alone', async () => {
-  const [agent, other] = [await newAgent(), await newAgent()];
-  const known = async (one: TestAgent) => (await ask(one, 'lease', signed(one, one.session, {}))) !== 503;
-  // Isolates hear of a new session a moment later.
-  for (const one of [agent, other]) await vi.waitUntil(() => known(one), { timeout: 20_000, interval: 200 });
+  const [agent, other] = [await knownAgent(), await knownAgent()];
   for (const verb of VERBS) {
     // No lease of this name: what is beyond the signature was reached.
     const own = await ask(agent, verb, signed(agent, agent.session, { verb }));
@@ -62,4 +82,32 @@ test('a request for work counts where its session signed it, and for this gatewa
     for (const [what, signature] of Object.entries(refused))
       expect([verb, what, await ask(agent, verb, signature)]).toEqual([verb, what, 403]);
   }
+}, 40_000);
+
+test('a request for work is taken once, and about when it was signed', async () => {
+  const agent = await knownAgent();
+  for (const verb of VERBS) {
+    const signature = signed(agent, agent.session, { verb });
+    expect([verb, await ask(agent, verb, signature)]).toEqual([verb, verb === 'lease' ? 204 : 409]);
+    const again = await answerOf(agent, verb, signature);
+    expect([verb, again.status, again.text]).toEqual([verb, 409, expect.stringContaining('came before')]);
+  }
+  for (const offMs of [-120_000, 120_000]) {
+    const { status, clock } = await answerOf(
+      agent,
+      'renew',
+      signed(agent, agent.session, { verb: 'renew', at: Date.now() + offMs }),
+    );
+    expect(status).toBe(403);
+    expect(Math.abs(Number(clock) - Date.now())).toBeLessThan(10_000);
+  }
+  // Within what clocks may differ by.
+  expect(await ask(agent, 'renew', signed(agent, agent.session, { verb: 'renew', at: Date.now() + 30_000 }))).toBe(409);
+}, 40_000);
+
+test('an agent that signs neither time nor nonce is told to be upgraded', async () => {
+  const agent = await knownAgent();
+  const [, , former] = signed(agent, agent.session, {}).split('.');
+  const { status, text } = await answerOf(agent, 'lease', former);
+  expect([status, text]).toEqual([400, expect.stringContaining('upgrade the agent')]);
 }, 40_000);
