@@ -11,6 +11,7 @@ const HOST_TIMEOUT_MS = process.env.OTELA_TEST_HOST === 'worker' ? 240_000 : 60_
 /** Of the gateway's tests those that need nothing of workerd, where each file costs five seconds of CPU before its first test. */
 const GATEWAY_WITHOUT_RUNTIME = [
   'accounts/limit-sets',
+  'accounts/member-limits',
   'accounts/limiter',
   'accounts/minute-window',
   'accounts/token-estimator',

@@ -4,13 +4,13 @@ import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
 import type { ProjectStanding } from './login/oidc-config.ts';
-import { endKeysIn } from './own-keys.ts';
+import { leaveProject } from './own-keys.ts';
 import { auditLog, projectMembers, projects, type users } from './schema.ts';
 
 type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;
 type Store = Pick<Env, 'DB'>;
 
-/** Of one transaction: D1 runs a thousand statements in one call. Even, so that no write is parted from its line in the audit log. */
+/** Statements of one transaction: D1 runs a thousand in one call. */
 const BATCH = 200;
 
 /** Where a person's keys are made. One that operators gave, and of which the claims do not decide, stays. */
@@ -42,14 +42,14 @@ export async function placeInProjects(
   if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
   for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
   // Keys first: broken off here, the next sign-in finds the membership still, and by it the keys that are left.
-  const writes: BatchItem<'sqlite'>[] = [...left].flatMap((projectId) =>
-    endKeysIn(db, { userId: user.id, projectId }, { actor: 'login', now }),
+  const writes = [...left].map((projectId) =>
+    leaveProject(db, { userId: user.id, projectId }, { actor: 'login', now }),
   );
   for (const { id, projectId, lead } of lapsed)
-    writes.push(
+    writes.push([
       db.delete(projectMembers).where(and(eq(projectMembers.id, id), eq(projectMembers.claimed, true))),
       line('member.delete', projectId, { before: { user_id: user.id, lead } }),
-    );
+    ]);
   for (const [projectId, { lead }] of wanted) {
     const known = before.find((row) => row.projectId === projectId);
     if (local.has(projectId) || known?.lead === lead) continue;
@@ -57,16 +57,27 @@ export async function placeInProjects(
     const target = projectMembers.id;
     // One that was granted here meanwhile stays as it is.
     const write = { target, set: { lead }, setWhere: eq(projectMembers.claimed, true) };
-    writes.push(
+    writes.push([
       db.insert(projectMembers).values(row).onConflictDoUpdate(write),
       line('member.put', projectId, { after: { user_id: user.id, lead } }),
-    );
+    ]);
   }
-  for (let from = 0; from < writes.length; from += BATCH) {
-    const some = writes.slice(from, from + BATCH);
-    await asked(db.batch(some as [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]]));
+  for (const some of transactions(writes)) {
+    const [first, ...others] = some;
+    if (first !== undefined) await asked(db.batch([first, ...others]));
   }
   return writes.length > 0;
+}
+
+/** No write is parted from its line in the audit log. */
+function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): BatchItem<'sqlite'>[][] {
+  const all: BatchItem<'sqlite'>[][] = [[]];
+  for (const one of writes) {
+    const last = all.at(-1);
+    if (last !== undefined && last.length + one.length <= BATCH) last.push(...one);
+    else all.push([...one]);
+  }
+  return all;
 }
 
 /** Of projects that claims are mapped to, those that there are. */

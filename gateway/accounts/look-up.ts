@@ -1,12 +1,14 @@
 /** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
-import { and, eq, inArray, max } from 'drizzle-orm';
+import { and, eq, inArray, max, type SQL, sql } from 'drizzle-orm';
+import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import type { Env } from '../env.ts';
 import { type Account, type AccountLimits, lowerRole, type Restrictions, type Scope } from './account.ts';
 import { asked, database } from './database.ts';
 import { installationSecret } from './installation.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
+import { personLimits } from './limits/member-limits.ts';
 import { type Identity, sealIdentity } from './receipt.ts';
-import { apiKeys, auditLog, projects, settings, users } from './schema.ts';
+import { apiKeys, auditLog, memberLimits, projects, settings, users } from './schema.ts';
 
 export type Refusal = 'unknown' | 'revoked' | 'expired' | 'disabled';
 type Key = typeof apiKeys.$inferSelect;
@@ -21,11 +23,11 @@ export async function findKey(
 ): Promise<Account | Refusal> {
   const db = database(env);
   const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
-  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy) =>
+  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy | SQL<string>) =>
     db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
   // tables have an `id`.
-  const [[key], [parent], [user = null], [project = null], seen, [ofAll]] = await asked(
+  const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember]] = await asked(
     db.batch([
       db.select().from(apiKeys).where(where),
       db
@@ -42,6 +44,10 @@ export async function findKey(
         .where(inArray(projects.id, ofKey(apiKeys.projectId))),
       db.select({ id: max(auditLog.id) }).from(auditLog),
       db.select({ value: settings.value }).from(settings).where(eq(settings.name, USER_LIMITS)),
+      db
+        .select()
+        .from(memberLimits)
+        .where(inArray(memberLimits.id, ofKey(memberOfRow(apiKeys.projectId, apiKeys.userId)))),
     ]),
   );
   if (key === undefined) return 'unknown';
@@ -60,7 +66,7 @@ export async function findKey(
     userId: key.userId ?? undefined,
     groups: user?.groups ?? [],
     scopes: both(key.scopes, parent?.scopes),
-    limits: limitsOf(project, key, user, ofAll?.value),
+    limits: limitsOf(project, key, user, { ofAll: ofAll?.value, ofMember: ofMember?.limits }),
     expiresAt: key.expiresAt ?? undefined,
     seen: seen[0]?.id ?? 0,
   });
@@ -92,13 +98,20 @@ export async function findUser(
 ): Promise<{ account: Account; user: User } | Refusal> {
   const db = database(env);
   const where = 'id' in by ? eq(users.id, by.id) : and(eq(users.issuer, by.issuer), eq(users.subject, by.subject));
-  const ofUser = db.select({ id: users.projectId }).from(users).where(where);
-  const [[user], [project = null], seen, [ofAll]] = await asked(
+  const ofUser = (id: typeof users.projectId | SQL<string>) => db.select({ id }).from(users).where(where);
+  const [[user], [project = null], seen, [ofAll], [ofMember]] = await asked(
     db.batch([
       db.select().from(users).where(where),
-      db.select().from(projects).where(inArray(projects.id, ofUser)),
+      db
+        .select()
+        .from(projects)
+        .where(inArray(projects.id, ofUser(users.projectId))),
       db.select({ id: max(auditLog.id) }).from(auditLog),
       db.select({ value: settings.value }).from(settings).where(eq(settings.name, USER_LIMITS)),
+      db
+        .select()
+        .from(memberLimits)
+        .where(inArray(memberLimits.id, ofUser(memberOfRow(users.projectId, users.id)))),
     ]),
   );
   if (user === undefined) return 'unknown';
@@ -112,7 +125,7 @@ export async function findUser(
     userId: user.id,
     groups: user.groups ?? [],
     scopes: undefined,
-    limits: limitsOf(project, undefined, user, ofAll?.value),
+    limits: limitsOf(project, undefined, user, { ofAll: ofAll?.value, ofMember: ofMember?.limits }),
     expiresAt: undefined,
     seen: seen[0]?.id ?? 0,
   });
@@ -158,10 +171,16 @@ function restrictionsOf(row: Key | Project): Restrictions[] {
   ];
 }
 
-/** `ofAll`: the setting, for people without limits of their own. Its own empty limits are none. */
-function limitsOf(project: Project | null, key: Key | undefined, user: User | null, ofAll: unknown): Account['limits'] {
+/** `ofAll`: the setting, for people without limits of their own; `ofMember`: by the project's leads. */
+function limitsOf(
+  project: Project | null,
+  key: Key | undefined,
+  user: User | null,
+  { ofAll, ofMember = null }: { ofAll: unknown; ofMember: Limits | null | undefined },
+): Account['limits'] {
   const [ofKey, ofProject] = [present(key?.limits), present(project?.limits)];
-  const ofUser = user === null ? undefined : present(user.limits ?? limitsSchema.safeParse(ofAll).data);
+  const words = { ofAll: limitsSchema.safeParse(ofAll).data, ofMember, project: project?.limits ?? null };
+  const ofUser = user === null ? undefined : present(personLimits({ ...words, own: user.limits }));
   if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
   // One object for a person whatever limits there are: what counted a month goes on when limits are set or lifted.
   const own = user === null ? `key:${key?.id}` : `user:${user.id}`;
@@ -177,6 +196,11 @@ function countedBy(limits: AccountLimits | undefined): Identity['counted'] {
     model: sets.some((one) => one?.models !== undefined),
     gpu: sets.some((one) => one?.gpu_seconds_per_month !== undefined),
   };
+}
+
+/** The id of a person's limits in a project, of a row that names both. */
+function memberOfRow(project: SQLiteColumn, user: SQLiteColumn): SQL<string> {
+  return sql<string>`${project} || '/' || ${user}`;
 }
 
 function present(limits: Limits | null | undefined): Limits | undefined {

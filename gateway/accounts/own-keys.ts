@@ -3,7 +3,7 @@ import { and, count, eq, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
-import { apiKeys, auditLog } from './schema.ts';
+import { apiKeys, auditLog, memberLimits } from './schema.ts';
 
 export const OWN_KEYS_MAX = 50;
 
@@ -31,10 +31,10 @@ export function nameWhereNext(name: string, oldId: string): SQL<string> {
 }
 
 /**
- * Ends a person's keys in a project where they work no more, each with its line in the audit log: by that isolates learn of it. Two statements
- * however many keys there are, for the batch that takes the person out of the project.
+ * A person works in a project no more: their keys in it end, each with its line in the audit log, by which isolates learn of it, and limits that its
+ * leads gave them go. Three statements however many keys there are, for the batch that takes the person out of the project.
  */
-export function endKeysIn(
+export function leaveProject(
   db: ReturnType<typeof database>,
   { userId, projectId }: { userId: string; projectId: string },
   { actor, now }: { actor: string; now: number },
@@ -43,5 +43,9 @@ export function endKeysIn(
   const { id, name } = apiKeys;
   const before = sql`json_object('name', ${name}, 'user_id', ${userId}, 'project_id', ${projectId})`;
   const lines = sql`SELECT NULL, ${now}, ${actor}, 'key.revoke', ${id}, ${before}, NULL FROM ${apiKeys} WHERE ${working}`;
-  return [db.insert(auditLog).select(lines), db.update(apiKeys).set({ revokedAt: now }).where(working)];
+  return [
+    db.insert(auditLog).select(lines),
+    db.update(apiKeys).set({ revokedAt: now }).where(working),
+    db.delete(memberLimits).where(eq(memberLimits.id, `${projectId}/${userId}`)),
+  ];
 }

@@ -120,7 +120,7 @@ export const projectMembers = sqliteTable(
     id: text('id').primaryKey(),
     projectId: text('project_id').notNull(),
     userId: text('user_id').notNull(),
-    /** They let members in and out. */
+    /** They let members in and out, and give them limits. */
     lead: integer('lead', { mode: 'boolean' }).notNull().default(false),
     /** Claims gave it, and each sign-in says it again; others were granted here, and claims leave them alone. */
     claimed: integer('claimed', { mode: 'boolean' }).notNull().default(false),
@@ -130,6 +130,20 @@ export const projectMembers = sqliteTable(
     index('project_members_project').on(table.projectId, table.createdAt),
     index('project_members_user').on(table.userId),
   ],
+);
+
+/** What leads give people who work in their project, as members or because it is their home. Within what the project has. */
+export const memberLimits = sqliteTable(
+  'member_limits',
+  {
+    /** As of `project_members`. */
+    id: text('id').primaryKey(),
+    projectId: text('project_id').notNull(),
+    userId: text('user_id').notNull(),
+    limits: text('limits', { mode: 'json' }).$type<Limits>().notNull(),
+    updatedAt: integer('updated_at').notNull(),
+  },
+  (table) => [index('member_limits_project').on(table.projectId), index('member_limits_user').on(table.userId)],
 );
 
 /** What people asked for, and what became of it. */

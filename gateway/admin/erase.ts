@@ -6,6 +6,7 @@ import {
   apiKeys,
   auditLog,
   deviceLogins,
+  memberLimits,
   projectMembers,
   sessions,
   usageTotals,
@@ -92,6 +93,7 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
       .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys), requests)),
     db.delete(accessRequests).where(eq(accessRequests.userId, user)),
     db.delete(projectMembers).where(eq(projectMembers.userId, user)),
+    db.delete(memberLimits).where(eq(memberLimits.userId, user)),
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
   await change(call, statements, { action: ERASE, object: user });

@@ -2,6 +2,8 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, doorTo, list, print } from './client.ts';
+import { bodyOf, limitsOf, merged } from './resource-command.ts';
+import { LIMITS } from './resources.ts';
 
 const memberSchema = z.object({
   project_id: z.string(),
@@ -9,47 +11,60 @@ const memberSchema = z.object({
   name: z.string(),
   lead: z.boolean(),
   claimed: z.boolean(),
+  home: z.boolean(),
+  limits: z.record(z.string(), z.unknown()).nullable(),
   created_at: z.string(),
 });
 
-const MEMBER_FLAGS = {
-  lead: { value: 'yes|no', takes: ['yes', 'no'], help: 'add, set: lets members in and out' },
+const MEMBER_FLAGS: Flags = {
+  lead: { value: 'yes|no', takes: ['yes', 'no'], help: 'add, set: lets members in and out, and limits them' },
+  ...LIMITS,
   ...CONNECTION,
-} as const satisfies Flags;
-const MEMBERS_USAGE = 'list PROJECT | add PROJECT USER | set PROJECT USER --lead yes|no | remove PROJECT USER';
+};
+const MEMBERS_USAGE = 'list PROJECT | add PROJECT USER | set PROJECT USER … | remove PROJECT USER';
 
 export const MEMBERS: Command = {
-  summary: 'who works in a project, and who leads it',
+  summary: 'who works in a project, who leads it, and with which limits',
   examples: `${MEMBERS_USAGE}
 
   otela-gateway members list proj_77…
   otela-gateway members add proj_77… user_3a…
   otela-gateway members set proj_77… user_3a… --lead yes
+  otela-gateway members set proj_77… user_3a… --monthly-tokens 1000000   at most what the project has
   otela-gateway members remove proj_77… user_3a…      their keys in it are revoked
 
-Members \`by claims\` come and go with the groups of their identity provider, at each sign-in.`,
+Members \`by claims\` come and go with the groups of their identity provider, at each sign-in. \`home\`: their keys are made there.`,
   verbs: ['list', 'add', 'set', 'remove'],
   flags: MEMBER_FLAGS,
   run: membersCommand,
 };
 
 async function membersCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, MEMBER_FLAGS, { words: 3 });
+  const { values, words, given } = parseLine(args, { ...MEMBER_FLAGS, ...CONNECTION }, { words: 3 });
   const [verb, project, user] = words;
   const usage = () => new UsageError(`usage: otela-gateway members ${MEMBERS_USAGE}`);
   if (project === undefined) throw usage();
   const door = doorTo(`/admin/projects/${encodeURIComponent(project)}/members`, values);
-  const { lead } = values;
-  if (lead !== undefined && (verb === 'list' || verb === 'remove'))
-    throw new UsageError(`otela-gateway members ${verb} takes no --lead`);
+  const taken: Readonly<Record<string, readonly string[]>> = { add: ['lead'], set: ['lead', ...Object.keys(LIMITS)] };
+  const over = [...given.keys()].find((flag) => !(flag in CONNECTION) && taken[verb ?? '']?.includes(flag) !== true);
+  if (over !== undefined) throw new UsageError(`otela-gateway members ${verb} takes no --${over}`);
+  const [lead] = given.get('lead') ?? [];
   if (lead !== undefined && lead !== 'yes' && lead !== 'no') throw new UsageError('--lead: yes or no');
   if (verb === 'list' && user === undefined)
-    return list(door, { head: ['user', 'role', 'granted', 'since', 'name'], row: memberRow });
+    return list(door, { head: ['user', 'role', 'granted', 'limits', 'since', 'name'], row: memberRow });
   if (user === undefined) throw usage();
   const one = `/${encodeURIComponent(user)}`;
-  if ((verb === 'add' && lead === undefined) || ((verb === 'add' || verb === 'set') && lead !== undefined)) {
-    const body = lead === undefined ? {} : { lead: lead === 'yes' };
-    return print(door, memberRow, await ask(door, 'PUT', one, body));
+  const limits = bodyOf({ flags: LIMITS }, values);
+  const isLimit = Object.keys(limits).length > 0;
+  if (verb === 'add' || (verb === 'set' && (lead !== undefined || isLimit))) {
+    let answer: unknown;
+    if (verb === 'add' || lead !== undefined)
+      answer = await ask(door, 'PUT', one, lead === undefined ? {} : { lead: lead === 'yes' });
+    if (isLimit) {
+      const before = limitsOf(await ask(door, 'GET', one));
+      answer = await ask(door, 'PATCH', one, noneIfEmpty(merged(limits, before)));
+    }
+    return print(door, memberRow, answer);
   }
   if (verb !== 'remove') throw usage();
   const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(door, 'DELETE', one));
@@ -58,9 +73,26 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
+/** The last limit that goes takes the row with it. */
+function noneIfEmpty({ limits }: Record<string, unknown>): { limits: unknown } {
+  const left = Object.values(limits ?? {}).some((value) => value !== undefined);
+  return { limits: left ? limits : null };
+}
+
 function memberRow(value: unknown): string[] {
-  const { user_id, name, lead, claimed, created_at } = memberSchema.parse(value);
-  return [user_id, lead ? 'lead' : 'member', claimed ? 'by claims' : 'here', created_at, name];
+  const { user_id, name, lead, claimed, home, limits, created_at } = memberSchema.parse(value);
+  const granted = claimed ? 'by claims' : home ? 'home' : 'here';
+  return [user_id, lead ? 'lead' : 'member', granted, limitWords(limits), created_at, name];
+}
+
+/** As flags are called. */
+function limitWords(limits: Record<string, unknown> | null): string {
+  const words = Object.entries(LIMITS).flatMap(([flag, { member }]) => {
+    const value = limits?.[member.slice('limits.'.length)];
+    return value === undefined ? [] : [`${flag}=${String(value)}`];
+  });
+  if (limits?.models !== undefined) words.push('by model');
+  return words.join(' ') || '–';
 }
 
 const requestSchema = z.object({

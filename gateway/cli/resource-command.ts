@@ -84,7 +84,11 @@ function shownOnce(json: boolean, answer: unknown, row: Row, secret: 'key' | 'to
   return EXIT_DONE;
 }
 
-function bodyOf({ flags }: Resource, values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+/** The members of a body that flags stand for. */
+export function bodyOf(
+  { flags }: Pick<Resource, 'flags'>,
+  values: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
   const body: Record<string, unknown> = {};
   const limits: Record<string, number | undefined> = {};
   for (const [flag, { member, kind }] of Object.entries(flags)) {
@@ -135,12 +139,12 @@ function seconds(text: string): number {
   return Number(count) * (UNIT_S[unit] ?? 0);
 }
 
-function limitsOf(answer: unknown): Record<string, unknown> {
+export function limitsOf(answer: unknown): Record<string, unknown> {
   return z.object({ limits: z.record(z.string(), z.unknown()).nullish() }).parse(answer).limits ?? {};
 }
 
 /** Limits that no flag names stay: the REST takes them as a whole. */
-function merged(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
+export function merged(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
   const given = body.limits;
   if (typeof given !== 'object' || given === null) return body;
   return { ...body, limits: { ...before, ...given } };

@@ -51,7 +51,7 @@ const expiry = (help: string): ResourceFlag => ({
 });
 const ROLES = ['consumer', 'provider', 'operator'];
 
-const LIMITS: Resource['flags'] = {
+export const LIMITS: Resource['flags'] = {
   rpm: count('requests_per_minute', 'requests a minute; "none": no limit'),
   tpm: count('tokens_per_minute', 'tokens a minute; "none": no limit'),
   concurrent: count('concurrent_requests', 'requests at once; "none": no limit'),

@@ -165,21 +165,30 @@ it.each([
   expect(err).not.toMatch(/\n {4}at /);
 });
 
-it('members of a project, requests for access and the catalogue', async () => {
-  const create = async (...args: string[]) => JSON.parse((await otela(...args, '--json')).out);
+const create = async (...args: string[]) => JSON.parse((await otela(...args, '--json')).out);
+const heads = (out: string) => out.split('\n')[0]?.split(/ {2,}/);
+
+it('members of a project, and their limits', async () => {
   const project = await create('projects', 'create', '--name', 'Biology');
   const ada = await create('users', 'create', '--name', 'Ada');
-  const heads = (out: string) => out.split('\n')[0]?.split(/ {2,}/);
   expect((await otela('members', 'add', project.id, ada.id)).out).toMatch(/^user_\S+ {2}member {2}here .* {2}Ada\n$/);
   expect((await otela('members', 'set', project.id, ada.id, '--lead', 'yes')).out).toContain('  lead  ');
   const members = (await otela('members', 'list', project.id)).out;
-  expect(heads(members)).toEqual(['user', 'role', 'granted', 'since', 'name']);
+  expect(heads(members)).toEqual(['user', 'role', 'granted', 'limits', 'since', 'name']);
   expect(members).toContain(ada.id);
   expect(JSON.parse((await otela('members', 'list', project.id, '--json')).out)).toMatchObject({ lead: true });
+  const limit = (...flags: string[]) => otela('members', 'set', project.id, ada.id, ...flags);
+  expect((await limit('--rpm', '60', '--monthly-tokens', '9')).out).toContain('  rpm=60 monthly-tokens=9  ');
+  expect((await limit('--rpm', 'none')).out).toContain('  monthly-tokens=9  ');
+  expect((await limit('--monthly-tokens', 'none')).out).toMatch(/here {2}– /);
+  expect((await otela('members', 'list', project.id, '--rpm', '1')).err).toContain('members list takes no --rpm');
   expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id}  removed\n`);
   expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id} was no member\n`);
   expect(await otela('members', 'lisst', project.id)).toMatchObject({ code: 2, err: expect.stringContaining('list') });
+});
 
+it('requests for access, and the catalogue', async () => {
+  const ada = await create('users', 'create', '--name', 'Ada');
   expect(heads((await otela('access', 'list')).out)).toEqual(['id', 'status', 'who', 'asks for', 'when', 'reason']);
   const unknown = await otela('access', 'approve', 'req_x');
   expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining('There is no request with id "req_x"')]);

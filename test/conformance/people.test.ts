@@ -67,6 +67,34 @@ it('all keys of a person share the limits that each person has by default; their
   }
 });
 
+it('a person has in a project what its lead gives them: in requests, headers and what they see of themselves', async () => {
+  const project = await made('projects', { limits: { requests_per_minute: 50 } });
+  const [lead, ada] = [await made('users', {}), await made('users', {})];
+  const members = `projects/${project}/members`;
+  await house.gateway.admin('PUT', `${members}/${lead}`, { lead: true });
+  await house.gateway.admin('PUT', `${members}/${ada}`, {});
+  const keys = [await keyOf({ user_id: ada, project_id: project }), await keyOf({ user_id: ada, project_id: project })];
+  const [key = '', other = ''] = keys;
+  expect(await status(chat(key))).toBe(200);
+  await house.gateway.admin('PATCH', `${members}/${ada}`, { limits: { requests_per_minute: 3 } });
+  const limited = await eventually('the limit', 10_000, async () => {
+    const answer = await chat(other);
+    await answer.text();
+    return answer.headers.get('x-ratelimit-limit-requests') === '3' ? answer : undefined;
+  });
+  expect(limited.status).toBe(200);
+  const refused = await eventually('the refusal', 10_000, async () => {
+    const answer = await chat(key);
+    if (answer.status === 429) return envelopeOf(answer);
+    return void (await answer.text());
+  });
+  expect(refused.message).toContain('this person');
+  const me = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${other}` } });
+  expect(meSchema.parse(await me.json()).limits.user).toMatchObject([{ limit: 'requests_per_minute', allowed: 3 }]);
+  const listed = await house.gateway.admin('GET', members);
+  expect(listed).toMatchObject({ data: [{ user_id: lead, limits: null }, { limits: { requests_per_minute: 3 } }] });
+});
+
 it('GPU seconds of a project are counted by its node’s GPUs, and its requests are refused when they are used up', async () => {
   const project = await made('projects', { limits: { gpu_seconds_per_month: 1_000 } });
   const key = await keyOf({ project_id: project });

@@ -7,6 +7,8 @@ export const WORKER_FILES: readonly string[] = [
   'http/answers',
   'batch/batch-edge-cases',
   'batch/batches',
+  'batch/replayed-work',
+  'people',
   'sdk/openai-sdk',
   'sdk/python-sdk',
   'registry',

@@ -11,7 +11,8 @@ import { listOf, pageOf, time } from '../fields.ts';
 import { pageSchema, rfc3339 } from '../list.ts';
 import { requireProject } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
-import { leads, memberId } from './members.ts';
+import { memberId } from './member-view.ts';
+import { leads } from './members.ts';
 
 type Row = typeof accessRequests.$inferSelect;
 

@@ -1,33 +1,28 @@
-/** Who works in a project beside those whose own it is. Operators make leads; leads let members in and out of their own project. */
-import { and, asc, count, eq, inArray, isNull, or } from 'drizzle-orm';
+/** Who works in a project, and with which limits. Operators make leads; leads let members in and out of their own project, and limit them. */
+import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
-import { endKeysIn } from '../../accounts/own-keys.ts';
-import { projectMembers, projects, users } from '../../accounts/schema.ts';
+import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
+import { beyondProject } from '../../accounts/limits/member-limits.ts';
+import { leaveProject } from '../../accounts/own-keys.ts';
+import { memberLimits, projectMembers, projects, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { change } from '../change.ts';
 import { listOf } from '../fields.ts';
-import { rfc3339 } from '../list.ts';
 import { requireProject, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
+import {
+  MEMBERS_MAX,
+  type Member,
+  memberId,
+  memberSchema,
+  memberView,
+  shownMember,
+  workerOf,
+  workersOf,
+} from './member-view.ts';
 
-type Member = typeof projectMembers.$inferSelect;
-
-/** A lab's largest group, and what one page shows. */
-const MEMBERS_MAX = 1_000;
-
-const memberSchema = z.object({
-  object: z.literal('project_member'),
-  project_id: z.string(),
-  user_id: z.string(),
-  name: z.string(),
-  /** They let members in and out. */
-  lead: z.boolean(),
-  /** By their claims: each sign-in says it again. */
-  claimed: z.boolean(),
-  created_at: z.iso.datetime(),
-});
 const putSchema = z.strictObject({
   /** Operators alone say so. */
   lead: z.boolean().optional(),
@@ -56,20 +51,25 @@ export const memberRoutes: readonly AdminRoute[] = [
     role: 'consumer',
     method: 'get',
     path: '/projects/:id/members',
-    summary: 'Who works in a project. Operators and its leads read it.',
+    summary: 'Who works in a project, as a member or because it is their home. Operators and its leads read it.',
     answer: listOf(memberSchema),
     run: async (call) => {
       const id = await requireLead(call);
-      const query = database(call.env)
-        .select({ member: projectMembers, name: users.name })
-        .from(projectMembers)
-        .innerJoin(users, eq(users.id, projectMembers.userId))
-        .where(eq(projectMembers.projectId, id))
-        .orderBy(asc(projectMembers.createdAt))
-        .limit(MEMBERS_MAX);
-      const rows = await asked(query);
-      return { object: 'list', data: rows.map(({ member, name }) => view(member, name)), has_more: false };
+      const known = await workersOf(call.env, id);
+      return {
+        object: 'list',
+        data: known.slice(0, MEMBERS_MAX).map(memberView),
+        has_more: known.length > MEMBERS_MAX,
+      };
     },
+  }),
+  route({
+    role: 'consumer',
+    method: 'get',
+    path: '/projects/:id/members/:user',
+    summary: 'One person who works in a project. Operators and its leads read it.',
+    answer: memberSchema,
+    run: async (call) => shownMember(call.env, await requireLead(call), call.param('user')),
   }),
   route({
     role: 'consumer',
@@ -80,6 +80,17 @@ export const memberRoutes: readonly AdminRoute[] = [
     body: putSchema,
     answer: memberSchema,
     run: putMember,
+  }),
+  route({
+    role: 'consumer',
+    login: true,
+    method: 'patch',
+    path: '/projects/:id/members/:user',
+    summary:
+      'Limit what all keys of a person use in a project. Leads of the project may, up to the limits of the project itself.',
+    body: z.strictObject({ limits: limitsSchema.nullable() }),
+    answer: memberSchema,
+    run: patchMember,
   }),
   route({
     role: 'consumer',
@@ -142,10 +153,6 @@ export async function memberOf(
   return row;
 }
 
-export function memberId(projectId: string, userId: string): string {
-  return `${projectId}/${userId}`;
-}
-
 async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object> {
   const { env, now, account, body } = call;
   const projectId = await requireLead(call);
@@ -162,7 +169,7 @@ async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object>
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
     throw new ApiError('unprocessable_content', `A project has ${MEMBERS_MAX} members at most.`);
   // A lead would make what claims gave outlast them, their own lead above all.
-  if (before?.claimed === true && account.role !== 'operator') return view(before, person.name);
+  if (before?.claimed === true && account.role !== 'operator') return shownMember(env, projectId, person.id);
   const row: Member = {
     claimed: false,
     id: memberId(projectId, person.id),
@@ -177,7 +184,40 @@ async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object>
   const was = before && { user_id: person.id, lead: before.lead };
   const after = { user_id: person.id, lead: row.lead };
   await change(call, [write], { action: 'member.put', object: projectId, before: was, after });
-  return view(row, person.name);
+  return shownMember(env, projectId, person.id);
+}
+
+async function patchMember(call: Call<{ limits: Limits | null }>): Promise<object> {
+  const { env, now, body } = call;
+  const projectId = await requireLead(call);
+  const project = await requireProject(env, projectId);
+  const before = await workerOf(env, projectId, call.param('user'));
+  const { limits } = body;
+  const above = limits === null ? undefined : beyondProject(limits, project.limits);
+  if (above !== undefined) {
+    const message = `limits.${above.path}: the project itself has ${above.allowed}.`;
+    throw new ApiError('unprocessable_content', message, { param: 'limits' });
+  }
+  const db = database(env);
+  const { userId } = before;
+  const row = { id: memberId(projectId, userId), projectId, userId, updatedAt: now };
+  const target = memberLimits.id;
+  const write =
+    limits === null
+      ? db.delete(memberLimits).where(eq(target, row.id))
+      : db
+          .insert(memberLimits)
+          .values({ ...row, limits })
+          .onConflictDoUpdate({ target, set: { limits, updatedAt: now } });
+  // Of the person: by that isolates learn of it, and with them it is erased.
+  const said = (one: Limits | null) => ({ project_id: projectId, limits: one });
+  await change(call, [write], {
+    action: 'user.limit',
+    object: userId,
+    before: said(before.limits),
+    after: said(limits),
+  });
+  return shownMember(env, projectId, userId);
 }
 
 async function deleteMember(call: Call): Promise<object> {
@@ -197,16 +237,11 @@ async function deleteMember(call: Call): Promise<object> {
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));
   // Whose home it is works on in it: operators, or their identity provider, say so.
   const [person] = await asked(db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)));
-  const ends = person?.home === projectId ? [] : endKeysIn(db, { userId, projectId }, call);
+  const ends = person?.home === projectId ? [] : leaveProject(db, { userId, projectId }, call);
   await change(call, [gone, ...ends], {
     action: 'member.delete',
     object: projectId,
     before: { user_id: userId, lead: before.lead },
   });
   return { object: 'project_member', deleted: true };
-}
-
-function view(row: Member, name: string): z.infer<typeof memberSchema> {
-  const { projectId: project_id, userId: user_id, lead, claimed, createdAt } = row;
-  return { object: 'project_member', project_id, user_id, name, lead, claimed, created_at: rfc3339(createdAt) };
 }

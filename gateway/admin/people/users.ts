@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
 import { limitsSchema } from '../../accounts/limits/limits.ts';
-import { endKeysIn } from '../../accounts/own-keys.ts';
+import { leaveProject } from '../../accounts/own-keys.ts';
 import { ROLES, sessions, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
 import { emailSchema } from '../../described.ts';
@@ -160,7 +160,7 @@ async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<objec
   const { projectId } = row;
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
   const leaves = moved && (await memberOf(env, projectId, row.id)) === undefined;
-  const ends = leaves ? endKeysIn(db, { userId: row.id, projectId }, call) : [];
+  const ends = leaves ? leaveProject(db, { userId: row.id, projectId }, call) : [];
   const after = view({ ...row, ...set });
   await change(call, [update, ...ends, ...out], { action: 'user.update', object: row.id, before: view(row), after });
   return after;

@@ -214,3 +214,46 @@ test('whose home changes loses the keys in the old one, unless they are a member
   await move(ada.id, null);
   expect([await works(there), await projectsOf(ada)]).toEqual([401, []]);
 });
+
+test('a lead limits members and those whose home the project is, within what operators gave the project', async () => {
+  const project = await made('/projects', { limits: { requests_per_minute: 100, tokens_per_month: 1_000 } });
+  const [lead, member, home, eve] = [await person(), await person(), await person(project), await person()];
+  await good(asOperator('PUT', `/projects/${project}/members/${lead.id}`, { lead: true }), memberSchema);
+  await good(lead.ask('PUT', `/projects/${project}/members/${member.id}`, {}), memberSchema);
+  const path = (who: typeof eve) => `/projects/${project}/members/${who.id}`;
+  const limit = (who: typeof eve, limits: object | null, by = lead) => by.ask('PATCH', path(who), { limits });
+  const limited = memberSchema.extend({ limits: z.looseObject({}).nullable(), home: z.boolean() });
+  const mine = { requests_per_minute: 7 };
+  expect(await good(limit(member, mine), limited)).toMatchObject({ limits: mine, home: false });
+  expect(await good(limit(home, mine), limited)).toMatchObject({ limits: mine, home: true, lead: false });
+  const above = await refusal(limit(member, { requests_per_minute: 101 }), 422, 'unprocessable_content');
+  expect(above.message).toContain('requests_per_minute: the project itself has 100');
+  // Neither of themselves nor of strangers, and the project's own limits are the operators'.
+  for (const one of [member, eve]) await refusal(limit(one, null, one), 404, 'not_found');
+  await refusal(limit(eve, mine), 404, 'not_found');
+  await refusal(lead.ask('PATCH', `/projects/${project}`, { limits: null }), 403, 'permission_denied');
+
+  const { data } = await good(lead.ask('GET', `/projects/${project}/members`), z.object({ data: z.array(limited) }));
+  expect(data.map(({ user_id, limits }) => [user_id, limits])).toEqual([
+    [lead.id, null],
+    [member.id, mine],
+    [home.id, mine],
+  ]);
+  const use = z.looseObject({ limits: z.object({ user: z.array(z.looseObject({})) }) });
+  const key = await good(member.ask('POST', '/keys', { name: 'k', project_id: project }), keySchema);
+  const usesOf = async () => (await good(knock('GET', '/admin/me', { key: key.key }), use)).limits.user;
+  expect(await usesOf()).toEqual([{ limit: 'requests_per_minute', allowed: 7, used: 0 }]);
+  // What operators give the person is narrowed, not widened.
+  await good(asOperator('PATCH', `/users/${member.id}`, { limits: { requests_per_minute: 3 } }), z.looseObject({}));
+  expect(await usesOf()).toEqual([{ limit: 'requests_per_minute', allowed: 3, used: 0 }]);
+
+  const audit = z.object({ data: z.array(z.looseObject({ action: z.string() })) });
+  const lines = (await good(asOperator('GET', `/audit?object=${home.id}`), audit)).data;
+  const said = { action: 'user.limit', actor: lead.id, before: { project_id: project, limits: null } };
+  expect(lines[0]).toMatchObject({ ...said, after: { project_id: project, limits: mine } });
+
+  // Limits go with the person, and come not back with them.
+  await good(lead.ask('DELETE', path(member)), z.looseObject({ deleted: z.literal(true) }));
+  await good(lead.ask('PUT', path(member), {}), limited.extend({ limits: z.null() }));
+  await good(limit(home, null), limited.extend({ limits: z.null() }));
+});

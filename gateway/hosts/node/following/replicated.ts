@@ -16,6 +16,7 @@ export const REPLICATED: readonly Replicated[] = [
   { table: 'users', key: 'id', quiet: ['last_login_at'] },
   { table: 'projects', key: 'id' },
   { table: 'project_members', key: 'id' },
+  { table: 'member_limits', key: 'id' },
   { table: 'access_requests', key: 'id' },
   { table: 'providers', key: 'id' },
   { table: 'join_tokens', key: 'id', quiet: ['nodes'] },

@@ -1,0 +1,74 @@
+/** What a person may use in one project, by the words of operators and of the project's leads. Pure. */
+import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
+
+type Counted = Omit<Limits, 'models'>;
+type Name = keyof Counted;
+
+const NAMES = [
+  'requests_per_minute',
+  'tokens_per_minute',
+  'concurrent_requests',
+  'tokens_per_month',
+  'gpu_seconds_per_month',
+  'reasoning_tokens_per_request',
+] as const satisfies readonly Name[];
+
+interface Words {
+  /** Of the person, by operators. Empty limits are none. */
+  own: Limits | null;
+  /** Of each person who has none of their own, by operators. */
+  ofAll: Limits | undefined;
+  /** Of the person in this project, by its leads. */
+  ofMember: Limits | null;
+  project: Limits | null;
+}
+
+/**
+ * What all keys of the person share in the project. A lead's word takes the place of `ofAll` where the project has that limit: operators gave
+ * that much away. Else both hold, as with `own`: a lead widens nothing.
+ */
+export function personLimits({ own, ofAll, ofMember, project }: Words): Limits | undefined {
+  if (ofMember === null) return own ?? ofAll;
+  if (own !== null) return narrower(own, ofMember);
+  const kept = { ...ofAll };
+  for (const name of NAMES) if (ofMember[name] !== undefined && project?.[name] !== undefined) delete kept[name];
+  return narrower(kept, ofMember);
+}
+
+/** All that both allow. */
+function narrower(one: Limits, other: Limits): Limits {
+  const named = [one, other].flatMap(({ models }) => Object.keys(models ?? {}));
+  const models = [...new Set(named)].map((model) => [
+    model,
+    lower(limitsOfModel(one, model) ?? {}, limitsOfModel(other, model) ?? {}),
+  ]);
+  return { ...lower(one, other), ...(models.length > 0 && { models: Object.fromEntries(models) }) };
+}
+
+function lower(one: Counted, other: Counted): Counted {
+  return Object.fromEntries(
+    NAMES.flatMap((name) => {
+      const given = [one[name], other[name]].filter((value) => value !== undefined);
+      return given.length === 0 ? [] : [[name, Math.min(...given)]];
+    }),
+  );
+}
+
+/** The first of a member's limits that is above the project's: its path, and what the project has. */
+export function beyondProject(limits: Limits, project: Limits | null): { path: string; allowed: number } | undefined {
+  const parties: [prefix: string, limits: Counted, bounds: (Limits | undefined)[]][] = [
+    ['', limits, [project ?? undefined]],
+    ...Object.entries(limits.models ?? {}).map(([model, ofModel]): [string, Counted, (Limits | undefined)[]] => [
+      `models.${model === EACH_OTHER ? '*' : model}.`,
+      ofModel,
+      [project ?? undefined, limitsOfModel(project ?? undefined, model)],
+    ]),
+  ];
+  for (const [prefix, given, bounds] of parties)
+    for (const name of NAMES) {
+      const value = given[name];
+      const allowed = Math.min(...bounds.flatMap((bound) => bound?.[name] ?? []));
+      if (value !== undefined && value > allowed) return { path: `${prefix}${name}`, allowed };
+    }
+  return undefined;
+}

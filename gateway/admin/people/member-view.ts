@@ -1,0 +1,124 @@
+/** People who work in a project, as members or because it is their home, as answers show them. */
+import { and, asc, eq, isNull } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
+import { memberLimits, projectMembers, users } from '../../accounts/schema.ts';
+import type { Env } from '../../env.ts';
+import { rfc3339 } from '../list.ts';
+
+export type Member = typeof projectMembers.$inferSelect;
+type Store = Pick<Env, 'DB'>;
+
+/** A lab's largest group, and what one page shows. */
+export const MEMBERS_MAX = 1_000;
+
+export const memberSchema = z.object({
+  object: z.literal('project_member'),
+  project_id: z.string(),
+  user_id: z.string(),
+  name: z.string(),
+  /** They let members in and out, and give them limits. */
+  lead: z.boolean(),
+  /** By their claims: each sign-in says it again. */
+  claimed: z.boolean(),
+  /** It is where their keys are made that name no project. */
+  home: z.boolean(),
+  /** By the project's leads, for all keys of the person in it. Null: none. */
+  limits: limitsSchema.nullable(),
+  created_at: z.iso.datetime(),
+});
+export function memberId(projectId: string, userId: string): string {
+  return `${projectId}/${userId}`;
+}
+
+/** A person who works in a project; `member`: undefined where it is their home alone. */
+export interface Worker {
+  projectId: string;
+  userId: string;
+  name: string;
+  member: Member | undefined;
+  home: boolean;
+  limits: Limits | null;
+  since: number;
+}
+
+/** One more than a page shows at most. */
+export async function workersOf(env: Store, projectId: string, userId?: string): Promise<Worker[]> {
+  const db = database(env);
+  const one = userId === undefined ? undefined : eq(users.id, userId);
+  // Not in the batch: D1 answers those by column names, and both tables have an `id`.
+  const joined = db
+    .select({ member: projectMembers, name: users.name, home: users.projectId })
+    .from(projectMembers)
+    .innerJoin(users, eq(users.id, projectMembers.userId))
+    .where(and(eq(projectMembers.projectId, projectId), one))
+    .orderBy(asc(projectMembers.createdAt))
+    .limit(MEMBERS_MAX);
+  const members = await asked(joined);
+  const [homes, limited] = await asked(
+    db.batch([
+      db
+        .select({ userId: users.id, name: users.name, since: users.createdAt })
+        .from(users)
+        .where(and(eq(users.projectId, projectId), isNull(users.disabledAt), one))
+        .orderBy(asc(users.createdAt))
+        .limit(MEMBERS_MAX + 1),
+      db.select().from(memberLimits).where(eq(memberLimits.projectId, projectId)),
+    ]),
+  );
+  const limits = new Map(limited.map((row) => [row.userId, row.limits]));
+  const known = members.map(({ member, name, home }): Worker => {
+    const { userId: id, createdAt } = member;
+    return {
+      projectId,
+      userId: id,
+      name,
+      member,
+      home: home === projectId,
+      limits: limits.get(id) ?? null,
+      since: createdAt,
+    };
+  });
+  const listed = new Set(known.map((worker) => worker.userId));
+  const others = homes
+    .filter((person) => !listed.has(person.userId))
+    .map((person): Worker => {
+      return { ...person, projectId, member: undefined, home: true, limits: limits.get(person.userId) ?? null };
+    });
+  return [...known, ...others];
+}
+
+/** @throws ApiError 404 */
+export async function workerOf(env: Store, projectId: string, userId: string): Promise<Worker> {
+  const [worker] = await workersOf(env, projectId, userId);
+  if (worker !== undefined) return worker;
+  throw new ApiError('not_found', `"${userId.slice(0, 64)}" does not work in this project.`);
+}
+
+export async function shownMember(env: Store, projectId: string, userId: string): Promise<object> {
+  return memberView(await workerOf(env, projectId, userId));
+}
+
+export function memberView({
+  projectId,
+  userId,
+  name,
+  member,
+  home,
+  limits,
+  since,
+}: Worker): z.infer<typeof memberSchema> {
+  return {
+    object: 'project_member',
+    project_id: projectId,
+    user_id: userId,
+    name,
+    lead: member?.lead ?? false,
+    claimed: member?.claimed ?? false,
+    home,
+    limits,
+    created_at: rfc3339(since),
+  };
+}
