@@ -3,6 +3,7 @@ import { useMemo, useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { dateTime } from '../../parts/format.ts';
+import { LimitFields, limitsFrom, limitWords } from '../../parts/limit-fields.tsx';
 import { Reference } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
@@ -28,7 +29,7 @@ interface MembersProps {
   close: () => void;
 }
 
-/** Leads add and remove members; operators say who leads. */
+/** Leads add, remove and limit members; operators say who leads. */
 export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
   const isOperator = useMe().role === 'operator';
   const members = useQuery({
@@ -38,12 +39,13 @@ export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
   });
   const [adding, setAdding] = useState(false);
   const [removed, setRemoved] = useState<Member>();
+  const [limited, setLimited] = useState<Member>();
   const change = useAction(() => void members.refetch());
   const put = useStable((user: string, lead: boolean) =>
     change.act(gateway.PUT('/admin/projects/{id}/members/{user}', { params: { path: { id, user } }, body: { lead } })),
   );
   const columns = useMemo(
-    () => columnsOf({ mayChange, isOperator, remove: setRemoved, lead: put }),
+    () => columnsOf({ mayChange, isOperator, remove: setRemoved, limit: setLimited, lead: put }),
     [mayChange, isOperator, put],
   );
   return (
@@ -92,6 +94,22 @@ export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
           )}
         </FormDialog>
       )}
+      {limited && (
+        <FormDialog
+          title={texts.limitTitle(limited.name)}
+          action={t.common.save}
+          submit={(filled) =>
+            gateway.PATCH('/admin/projects/{id}/members/{user}', {
+              params: { path: { id, user: limited.user_id } },
+              body: limitsFrom(filled, limited),
+            })
+          }
+          saved={() => members.refetch()}
+          close={() => setLimited(undefined)}
+        >
+          <LimitFields of={limited} hint={texts.limitHint} />
+        </FormDialog>
+      )}
       {removed && (
         <Confirm
           title={texts.removeTitle(removed.name)}
@@ -114,10 +132,11 @@ interface Rights {
   mayChange: boolean;
   isOperator: boolean;
   remove: (member: Member) => void;
+  limit: (member: Member) => void;
   lead: (user: string, lead: boolean) => void;
 }
 
-function columnsOf({ mayChange, isOperator, remove, lead }: Rights): Column<Member>[] {
+function columnsOf({ mayChange, isOperator, remove, limit, lead }: Rights): Column<Member>[] {
   const { columns } = texts;
   return [
     {
@@ -139,19 +158,23 @@ function columnsOf({ mayChange, isOperator, remove, lead }: Rights): Column<Memb
     {
       id: 'granted',
       header: columns.granted,
-      cell: ({ claimed }) => (claimed ? <span title={texts.byClaimsHint}>{texts.byClaims}</span> : texts.here),
+      cell: ({ claimed, home }) =>
+        claimed ? <span title={texts.byClaimsHint}>{texts.byClaims}</span> : home ? texts.home : texts.here,
     },
+    { id: 'limits', header: columns.limits, cell: ({ limits }) => limitWords(limits) },
     { id: 'since', header: columns.since, nowrap: true, cell: ({ created_at }) => dateTime(created_at) },
     {
       id: 'actions',
       header: t.admin.columns.actions,
       cell: (member) => {
-        const { user_id, lead: leads, claimed, name } = member;
+        const { user_id, lead: leads, claimed, home, name } = member;
         const raise = { label: leads ? texts.makeMember : texts.makeLead, act: () => lead(user_id, !leads) };
         const end = { label: texts.remove, act: () => remove(member), danger: true };
-        // A lead is let out by operators, and what claims give not here.
-        const mayRemove = mayChange && !claimed && (isOperator || !leads);
-        return <RowMenu name={name} actions={[isOperator && mayChange && raise, mayRemove && end]} />;
+        const narrow = { label: texts.limit, act: () => limit(member) };
+        // A lead is let out by operators, what claims give not here, and a home is left for another one.
+        const mayRemove = mayChange && !claimed && !home && (isOperator || !leads);
+        const actions = [mayChange && narrow, isOperator && mayChange && raise, mayRemove && end];
+        return <RowMenu name={name} actions={actions} />;
       },
     },
   ];
