@@ -1,5 +1,6 @@
 /** Opens what clients sealed to this node. Every cause of a refusal is told as one: which check failed is nothing to tell a stranger. */
 import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
+import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { readEnvelope, readStamp, requestInfo, whyUntimely } from '../../shared/seal/binding.ts';
@@ -30,7 +31,6 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { EvidenceHelper } from './evidence.ts';
 import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
 import type { KeyRing } from './key-ring.ts';
-import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 import { AnswerSealer, type AnswerSecret } from './sealer.ts';
 import { openSent, type SentStream } from './sent-stream.ts';
 
