@@ -1,4 +1,4 @@
-/** Weights as a part of an agent's life: who its neighbours are, what its record says of them, and what its engine is given. */
+/** Weights as a part of an agent's life: its neighbours, the models in its record, and the command and variables of its engine. */
 
 import { KEPT_WEIGHTS_MAX, type NodePayload } from '../../shared/lattice/payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';

@@ -1,4 +1,4 @@
-/** Which node may have what. */
+/** Decides which node may have which blob. */
 import type { KeptManifest } from './manifests.ts';
 import type { PeerName } from './peers.ts';
 
@@ -14,7 +14,7 @@ export class Access {
     this.#clusters = new Set(clusters);
   }
 
-  /** What the store holds now. */
+  /** Replaces the manifests by those that the store has now. */
   setManifests(kept: readonly Pick<KeptManifest, 'manifest'>[]): void {
     const open = kept.filter(({ manifest }) => manifest.public).flatMap(({ manifest }) => manifest.files);
     this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));

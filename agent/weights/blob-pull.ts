@@ -1,4 +1,4 @@
-/** One blob comes to this node: from another, as its coordinator says, or from the source. */
+/** The pull of one blob: from the node that its coordinator names, or from the source. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Answer, LEASE_MS, type Question } from '../../shared/weights/coordinator.ts';
 import type { ManifestFile } from '../../shared/weights/manifest.ts';
@@ -19,7 +19,7 @@ export interface PullLimits {
   slowAfterMs: number;
   /** A node that is told to wait reads the source after so long without a new byte; one that is given senders after four times that. */
   sourceAfterMs: number;
-  /** And then the pull fails. */
+  /** After so long without a new byte the pull fails. */
   giveUpMs: number;
   /** Told to wait, it asks again after this. */
   waitMs: number;
@@ -49,11 +49,11 @@ export interface BlobPullOptions {
   client: WeightsClient;
   standing: Standing;
   limits: PullLimits;
-  /** Of the blob's coordinator. Never rejects. */
+  /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<Question, 'blob'>): Promise<Answer>;
   /** No other node is there to ask. */
   alone(): boolean;
-  /** It is being filled: for whom it may interest how far it is. */
+  /** The blob is open and being filled: its progress can be read. */
   onBlob(blob: Blob): void;
   onBytes(bytes: number, from: 'source' | 'peer'): void;
   log(line: string): void;
@@ -67,7 +67,7 @@ export class BlobPull {
   #trouble: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
-  /** Of each node, how often it was left as too slow: at most as many as there are nodes near. */
+  /** By node: how often this pull left it as too slow. At most as many as there are nodes near. */
   readonly #leftSlow = new Map<string, number>();
 
   constructor(options: BlobPullOptions) {

@@ -20,14 +20,14 @@ export class Blob {
   readonly size: number;
   readonly pieceBytes: number;
   readonly #place: BlobPlace;
-  /** Of the verified pieces. */
+  /** SHA-256 of each verified piece. */
   #digests: Buffer[] = [];
   #file: FileHandle;
   #digestFile: FileHandle;
   #complete: boolean;
   #closed = false;
   #users = 1;
-  /** Called at each new piece, at the end, at the close; one for each upload and so bounded as they are. */
+  /** Called at each new piece, at the end, at the close. One for each upload, and bounded as uploads are. */
   readonly #watchers = new Set<() => void>();
 
   private constructor(
@@ -180,7 +180,7 @@ export class Blob {
     for (const watcher of [...this.#watchers]) watcher();
   }
 
-  /** One more that reads from it, until `close`. */
+  /** Counts one more reader, until `close`. */
   use(): this {
     this.#users++;
     return this;

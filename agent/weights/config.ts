@@ -1,11 +1,11 @@
-/** What a node was told about weights. */
+/** The operator's settings of weights. */
 export interface WeightsConfig {
   directory: string;
   /** Bytes that blobs may take. */
   limitBytes: number;
   /** Transfers to others at a time. */
   uploads: number;
-  /** Of all of them together, bytes a second; undefined: as much as goes. */
+  /** Bytes a second of all uploads together; undefined: no limit. */
   rate: number | undefined;
   /** Clusters beside the own one. */
   clusters: readonly string[];
@@ -14,6 +14,6 @@ export interface WeightsConfig {
 export interface NodeWeightsConfig extends WeightsConfig {
   /** Here before the engine begins. */
   sources: readonly string[];
-  /** What the engine runs in: a packed environment or an image. */
+  /** The engine's packed environment or image. */
   environment: string | undefined;
 }

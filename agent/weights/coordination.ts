@@ -30,9 +30,9 @@ export interface CoordinationOptions {
 }
 
 export class Coordination {
-  /** Of nodes that send blobs. */
+  /** The standing of nodes as senders of blobs. */
   readonly standing = new Standing();
-  /** Of nodes as coordinators: one that is too busy to send is asked all the same, or there would be two trees. */
+  /** The standing of nodes as coordinators: a node that is too busy to send still coordinates, or there would be two trees. */
   readonly #coordinators = new Standing();
   readonly #options: CoordinationOptions;
   readonly #coordinator: Coordinator;
@@ -141,7 +141,7 @@ export class Coordination {
     await this.announce('holds', await this.#options.held());
   }
 
-  /** Tells the coordinators. Never rejects: who was not reached is told with the next. */
+  /** Tells the coordinators. Never rejects: a coordinator that was not reached hears of it at the next announcement. */
   async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
     const own = this.#options.peers.own()?.session;
     if (own === undefined) return;

@@ -45,7 +45,7 @@ function waitingFor(path: string, text: string): string {
   return `weights: ${path} is held by ${who}; if that is gone for good, ${then}`;
 }
 
-/** It is whole as soon as it is there: an empty one would be taken for a dead process's. */
+/** The lock file is whole as soon as it is there: an empty one would be taken for a dead process's. */
 async function tryLock(path: string, presence: Presence): Promise<(() => Promise<void>) | undefined> {
   const text = await presence.hold().catch((error: unknown) => {
     throw asWeightsError(error);

@@ -14,7 +14,7 @@ const WAIT_MS = 250;
 
 export interface ManifestPullOptions {
   id: string;
-  /** What the coordinator knows it by. */
+  /** The list's key at its coordinator. */
   key: string;
   source: Source;
   reader: BlobSource;

@@ -25,7 +25,7 @@ export class Manifests {
   readonly #directory: string;
   /** Ids that this process uses or pulls: as many as it was told of. */
   readonly #pins = new Set<string>();
-  /** Of this process's pins: numbers of processes are the same in each container. */
+  /** The name of this process's pins: numbers of processes are the same in each container. */
   readonly #name = randomUUID();
   readonly #presence: Presence;
   #text: Promise<string> | undefined;
@@ -89,7 +89,7 @@ export class Manifests {
     return read;
   }
 
-  /** Of whole and of begun models. */
+  /** Manifests of whole and of begun models that can be read. */
   async all(): Promise<KeptManifest[]> {
     const ids = await this.#ids().catch((): string[] => []);
     for (const id of this.#checked.keys()) if (!ids.includes(id)) this.#checked.delete(id);

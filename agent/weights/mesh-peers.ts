@@ -10,7 +10,7 @@ export class MeshPeers implements Peers {
   readonly #issuerName: (issuer: string) => string | undefined;
   #mesh: Mesh | undefined;
   #own: PeerName | undefined;
-  /** As of the last change; undefined: to be made anew. */
+  /** The peers since the last change; undefined: to be read anew. */
   #others: PeerName[] | undefined;
   #sessions = '';
   #changedAt = performance.now();

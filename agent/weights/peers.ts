@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 
 export interface PeerName {
   session: string;
-  /** As lists here write it: `name`, or `name@issuer` where another issuer admitted it. */
+  /** The provider as lists here write it: `name`, or `name@issuer` where another issuer admitted it. */
   provider: string;
   cluster: string;
 }

@@ -9,7 +9,7 @@ export const HEAD_BYTES = 36;
 /** A sender that has no next piece says so this often. */
 export const WAITING_EVERY_MS = 1_000;
 
-/** So many in a row say more than half an hour of waiting, which no reader has patience for: it is a flood, and each costs time. */
+/** Words of waiting in a row: half an hour, longer than any reader waits. More are a flood, and each costs time. */
 export const WAITS_MAX = 2_000;
 
 export function pieceHead(length: number, digest: Uint8Array): Buffer {

@@ -13,7 +13,7 @@ import { isAlive } from '../host/is-alive.ts';
 const BEAT_MS = 15_000;
 /** Without a beat for so long a process elsewhere is gone: twelve beats, and NFS keeps attributes for a minute. */
 const GONE_MS = 180_000;
-/** And so long by this process's own clock: four beats, and longer than NFS keeps attributes. */
+/** The file of a process that is gone stood still for so long by this process's own clock, too: five beats, and longer than NFS keeps attributes. */
 const STILL_MS = 75_000;
 /** Files of other processes that are watched. Beyond it the one that was seen first is seen anew. */
 const WATCHED_MAX = 1024;

@@ -24,7 +24,7 @@ export class PullList<T> {
     if (running !== undefined && !hasEnded(running.status)) return running.promise;
     const status = fresh(source);
     const promise = pull(status).catch((error: unknown) => fail(status, error));
-    promise.catch(() => {}); // who asked hears of it; one that went away is no fault of the process
+    promise.catch(() => {}); // the caller gets the error; a caller that went away must not end the process
     this.#rows.delete(source);
     this.#rows.set(source, { status, promise });
     for (const [name, row] of this.#rows)

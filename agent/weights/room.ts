@@ -59,7 +59,7 @@ export class Room {
     return this.#locked(signal, () => this.#store.collect());
   }
 
-  /** One at a time, of all processes: two would both find the same free bytes, and one would delete what the other begins to use. */
+  /** Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other begins to use. */
   async #locked<T>(signal: AbortSignal, act: () => Promise<T>): Promise<T> {
     const free = await takeLock(join(this.#store.inside, 'room.lock'), NEVER, signal, this.#store.locking);
     try {

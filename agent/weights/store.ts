@@ -16,7 +16,7 @@ import { type KeptManifest, Manifests } from './manifests.ts';
 import { Presence } from './presence.ts';
 import { Room } from './room.ts';
 
-/** Of the host's mount points; and what that user is called in a user namespace that has no name for it. */
+/** Root owns the host's mount points; in a user namespace without a name for root it is user 65534. */
 const ROOT_UIDS = [0, 65_534];
 
 /** An agent starts also while another of this directory is busy. */
@@ -58,7 +58,7 @@ export class Store {
   /** @throws Error: the directory cannot be made, or is another user's */
   async open(): Promise<void> {
     await mkdir(this.inside, { recursive: true, mode: 0o700 });
-    // Below /tmp its name can be guessed: who made it first could change what engines run.
+    // Below /tmp its name can be guessed: a user who made it first could change what engines run.
     await requireOwn(this.directory, [process.getuid?.(), ...ROOT_UIDS]);
     await requireOwn(this.inside, [process.getuid?.()]);
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
@@ -78,7 +78,7 @@ export class Store {
     return this.locking.presence.close();
   }
 
-  /** What is not an engine's to see. */
+  /** The agent's own directory, which engines do not read. */
   get inside(): string {
     return join(this.options.directory, '.otela');
   }
@@ -182,7 +182,7 @@ export class Store {
     return linkSnapshot({ folder, revision, manifest, blobPath: (key) => this.placeOf(key).path });
   }
 
-  /** As much as is verified, or nearly. */
+  /** Bytes of the blob on this disk, nearly all of them verified. */
   async bytesHere(file: Pick<ManifestFile, 'key' | 'size'>): Promise<number> {
     return (await this.has(file)) ? file.size : this.#begun(file.key);
   }
@@ -242,14 +242,14 @@ export class Store {
   }
 }
 
-/** Of a link both, itself and what it leads to. `uids` of its owner; undefined: this system has none. @throws Error */
+/** Checks the owner of a path, and of its target where it is a link. `uids`: owners that are allowed; undefined: this system has none. @throws Error */
 async function requireOwn(path: string, uids: readonly (number | undefined)[]): Promise<void> {
   for (const { uid } of [await lstat(path), await stat(path)])
     if (!uids.includes(undefined) && !uids.includes(uid))
       throw new Error(`${path} belongs to another user (uid ${uid}): name another directory`);
 }
 
-/** As engines ask for it. */
+/** The revision's name that engines ask for. */
 function revisionOf(source: Source): string {
   return source.kind === 'hub' ? source.revision : 'main';
 }

@@ -7,11 +7,11 @@ const WAIT_MS = 5_000;
 const WAITING_PER_PLACE = 4;
 /** How often readers are judged while others wait. */
 const JUDGE_MS = 250;
-/** What may leave at once where there is a rate: a tenth of a second of it, and a chunk at the least. */
+/** The burst that a rate allows: a tenth of a second of it, and a chunk at the least. */
 const BURST_S = 0.1;
 
 export interface ReaderLimits {
-  /** What a reader has to take, as `PULL_LIMITS` has it for senders. */
+  /** The least rate of a reader, equal to that of senders in `PULL_LIMITS`. */
   leastBytesPerS: number;
   /** For so long a reader may take nothing; bytes that it takes give time back (as `MinRate` of Apache's mod_reqtimeout). */
   patienceMs: number;

@@ -14,6 +14,7 @@ import { Coordination } from './coordination.ts';
 import type { Environment } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import { Hasher } from './hasher.ts';
+import { Inventory } from './inventory.ts';
 import { pullManifest } from './manifest-pull.ts';
 import type { KeptManifest } from './manifests.ts';
 import type { PeerName, Peers } from './peers.ts';
@@ -51,6 +52,7 @@ export class Weights {
   readonly uploads: Uploads;
   readonly #options: WeightsOptions;
   readonly #hasher = new Hasher();
+  readonly #inventory: Inventory;
   readonly #access: Access;
   readonly #client: WeightsClient;
   readonly #server: WeightsServer;
@@ -58,7 +60,7 @@ export class Weights {
   readonly #pulls = new PullList<Pulled>();
   /** Sources for an engine: as many as it was started with. */
   readonly #keep = new Set<string>();
-  /** Of them, those that are here and that it runs from. */
+  /** Sources of `#keep` that are whole here and that the engine runs from. */
   readonly #inUse = new Set<string>();
   readonly #stop = new AbortController();
 
@@ -67,6 +69,7 @@ export class Weights {
     const { directory, limitBytes, uploads, rate, clusters } = config;
     this.#options = options;
     this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
+    this.#inventory = new Inventory(this.store, () => peers.own()?.provider);
     this.uploads = new Uploads(uploads, rate, CHUNK_BYTES, options.readers);
     this.#access = new Access(() => peers.own(), clusters);
     this.#client = new WeightsClient(peers);
@@ -75,7 +78,7 @@ export class Weights {
       access: this.#access,
       client: this.#client,
       fanout: uploads,
-      held: () => this.#heldKeys(),
+      held: () => this.#inventory.keys(),
       ...(settleMs === undefined ? {} : { settleMs }),
     });
     this.#server = new WeightsServer({
@@ -131,7 +134,7 @@ export class Weights {
     const manifest = await pullManifest(
       {
         id,
-        key: this.#manifestKey(text),
+        key: this.#inventory.manifestKey(text),
         source,
         reader,
         store: this.store,
@@ -144,7 +147,7 @@ export class Weights {
       signal,
     );
     await this.#refresh();
-    void this.#coordination.announce('holds', [this.#manifestKey(text)]);
+    void this.#coordination.announce('holds', [this.#inventory.manifestKey(text)]);
     status.total = sizeOf(manifest);
     status.state = 'pulling';
     await this.store.room.forModel(id, manifest, signal);
@@ -170,10 +173,10 @@ export class Weights {
   }
 
   async #removeKept(kept: KeptManifest): Promise<void> {
-    const keys = blobsOf(kept.manifest).map((file) => this.#blobKey(kept.manifest, file));
+    const keys = blobsOf(kept.manifest).map((file) => this.#inventory.blobKey(kept.manifest, file));
     await this.store.room.remove(kept, this.#stop.signal);
-    const stays = new Set(await this.#heldKeys());
-    const dropped = [this.#manifestKey(kept.manifest.source), ...keys].filter((key) => !stays.has(key));
+    const stays = new Set(await this.#inventory.keys());
+    const dropped = [this.#inventory.manifestKey(kept.manifest.source), ...keys].filter((key) => !stays.has(key));
     void this.#coordination.announce('drops', dropped);
   }
 
@@ -206,7 +209,7 @@ export class Weights {
     signal: AbortSignal,
   ): Promise<void> {
     const before = status.bytes;
-    const key = this.#blobKey(manifest, file);
+    const key = this.#inventory.blobKey(manifest, file);
     const own = !(manifest.public && file.exact);
     if (!(await this.store.has(file))) {
       let growing: Blob | undefined;
@@ -236,46 +239,13 @@ export class Weights {
     status.bytes = before + file.size;
   }
 
-  /** A list is worth as much as the node that gives it: it is asked of nodes of the same provider. */
-  #manifestKey(source: string): string {
-    return digestOf(`manifest ${this.#options.peers.own()?.provider ?? ''} ${source}`);
-  }
-
-  /** A public blob is the same for all; others are asked for among the provider's own nodes. */
-  #blobKey(manifest: Pick<Manifest, 'public'>, { key, exact }: ManifestFile): string {
-    return manifest.public && exact ? key : digestOf(`blob ${this.#options.peers.own()?.provider ?? ''} ${key}`);
-  }
-
-  async #heldKeys(): Promise<string[]> {
-    const keys: string[] = [];
-    for (const { manifest } of await this.store.manifests.all()) {
-      keys.push(this.#manifestKey(manifest.source));
-      for (const file of blobsOf(manifest)) if (await this.store.has(file)) keys.push(this.#blobKey(manifest, file));
-    }
-    return keys;
-  }
-
   async #refresh(): Promise<void> {
     this.#access.setManifests(await this.store.manifests.all());
   }
 
   /** Models here. */
-  async held(): Promise<Held[]> {
-    return Promise.all((await this.store.manifests.all()).map((kept) => this.#heldOf(kept)));
-  }
-
-  async #heldOf({ manifest, usedAt, pinned }: KeptManifest): Promise<Held> {
-    let here = 0;
-    for (const file of blobsOf(manifest)) here += await this.store.bytesHere(file);
-    return {
-      source: manifest.source,
-      revision: manifest.revision,
-      bytes: sizeOf(manifest),
-      here,
-      used_at: new Date(usedAt).toISOString(),
-      public: manifest.public,
-      pinned,
-    };
+  held(): Promise<Held[]> {
+    return this.#inventory.held();
   }
 
   /** Models on other nodes of the provider, by session; undefined of one that did not say. */

@@ -2,7 +2,7 @@
  * A token's way through gateway and agent while that agent sends weights to a neighbour as fast as it can, against the same without. Real
  * processes: gateway, an agent with a stand-in engine in a process of its own, a second agent that pulls `--mib 512` again and again. By turns,
  * `--rounds 3` of `--seconds 8` each. Told is the time between two tokens of one stream, whose engine writes 50 a second. `--rate`: the sender's
- * --weights-rate. All share this machine's processors: on a small one they are what is short.
+ * --weights-rate. `--apart 'nice -n 19'`: the sender is a process of its own, started by that. All share this machine's processors: on a small one they are what is short.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -26,6 +26,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '8' },
     rate: { type: 'string' },
+    apart: { type: 'string' },
   },
 });
 const MIB = 2 ** 20;
@@ -88,7 +89,10 @@ const sender = await agent(limit, engineCommand(port, '--tokens', '1000000', '--
 const reader = await agent([], undefined, ['nice', '-n', '19']);
 const [node] = await gateway.serving(1, SERVING_MS);
 const model = node?.models[0]?.id ?? '';
-await sender.weights('pull', place, '--from', 'dir');
+const apart = values.apart === undefined ? undefined : await agent(limit, undefined, values.apart.split(' '));
+if (apart !== undefined)
+  await eventually('it has started', SERVING_MS, () => apart.weights('ls').catch(() => undefined));
+await (apart ?? sender).weights('pull', place, '--from', 'dir');
 await eventually('they know each other', SERVING_MS, async () =>
   (await reader.weights('ls', '--json')).includes('"held"') ? true : undefined,
 );

@@ -1,6 +1,6 @@
 /**
- * Who gets a blob from whom. The node that `coordinatorOf` names answers each asker: read the source, take it from that node, or wait.
- * Answers make a tree: each node sends to at most `fanout` others. What the coordinator knows it learned from askers, who ask again every
+ * Assigns senders to the nodes that want a blob. The node that `coordinatorOf` names answers each question: read the source, take it from that node, or wait.
+ * Answers make a tree: each node sends to at most `fanout` others. What the coordinator knows it learned from questions, which nodes repeat every
  * few seconds: a coordinator that is lost is followed by another, which learns the same from the next questions.
  */
 import * as z from 'zod';
@@ -12,7 +12,7 @@ interface CoordinatorOptions {
   fanout: number;
   /** An asker that was not heard of for so long is gone, and its lease with it. */
   leaseMs?: number;
-  /** The same for nodes that hold a blob, which say so less often. */
+  /** The lease of nodes that hold a blob, which say so less often. */
   holdMs?: number;
   /** Whether gossip still counts a session among the living. */
   lives(session: string): boolean;
@@ -23,7 +23,7 @@ export const FANOUT = 2;
 export const LEASE_MS = 15_000;
 export const HOLD_MS = 120_000;
 
-/** One is a blob and a node that asks for it or holds it; 186 nodes pull a model of 300 files. Beyond it the node with the most loses its oldest. */
+/** A membership is a blob and a node that wants or holds it; 186 nodes of a model of 300 files have 55,800. Beyond it the node with the most loses its oldest. */
 export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
 /** Deeper than any tree of so many members that is not broken. */
@@ -60,7 +60,7 @@ export class Coordinator {
   readonly #options: Required<CoordinatorOptions>;
   /** By blob and session. Together at most MEMBERSHIPS_MAX. */
   readonly #blobs = new Map<string, Map<string, Member>>();
-  /** The same by session: its blobs, least lately asked for first. */
+  /** Blobs by session, least lately asked for first: the same memberships. */
   readonly #asked = new Map<string, Set<string>>();
   #memberships = 0;
 
@@ -69,7 +69,7 @@ export class Coordinator {
   }
 
   /**
-   * `now`: milliseconds of a clock that does not jump. `settled`: the nodes of the cluster have had time to meet. Before that, whom gossip
+   * `now`: milliseconds of a clock that does not jump. `settled`: the nodes of the cluster have had time to meet. Before that, a node that gossip
    * has not brought yet may be reading already, so no node is told to read the source.
    */
   answer(session: string, { blob, role, parent, avoid = [] }: Question, now: number, settled = true): Answer {

@@ -1,4 +1,4 @@
-/** What goes when the disk's share is full: what was not used for longest and nothing uses now. */
+/** Chooses the models to delete when the disk's share is full: those that were not used for longest and that nothing uses now. */
 
 export interface Kept {
   id: string;

@@ -25,7 +25,7 @@ export function isSafePath(path: string): boolean {
 const fileSchema = z.strictObject({
   path: z.string().refine(isSafePath, 'a path that leaves the snapshot'),
   size: z.number().int().nonnegative().max(BLOB_MAX_BYTES),
-  /** What nodes ask each other by. Equal keys are equal bytes. */
+  /** Nodes ask each other for a blob by its key. Equal keys are equal bytes. */
   key: digestSchema,
   /** The key is the content's SHA-256. Else the source did not say one, and the key is a digest of the file's name, size and time of change. */
   exact: z.boolean(),
@@ -40,11 +40,11 @@ export type ManifestFile = z.infer<typeof fileSchema>;
 export const manifestSchema = z
   .strictObject({
     v: z.literal(1),
-    /** As `sourceText` writes it. */
+    /** The source's name, written by `sourceText`. */
     source: z.string().max(1024),
     /** The hub's commit; elsewhere a digest of the list of files. */
     revision: z.string().regex(/^[A-Za-z0-9][\w.-]{0,127}$/),
-    /** Everybody may read the source: its blobs go to nodes of other providers of the cluster, too. */
+    /** Anyone may read the source: its blobs go to nodes of other providers of the cluster, too. */
     public: z.boolean(),
     files: z.array(fileSchema).min(1).max(FILES_MAX),
   })

@@ -1,8 +1,8 @@
-/** Which peers are asked no more for a while: the rule of TaskVine (cctools, `vine_blocklist.c`). */
+/** Leaves peers out for a while: the rule of TaskVine (cctools, `vine_blocklist.c`). */
 
 /** A passing trouble is over by then. */
 const REST_MS = 15_000;
-/** So many bad pieces in a row, and no more good than bad ones: it is left out. */
+/** A peer with so many bad pieces in a row, and no more good than bad ones, is left out for longer. */
 const STREAK_MAX = 5;
 const BAN_MS = 10 * 60_000;
 const PEERS_MAX = 1024;

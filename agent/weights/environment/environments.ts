@@ -18,9 +18,9 @@ const roomSchema = z.object({ bytes: z.number() });
 export interface Environment {
   /** The folder that has `bin`; of an image its file. */
   path: string;
-  /** What an engine that runs in it has beside its own. */
+  /** Added to the engine's own environment variables. */
   variables: Record<string, string>;
-  /** Of this call: 0 where it was there already. */
+  /** Bytes that this call unpacked: 0 where the environment was there already. */
   unpackedBytes: number;
 }
 
@@ -117,7 +117,7 @@ export class Environments {
     }
   }
 
-  /** Of one, or as much of it as there is room for. */
+  /** Bytes of one environment; of one that is being unpacked, those that room was made for. */
   async bytesOf(key: string): Promise<number> {
     return (
       (await this.#read(`${key}.json`, readySchema))?.bytes ?? (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0

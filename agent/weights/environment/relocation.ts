@@ -35,7 +35,7 @@ export async function relocate(prefix: string, env: Env, signal: AbortSignal): P
   for (const name of await readdir(bin)) await rewriteInterpreter(join(bin, name), bin);
 }
 
-/** What `activate` sets. Scripts of `etc/conda/activate.d` are not run. */
+/** The variables that `activate` sets. Scripts of `etc/conda/activate.d` are not run. */
 export async function activation(prefix: string, env: Env): Promise<Record<string, string>> {
   const path = [join(prefix, 'bin'), env.PATH].filter((one) => one !== undefined && one !== '').join(delimiter);
   if (await exists(join(prefix, 'conda-meta'))) return { PATH: path, CONDA_PREFIX: prefix };

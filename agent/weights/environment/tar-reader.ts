@@ -7,14 +7,14 @@ const BLOCK_BYTES = 512;
 /** How gzip and zstd begin. The parser would unpack them itself, and without a bound. */
 const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** Of a path that is longer than a header has room for. */
+/** A path that is longer than a header has room for stands in an entry of its own. */
 const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
   /** Entries that the parser has begun: one is read, the others came in the same chunk. */
   #turn: Promise<void> = Promise.resolve();
-  /** The same without the last: a part of that entry may still come. */
+  /** `#turn` without the last entry: a part of that may still come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
   /** Until there is a block of it. */

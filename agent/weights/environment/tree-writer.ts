@@ -16,7 +16,7 @@ const SMALL_BYTES = 256 * 1024;
 const WRITES_MAX = 16;
 
 export interface TreeWritten {
-  /** Of all files. */
+  /** Bytes of all files. */
   bytes: number;
   entries: number;
 }
@@ -118,7 +118,7 @@ export class TreeWriter {
     return target;
   }
 
-  /** What is being written has been. Never rejects. */
+  /** Resolves when no write runs any more. Never rejects. */
   async settled(): Promise<void> {
     await Promise.all(this.#writes);
   }

@@ -3,7 +3,7 @@ import type { Manifest, ManifestFile } from '../../../shared/weights/manifest.ts
 
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** What a source says of a file. */
+/** A file as its source lists it. */
 export interface Listed {
   path: string;
   size: number;

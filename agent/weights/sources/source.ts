@@ -7,7 +7,7 @@ import { HubSource } from './hub.ts';
 import { S3Source } from './s3.ts';
 
 export interface BlobSource {
-  /** What it holds now. @throws WeightsError */
+  /** The list of files that the source has now. @throws WeightsError */
   list(signal: AbortSignal): Promise<Manifest>;
   /** A file's bytes from `offset`. @throws WeightsError */
   read(file: ManifestFile, offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;

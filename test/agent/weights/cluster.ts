@@ -236,7 +236,7 @@ export async function hubFolder(files: Record<string, Uint8Array>): Promise<stri
   return root;
 }
 
-/** A plain directory, of which no digest is known. */
+/** A plain directory, whose files have no known digest. */
 export async function plainFolder(files: Record<string, Uint8Array>): Promise<string> {
   const root = await temporaryDirectory('otela-source');
   for (const [path, bytes] of Object.entries(files)) {

@@ -227,7 +227,7 @@ it.each(HOSTILE)('a manifest with %s is refused, and nothing of it is written', 
   expect(await readdir(second.directory)).toEqual(['.otela']);
 });
 
-it('two paths of which one is a folder of the other are refused: a symlink would be followed', () => {
+it('two paths are refused where one is a folder of the other: a symlink would be followed', () => {
   const file = { size: 1, key: 'a'.repeat(64), exact: true };
   const manifest = (...paths: string[]) => ({
     v: 1,

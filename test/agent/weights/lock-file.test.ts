@@ -70,13 +70,13 @@ it('of a dead holder goes to one of those that wait', async () => {
   }
 });
 
-it('of an earlier process with this one’s number, as in a container that is started again, is nobody’s', async () => {
+it('of an earlier process with this one’s number, as in a container that is started again, is free', async () => {
   const { path, take } = await shared();
   await writeFile(path, `${process.pid} ${hostname()} of-its-own\n`);
   expect(await isTaken(take)).toBe(true);
 });
 
-it('of a process whose number another one has now is nobody’s', async () => {
+it('of a process whose number another one has now is free', async () => {
   const house = await shared();
   await left(house, { pid: String(process.ppid), start: '1' });
   expect(await isTaken(house.take)).toBe(true);
@@ -147,7 +147,7 @@ it('of a process whose beat was swept or put back is kept: it beats by name, not
   }
 });
 
-it('of a process that said that it ends is nobody’s', async () => {
+it('of a process that said that it ends is free', async () => {
   const house = await shared();
   await left(house, { ...ELSEWHERE, beats: '00000000-0000-0000-0000-000000000000' });
   expect(await isTaken(house.take)).toBe(true);

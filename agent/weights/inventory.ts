@@ -1,0 +1,56 @@
+/** Models on this node's disk, and the keys by which nodes ask each other for lists and blobs. */
+import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
+import type { Held } from '../host/control-protocol.ts';
+import type { KeptManifest } from './manifests.ts';
+import { digestOf } from './sources/keys.ts';
+import type { Store } from './store.ts';
+
+export class Inventory {
+  readonly #store: Store;
+  /** Undefined while this node is in no mesh. */
+  readonly #provider: () => string | undefined;
+
+  constructor(store: Store, provider: () => string | undefined) {
+    this.#store = store;
+    this.#provider = provider;
+  }
+
+  /** A list is worth as much as the node that gives it: it is asked of nodes of the same provider. */
+  manifestKey(source: string): string {
+    return digestOf(`manifest ${this.#provider() ?? ''} ${source}`);
+  }
+
+  /** A public blob is the same for all; others are asked for among the provider's own nodes. */
+  blobKey(manifest: Pick<Manifest, 'public'>, { key, exact }: ManifestFile): string {
+    return manifest.public && exact ? key : digestOf(`blob ${this.#provider() ?? ''} ${key}`);
+  }
+
+  /** Keys of all lists here, and of all blobs that are whole. */
+  async keys(): Promise<string[]> {
+    const keys: string[] = [];
+    for (const { manifest } of await this.#store.manifests.all()) {
+      keys.push(this.manifestKey(manifest.source));
+      for (const file of blobsOf(manifest)) if (await this.#store.has(file)) keys.push(this.blobKey(manifest, file));
+    }
+    return keys;
+  }
+
+  /** Models here. */
+  async held(): Promise<Held[]> {
+    return Promise.all((await this.#store.manifests.all()).map((kept) => this.#heldOf(kept)));
+  }
+
+  async #heldOf({ manifest, usedAt, pinned }: KeptManifest): Promise<Held> {
+    let here = 0;
+    for (const file of blobsOf(manifest)) here += await this.#store.bytesHere(file);
+    return {
+      source: manifest.source,
+      revision: manifest.revision,
+      bytes: sizeOf(manifest),
+      here,
+      used_at: new Date(usedAt).toISOString(),
+      public: manifest.public,
+      pinned,
+    };
+  }
+}
