@@ -143,6 +143,8 @@ export class Blob {
   /** All pieces are there and the whole is verified. */
   async finish(): Promise<void> {
     await this.#file.sync();
+    // Without them it could be sent to no node after a power cut.
+    await this.#digestFile.sync();
     await rename(this.#place.partPath, this.#place.path);
     this.#complete = true;
     this.#tell();

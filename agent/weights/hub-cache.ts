@@ -1,6 +1,6 @@
 /** The layout of a Hugging Face cache. https://huggingface.co/docs/huggingface_hub/guides/manage-cache */
 import { randomUUID } from 'node:crypto';
-import { link, mkdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { link, mkdir, readlink, rename, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import type { Manifest } from '../../shared/weights/manifest.ts';
 import { asWeightsError } from './error.ts';
@@ -46,15 +46,28 @@ interface Linked {
   revision: string;
 }
 
-/** Undoes `linkSnapshot`, but for what `others` have in the same folder: other revisions of the model, from which engines may run. */
+/**
+ * Undoes `linkSnapshot`. Stays: what `others` have in the same folder, other revisions from which engines may run, and what another program
+ * keeps there.
+ */
 export async function unlinkSnapshot(folder: string, { manifest, revision }: Linked, others: Linked[]): Promise<void> {
-  if (others.length === 0) return rm(folder, { recursive: true, force: true });
+  const gone: string[] = [];
   if (!others.some((one) => one.manifest.revision === manifest.revision))
-    await rm(join(folder, 'snapshots', manifest.revision), { recursive: true, force: true });
-  if (!others.some((one) => one.revision === revision)) await rm(join(folder, 'refs', revision), { force: true });
+    gone.push(...manifest.files.map(({ path }) => join('snapshots', manifest.revision, path)));
+  if (!others.some((one) => one.revision === revision)) gone.push(join('refs', revision));
   const kept = new Set(others.flatMap((one) => one.manifest.files.map(blobName)));
-  for (const file of manifest.files)
-    if (!kept.has(blobName(file))) await rm(join(folder, 'blobs', blobName(file)), { force: true });
+  gone.push(...manifest.files.filter((file) => !kept.has(blobName(file))).map((file) => join('blobs', blobName(file))));
+  for (const path of gone) await rm(join(folder, path), { force: true });
+  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {}); // it holds more, or was never made
+}
+
+/** All folders on the way to the paths, the deepest first, `.` last. */
+function foldersOf(paths: readonly string[]): string[] {
+  const folders = new Set<string>(['.']);
+  for (const path of paths)
+    for (let folder = dirname(path); !folders.has(folder); folder = dirname(folder)) folders.add(folder);
+  const depth = (folder: string) => (folder === '.' ? 0 : folder.split('/').length);
+  return [...folders].sort((a, b) => depth(b) - depth(a));
 }
 
 const blobName = ({ key, etag }: Manifest['files'][number]) => etag ?? key;

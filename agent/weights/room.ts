@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { evictionFor, type Kept } from '../../shared/weights/eviction.ts';
 import { blobsOf, type Manifest, sizeOf } from '../../shared/weights/manifest.ts';
-import { WeightsError } from './error.ts';
+import { asWeightsError, WeightsError } from './error.ts';
 import { takeLock } from './lock-file.ts';
 import type { KeptManifest } from './manifests.ts';
 import type { Store } from './store.ts';
@@ -45,23 +45,29 @@ export class Room {
     });
   }
 
-  /** Deletes a model. @throws WeightsError refused: it is in use by now, or a manifest cannot be read; stopped, full */
+  /** Deletes a model. @throws WeightsError refused: it is in use by now, or a manifest cannot be read; stopped */
   async remove(kept: KeptManifest, signal: AbortSignal): Promise<void> {
-    await this.#locked(signal, async () => {
+    const act = async () => {
       if ((await this.#store.manifests.get(kept.id))?.pinned === true)
         throw new WeightsError('refused', `${kept.manifest.source} is in use`);
       await this.#store.remove(kept);
-    });
+    };
+    await this.#locked(signal, act, true);
   }
 
-  /** Deletes what no model has. Returns how many bytes that were. @throws WeightsError refused: a manifest cannot be read; stopped, full */
+  /** Deletes what no model has. Returns how many bytes that were. @throws WeightsError refused: a manifest cannot be read; stopped */
   collect(signal: AbortSignal): Promise<number> {
-    return this.#locked(signal, () => this.#store.collect());
+    return this.#locked(signal, () => this.#store.collect(), true);
   }
 
   /** Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other begins to use. */
-  async #locked<T>(signal: AbortSignal, act: () => Promise<T>): Promise<T> {
-    const free = await takeLock(join(this.#store.inside, 'room.lock'), NEVER, signal, this.#store.locking);
+  async #locked<T>(signal: AbortSignal, act: () => Promise<T>, onlyDeletes = false): Promise<T> {
+    const path = join(this.#store.inside, 'room.lock');
+    const free = await takeLock(path, NEVER, signal, this.#store.locking).catch((error: unknown) => {
+      // On a full disk no lock can be written, and nothing would ever be deleted.
+      if (!onlyDeletes || asWeightsError(error).code !== 'full') throw error;
+      return undefined;
+    });
     try {
       return await act();
     } finally {

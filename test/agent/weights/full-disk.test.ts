@@ -1,6 +1,6 @@
 /** A disk that is full already, in each phase of a pull: it fails with that word, holds nothing in use, and the next pull succeeds. */
 import { randomBytes } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { mountFileSystem } from '../../support/file-system.ts';
@@ -42,4 +42,23 @@ it.for(PHASES)('when %s', async ([, fillAt], { skip }) => {
   // Nothing half written lies about.
   const left = await readdir(join(node.directory, '.otela', 'blobs'));
   expect(left.filter((name) => name.includes('.lock') || name.endsWith('.part'))).toEqual([]);
+});
+
+it('a model is deleted from a disk that is full, and so is what an agent that starts finds without a model', async ({
+  skip,
+}) => {
+  const disk = mountFileSystem({ sizeMiB: 4 });
+  if (typeof disk === 'string') return skip(disk);
+  const directory = join(disk.path, 'weights');
+  const node = await new Cluster().add({ directory });
+  const sources = await Promise.all(
+    ['a', 'b'].map(async (name) => `dir:${await hubFolder({ [name]: randomBytes(1024 * 1024) })}`),
+  );
+  for (const source of sources) await node.weights.pull(source);
+  disk.fill(0);
+  expect(await node.weights.remove(sources[0])).toBeGreaterThan(1024 * 1024);
+  await rm(join(directory, '.otela', 'manifests'), { recursive: true });
+  disk.fill(0);
+  const next = await new Cluster().add({ directory });
+  expect(await next.weights.store.used()).toBe(0);
 });

@@ -22,6 +22,25 @@ it('two models whose folder of the cache is one: that one goes leaves the other 
   expect(await readdir(join(second.path, '..', '..', 'blobs'))).toHaveLength(1);
 });
 
+it('what another program keeps in the same folder of the cache stays when the model goes, and an empty folder goes', async () => {
+  const node = await new Cluster().add();
+  const source = `dir:${await plainFolder({ 'deep/a': randomBytes(PIECE) })}`;
+  const { path } = await node.weights.pull(source);
+  const folder = join(path, '..', '..');
+  const others = [join(folder, 'snapshots', 'other', 'b'), join(folder, 'blobs', 'b'), join(path, 'deep', 'b')];
+  for (const other of others) {
+    await mkdir(join(other, '..'), { recursive: true });
+    await writeFile(other, 'b');
+  }
+  await node.weights.remove(source);
+  for (const other of others) expect(await readFile(other, 'utf8')).toBe('b');
+  await expect(access(join(path, 'deep', 'a'))).rejects.toMatchObject({ code: 'ENOENT' });
+  expect(await readdir(join(folder, 'blobs'))).toEqual(['b']);
+  const alone = await node.weights.pull(`dir:${await plainFolder({ 'deep/a': randomBytes(PIECE) })}`);
+  await node.weights.remove(alone.manifest.source);
+  await expect(access(join(alone.path, '..', '..'))).rejects.toMatchObject({ code: 'ENOENT' });
+});
+
 it('two agents that share a folder and pull a model at once fetch it once, and both have it', async () => {
   const cluster = new Cluster();
   const directory = await temporaryDirectory('otela-weights');
