@@ -5,6 +5,7 @@ import { drained, leaving, resumed } from './ends.ts';
 import { added, crowd, MANY } from './figures.ts';
 import type { Place } from './place.ts';
 import { chat, GREEDY, MESSAGES, text } from './questions.ts';
+import { fetched } from './shared-cache.ts';
 
 export interface Check {
   what: string;
@@ -103,5 +104,6 @@ export const CHECKS: readonly Check[] = [
     replicas: 2,
     run: (place) => resumed(place, '/v1/completions', text(place.model, { max_tokens: 1_000, ignore_eos: true })),
   },
+  { what: 'what another engine computed', talks: true, replicas: 2, run: fetched },
   { what: 'drain', talks: true, run: drained },
 ];

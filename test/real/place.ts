@@ -46,6 +46,10 @@ export async function openPlace(command: readonly string[], count: number, ready
   const gateway = await Gateway.start();
   const started = performance.now();
   const replicas: Replica[] = [];
+  // Engines are told much by their environment: threads, caches, devices.
+  const env = Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  );
   for (let n = 0; n < count; n++) {
     const port = await freePort();
     const agent = await startAgent({
@@ -53,11 +57,16 @@ export async function openPlace(command: readonly string[], count: number, ready
       token: await gateway.createJoinToken(),
       command: command.map((word) => word.replaceAll('{port}', String(port))),
       args: ['--engine-port', String(port)],
+      env,
     });
-    void agent.exited.then(({ code, signal }) => console.error(`agent ${agent.pid} ended: ${signal ?? code}`));
+    const ended = agent.exited.then(({ code, signal }) => {
+      console.error(`agent ${agent.pid} ended: ${signal ?? code}`);
+      throw new Error(`an engine did not come up\n${agent.output}`);
+    });
+    ended.catch(() => undefined);
     replicas.push({ agent, url: `http://127.0.0.1:${port}` });
     // One after the other: engines that load together each take the memory of the GPU for theirs.
-    await gateway.serving(n + 1, readyMs);
+    await Promise.race([gateway.serving(n + 1, readyMs), ended]);
   }
   const { data } = modelsSchema.parse(await (await fetch(`${replicas[0]?.url}/v1/models`)).json());
   const model = data[0]?.id ?? '';
@@ -122,8 +131,14 @@ export async function ask(target: Target, path: string, body: object, options: A
 
 /** Requests that the engine works at, by its own metrics. */
 export async function running(url: string): Promise<number> {
+  const count = await metric(url, '(?:vllm:num_requests_running|sglang:num_running_reqs|llamacpp:requests_processing)');
+  if (Number.isNaN(count)) throw new Error('its /metrics does not say how many requests run');
+  return count;
+}
+
+/** Of all engines behind one port; NaN where there is none of that name. */
+export async function metric(url: string, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
-  const found = [...text.matchAll(/^(?:vllm:num_requests_running|sglang:num_running_reqs)(?:\{.*\})?[ \t]+(\S+)/gm)];
-  if (found.length === 0) throw new Error('its /metrics does not say how many requests run');
-  return found.reduce((sum, [, value]) => sum + Number(value), 0);
+  const found = [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})?[ \\t]+(\\S+)`, 'gm'))];
+  return found.length === 0 ? Number.NaN : found.reduce((sum, [, value]) => sum + Number(value), 0);
 }

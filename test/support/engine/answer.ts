@@ -34,7 +34,15 @@ export function json(body: unknown, tokens?: number): Answer {
   return tokens === undefined ? { kind: 'json', status: 200, body } : { kind: 'json', status: 200, body, tokens };
 }
 
+/** What vLLM's and SGLang's web framework says where there is no such path. */
+export const NO_PATH: Answer = { kind: 'json', status: 404, body: { detail: 'Not Found' } };
+
 /** vLLM's error body (its `code` is the status as a number). */
 export function refuse(status: number, type: string, message: string, param: string | null = null): Answer {
   return { kind: 'json', status, body: { error: { message, type, param, code: status } } };
+}
+
+export function missing(member: string): Answer {
+  const what = `1 validation error:\n  {'type': 'missing', 'loc': 'body.${member}', 'msg': 'Field required'}`;
+  return refuse(400, 'Bad Request', what, `body.${member}`);
 }

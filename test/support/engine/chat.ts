@@ -1,12 +1,15 @@
-/** chat/completions and completions, shaped as vLLM shapes them. */
-import { type Answer, type Ask, FINGERPRINT, json, refuse, type SseEvent } from './answer.ts';
+/** chat/completions and completions, shaped as vLLM 0.32 shapes them. */
+import { type Answer, type Ask, FINGERPRINT, json, missing, type SseEvent } from './answer.ts';
 import { countTokens, text, token } from './words.ts';
 
 interface Usage {
   prompt_tokens: number;
-  completion_tokens: number;
   total_tokens: number;
+  completion_tokens: number;
 }
+
+/** What a choice says besides, when it is over. */
+const ENDED = { stop_reason: null };
 
 interface UsageWish {
   /** A last chunk with `choices: []`. */
@@ -17,7 +20,7 @@ interface UsageWish {
 
 function usageOf(prompt: unknown, completion: number): Usage {
   const prompt_tokens = countTokens(prompt);
-  return { prompt_tokens, completion_tokens: completion, total_tokens: prompt_tokens + completion };
+  return { prompt_tokens, total_tokens: prompt_tokens + completion, completion_tokens: completion };
 }
 
 function usageWish(body: Record<string, unknown>): UsageWish {
@@ -71,12 +74,12 @@ function toolCall(body: Record<string, unknown>): ToolCall | undefined {
 }
 
 export function chat(ask: Ask): Answer {
-  if (!Array.isArray(ask.body.messages)) return refuse(400, 'BadRequestError', 'messages: field required', 'messages');
+  if (!Array.isArray(ask.body.messages)) return missing('messages');
   if (ask.body.stream === true) return { kind: 'stream', events: chatEvents(ask) };
   const call = toolCall(ask.body);
   const message =
     call === undefined
-      ? { role: 'assistant', content: text(ask.tokens, ask.already), refusal: null, tool_calls: [] }
+      ? { role: 'assistant', content: text(ask.tokens, ask.already), refusal: null, reasoning: null }
       : {
           role: 'assistant',
           content: null,
@@ -99,24 +102,24 @@ export function chat(ask: Ask): Answer {
   );
 }
 
+/** With the counts, and vLLM's only word of itself in a stream. */
+const last = (head: object, usage: Usage) =>
+  JSON.stringify({ ...head, choices: [], usage, system_fingerprint: FINGERPRINT });
+
 function* chatEvents(ask: Ask): Iterable<SseEvent> {
   const wish = usageWish(ask.body);
-  const head = {
-    id: ask.id,
-    object: 'chat.completion.chunk',
-    created: ask.created,
-    model: ask.model,
-    system_fingerprint: FINGERPRINT,
-  };
+  const head = { id: ask.id, object: 'chat.completion.chunk', created: ask.created, model: ask.model };
   const chunk = (delta: unknown, finish_reason: string | null, sent: number) =>
     JSON.stringify({
       ...head,
-      choices: [{ index: 0, delta, logprobs: null, finish_reason }],
+      choices: [{ index: 0, delta, logprobs: null, finish_reason, ...(finish_reason === null ? {} : ENDED) }],
       // vLLM leaves unset fields out: no `usage: null` in the chunks before the last.
       ...(wish.each ? { usage: usageOf(ask.body.messages, sent) } : {}),
     });
   yield { data: chunk({ role: 'assistant', content: '' }, null, 0) };
   const call = toolCall(ask.body);
+  // At a limit vLLM says so in the chunk of the last token; a token that ends the answer has a chunk of its own, without text.
+  const cut = call === undefined && ask.finish === 'length' && ask.tokens > 0;
   let sent = 0;
   if (call !== undefined) {
     const fn = { name: call.name, arguments: '' };
@@ -126,16 +129,18 @@ function* chatEvents(ask: Ask): Iterable<SseEvent> {
       yield { data: chunk({ tool_calls: [piece] }, null, ++sent), token: true };
     }
   } else {
-    for (; sent < ask.tokens; sent++)
-      yield { data: chunk({ content: token(ask.already + sent) }, null, sent + 1), token: true };
+    while (sent < ask.tokens) {
+      const content = token(ask.already + sent++);
+      yield { data: chunk({ content }, cut && sent === ask.tokens ? ask.finish : null, sent), token: true };
+    }
   }
-  yield { data: chunk({}, call ? 'tool_calls' : ask.finish, sent) };
-  if (wish.final) yield { data: JSON.stringify({ ...head, choices: [], usage: usageOf(ask.body.messages, sent) }) };
+  if (!cut) yield { data: chunk({ content: '' }, call ? 'tool_calls' : ask.finish, sent) };
+  if (wish.final) yield { data: last(head, usageOf(ask.body.messages, sent)) };
   yield { data: '[DONE]' };
 }
 
 export function completions(ask: Ask): Answer {
-  if (ask.body.prompt === undefined) return refuse(400, 'BadRequestError', 'prompt: field required', 'prompt');
+  if (ask.body.prompt === undefined) return missing('prompt');
   const head = { id: ask.id, object: 'text_completion', created: ask.created, model: ask.model };
   if (ask.body.stream !== true) {
     const choice = { index: 0, text: text(ask.tokens, ask.already), logprobs: null, finish_reason: ask.finish };
@@ -161,6 +166,6 @@ function* completionEvents(ask: Ask, head: object): Iterable<SseEvent> {
       token: true,
     };
   }
-  if (wish.final) yield { data: JSON.stringify({ ...head, choices: [], usage: usageOf(ask.body.prompt, ask.tokens) }) };
+  if (wish.final) yield { data: last(head, usageOf(ask.body.prompt, ask.tokens)) };
   yield { data: '[DONE]' };
 }

@@ -1,9 +1,10 @@
 /** OpenAI's /v1/responses and Anthropic's /v1/messages: named events, usage in their own places. */
-import { type Answer, type Ask, json, refuse, type SseEvent } from './answer.ts';
+import { type Answer, type Ask, json, missing, type SseEvent } from './answer.ts';
 import { countTokens, text, token } from './words.ts';
 
 function responseBody(ask: Ask, status: 'in_progress' | 'completed', output: string | undefined) {
   const input = countTokens(ask.body.input);
+  const cut = status === 'completed' && ask.finish === 'length';
   const item = {
     type: 'message',
     id: `msg_${ask.id}`,
@@ -15,9 +16,10 @@ function responseBody(ask: Ask, status: 'in_progress' | 'completed', output: str
     id: ask.id,
     object: 'response',
     created_at: ask.created,
-    status,
+    // vLLM says it here alone: the stream's last event is `response.completed` all the same.
+    status: cut ? 'incomplete' : status,
     error: null,
-    incomplete_details: null,
+    incomplete_details: cut ? { reason: 'max_output_tokens' } : null,
     instructions: null,
     metadata: {},
     model: ask.model,
@@ -41,7 +43,7 @@ function responseBody(ask: Ask, status: 'in_progress' | 'completed', output: str
 }
 
 export function responses(ask: Ask): Answer {
-  if (ask.body.input === undefined) return refuse(400, 'BadRequestError', 'input: field required', 'input');
+  if (ask.body.input === undefined) return missing('input');
   if (ask.body.stream === true) return { kind: 'stream', events: responseEvents(ask) };
   return json(responseBody(ask, 'completed', text(ask.tokens)), ask.tokens);
 }
@@ -72,15 +74,13 @@ function* responseEvents(ask: Ask): Iterable<SseEvent> {
 }
 
 export function countMessageTokens({ body }: Ask): Answer {
-  return json({ input_tokens: countTokens(body.messages) });
+  const input_tokens = countTokens(body.messages);
+  return json({ input_tokens, context_management: { original_input_tokens: input_tokens } });
 }
 
 export function messages(ask: Ask): Answer {
   const { body } = ask;
-  if (!Array.isArray(body.messages)) {
-    const error = { type: 'invalid_request_error', message: 'messages: field required' };
-    return { kind: 'json', status: 400, body: { type: 'error', error } };
-  }
+  if (!Array.isArray(body.messages)) return missing('messages');
   const stop_reason = ask.finish === 'length' ? 'max_tokens' : 'end_turn';
   const head = { id: ask.id, type: 'message', role: 'assistant', model: ask.model, stop_sequence: null };
   const input_tokens = countTokens(body.messages);
@@ -102,6 +102,9 @@ function* messageEvents(ask: Ask, head: object, stop_reason: string, input_token
     yield event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: token(n) } }, true);
   }
   yield event('content_block_stop', { index: 0 });
-  yield event('message_delta', { delta: { stop_reason, stop_sequence: null }, usage: { output_tokens: ask.tokens } });
+  yield event('message_delta', {
+    delta: { stop_reason, stop_sequence: null },
+    usage: { input_tokens, output_tokens: ask.tokens },
+  });
   yield event('message_stop', {});
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type Answer, type Ask, FINGERPRINT, json, refuse } from './answer.ts';
+import { type Answer, type Ask, FINGERPRINT, json, NO_PATH, refuse } from './answer.ts';
 import { type Behaviour, behaviourSchema, controlSchema } from './behaviour.ts';
 import { readBody } from './body.ts';
 import { chat, completions } from './chat.ts';
@@ -96,7 +96,7 @@ export class StandIn {
     const path = new URL(url, 'http://engine').pathname;
     if (path.startsWith('/__kv/')) return this.#giveKv(res, path);
     if (path === '/__control' || path === '/__requests') return this.#operate(req, res, path);
-    if (!path.startsWith(prefix)) return answerNow(res, refuse(404, 'NotFoundError', 'Not Found'));
+    if (!path.startsWith(prefix)) return answerNow(res, NO_PATH);
     const local = path.slice(prefix.length);
     const probe = this.#probe(local, req.headers.authorization);
     if (req.method === 'GET' && probe !== undefined) return answerNow(res, probe);
@@ -141,8 +141,11 @@ export class StandIn {
 
   #metrics(): string {
     const { waiting } = this.#slots;
-    const gauges = `vllm:num_requests_running ${this.log.running - waiting}\nvllm:num_requests_waiting ${waiting}\n`;
-    return `${gauges}vllm:generation_tokens_total ${this.log.tokens}\n`;
+    const values = { num_requests_running: this.log.running - waiting, num_requests_waiting: waiting };
+    const labels = `{engine="0",model_name="${this.models[0]}"}`;
+    return Object.entries({ ...values, generation_tokens_total: this.log.tokens })
+      .map(([name, value]) => `vllm:${name}${labels} ${value.toFixed(1)}\n`)
+      .join('');
   }
 
   #admits(authorization: string | undefined): boolean {
@@ -160,10 +163,13 @@ export class StandIn {
     }
     if (UPLOADS.has(path)) return this.#upload(start, request);
     const endpoint = ENDPOINTS[(this.#options.likeSglang ? SGLANG[path] : undefined) ?? path];
-    if (endpoint === undefined) return refuse(404, 'NotFoundError', 'Not Found');
+    if (endpoint === undefined) return NO_PATH;
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
     const model = String(body.model);
-    if (!this.models.includes(model)) return this.#unknownModel(model);
+    if (!this.models.includes(model)) {
+      const unknown = this.#unknownModel(model);
+      return path === '/v1/messages' ? anthropic(unknown) : unknown;
+    }
     const ask = askOf(body, model, request, behaviour);
     const { promptRate } = this.#options;
     if (promptRate !== undefined) behaviour.delayMs ??= (1000 * countTokens(body.messages ?? body.prompt)) / promptRate;
@@ -189,7 +195,7 @@ export class StandIn {
   }
 
   #unknownModel(model: string): Answer {
-    return refuse(404, 'NotFoundError', `The model \`${model}\` does not exist.`);
+    return refuse(404, 'NotFoundError', `The model \`${model}\` does not exist.`, 'model');
   }
 
   /** The tests' own door; not part of what an engine speaks. */
@@ -220,6 +226,13 @@ function askOf(body: Record<string, unknown>, model: string, request: EngineRequ
     id: behaviour.id ?? `standin-${request.id}`,
     created: behaviour.id === undefined ? Math.floor(request.arrivedAt / 1000) : 0,
   };
+}
+
+/** vLLM's /v1/messages says errors as Anthropic does, but for bodies that are none: those it says as OpenAI. */
+function anthropic(answer: Answer): Answer {
+  if (answer.kind !== 'json') return answer;
+  const { type, message } = Object(answer.body).error;
+  return { ...answer, body: { type: 'error', error: { type, message } } };
 }
 
 function json401(): Answer {

@@ -2,7 +2,7 @@
  * The stand-in's tokenizer and chat template: a token is a word with the space before it, so that the text of an answer has as many
  * tokens as were sent.
  */
-import { type Answer, type Ask, json, refuse } from './answer.ts';
+import { type Answer, type Ask, json, NO_PATH, refuse } from './answer.ts';
 import { token } from './words.ts';
 
 const PIECES = /<\|[^|]*\|>\n?| ?[^\s<]+|[\s<]/gu;
@@ -50,7 +50,7 @@ export function tokenize(ask: Ask): Answer {
   const { prompt, messages, continue_final_message: partial } = ask.body;
   switch (ask.behaviour?.tokenizer) {
     case 'none':
-      return refuse(404, 'NotFoundError', 'Not Found');
+      return NO_PATH;
     case 'garbage':
       return json({ tokens: [{ id: 1 }, 'two'], count: -1 });
     case 'empty':
