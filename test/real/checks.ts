@@ -1,6 +1,7 @@
 /** What must hold between a client and a real engine. Each check tells what it saw, or throws. */
 import assert from 'node:assert/strict';
 import { named, same, stream } from './answers.ts';
+import { batch, sealed } from './clients.ts';
 import { drained, leaving, resumed } from './ends.ts';
 import { added, crowd, MANY } from './figures.ts';
 import type { Place } from './place.ts';
@@ -88,6 +89,8 @@ export const CHECKS: readonly Check[] = [
     talks: true,
     run: (place) => named(place, '/v1/messages', chat(place.model), /^message_stop$/),
   },
+  { what: 'a sealed chat', talks: true, run: sealed },
+  { what: 'a batch', talks: true, run: batch },
   { what: 'a client leaves a stream', talks: true, run: (place) => leaving(place, { stream: true }) },
   { what: 'a client leaves a unary answer', talks: true, run: (place) => leaving(place, {}) },
   { what: 'added to the first token', talks: true, run: added },

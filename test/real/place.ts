@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { freePort, type Managed } from '../support/processes.ts';
+import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 
 export interface Replica {
   agent: Managed;
@@ -13,6 +14,8 @@ export interface Replica {
 export interface Place {
   gateway: Gateway;
   replicas: Replica[];
+  /** Vouches for the keys that prompts are sealed to. */
+  root: ProviderRoot;
   model: string;
   /** It knows chat; a model that embeds or ranks does not. */
   talks: boolean;
@@ -44,6 +47,7 @@ const modelsSchema = z.object({ data: z.array(z.object({ id: z.string() })).min(
 /** @param command the engine's, with `{port}` where its port goes */
 export async function openPlace(command: readonly string[], count: number, readyMs: number): Promise<Place> {
   const gateway = await Gateway.start();
+  const root = await providerRoot('lab');
   const started = performance.now();
   const replicas: Replica[] = [];
   // Engines are told much by their environment: threads, caches, devices.
@@ -56,7 +60,7 @@ export async function openPlace(command: readonly string[], count: number, ready
       gateways: [gateway.url],
       token: await gateway.createJoinToken(),
       command: command.map((word) => word.replaceAll('{port}', String(port))),
-      args: ['--engine-port', String(port)],
+      args: ['--engine-port', String(port), '--delegate-file', root.delegateFile],
       env,
     });
     const ended = agent.exited.then(({ code, signal }) => {
@@ -72,7 +76,7 @@ export async function openPlace(command: readonly string[], count: number, ready
   const model = data[0]?.id ?? '';
   const servingAfterMs = performance.now() - started;
   const { status } = await ask({ url: replicas[0]?.url ?? '' }, '/v1/chat/completions', { model, messages: [] });
-  return { gateway, replicas, model, talks: status !== 404, servingAfterMs };
+  return { gateway, replicas, root, model, talks: status !== 404, servingAfterMs };
 }
 
 /** A key of its own with what its usage is asked by, so that nobody else's requests are in the count. */

@@ -78,6 +78,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/browser/figures.ts', '--minutes', '30'],
   },
   {
+    name: 'vllm',
+    what: 'three real vLLMs of a tiny model on this CPU behind agents: answers, streams and usage as asked directly (PyPI; 7 GB of disk)',
+    minutes: 20,
+    argv: ['test/real/vllm.ts'],
+  },
+  {
     name: 'lines',
     what: 'two million lines in 40 batches are accepted, checked and listed, 100,000 of them executed: memory stays below its bound',
     minutes: 5,

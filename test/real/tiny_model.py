@@ -1,0 +1,44 @@
+"""A Qwen2 of half a million random weights, with a tokenizer learnt from texts and a chat template: tiny_model.py DIRECTORY TEXT..."""
+
+import sys
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+directory, *texts = sys.argv[1:]
+learnt = Tokenizer(models.BPE())
+learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+learnt.decoder = decoders.ByteLevel()
+trainer = trainers.BpeTrainer(
+    vocab_size=2048,
+    special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    show_progress=False,
+)
+learnt.train(texts, trainer)
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=learnt, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+tokenizer.chat_template = TEMPLATE
+tokenizer.save_pretrained(directory)
+
+torch.manual_seed(1)
+config = Qwen2Config(
+    vocab_size=len(tokenizer),
+    hidden_size=128,
+    intermediate_size=256,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=8192,
+    eos_token_id=tokenizer.eos_token_id,
+    bos_token_id=None,
+    tie_word_embeddings=True,
+    # With the usual 0.02 a model without training says one word for ever.
+    initializer_range=0.2,
+)
+Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
