@@ -10,13 +10,9 @@ import { NODE } from '../support/where.ts';
 afterEach(endAll);
 
 const MODEL = 'org/cached';
-const TRANSFER = '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}';
-const CACHE = {
-  PYTHONHASHSEED: '0',
-  LMCACHE_REMOTE_URL: 'lm://cache.example:65432',
-  LMCACHE_REMOTE_SERDE: 'naive',
-  LMCACHE_SAVE_DECODE_CACHE: 'true',
-};
+const TRANSFER =
+  '{"kv_connector":"LMCacheMPConnector","kv_role":"kv_both","kv_connector_extra_config":{"lmcache.mp.save_decode_cache":true}}';
+const CACHE = { LMCACHE_LOG_LEVEL: 'INFO' };
 
 it('engines get the flags and the environment of a shared cache; turns stay at a node, and go on at the other when it is gone', async () => {
   const gateway = await Gateway.start();

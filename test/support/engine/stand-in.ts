@@ -143,9 +143,14 @@ export class StandIn {
     const { waiting } = this.#slots;
     const values = { num_requests_running: this.log.running - waiting, num_requests_waiting: waiting };
     const labels = `{engine="0",model_name="${this.models[0]}"}`;
-    return Object.entries({ ...values, generation_tokens_total: this.log.tokens })
-      .map(([name, value]) => `vllm:${name}${labels} ${value.toFixed(1)}\n`)
-      .join('');
+    const lines = Object.entries({ ...values, generation_tokens_total: this.log.tokens }).map(
+      ([name, value]) => `vllm:${name}${labels} ${value.toFixed(1)}\n`,
+    );
+    // Beside the sum of them: a reader that takes both counts twice.
+    lines.push(
+      `vllm:num_requests_waiting_by_reason${labels.replace('}', ',reason="capacity"}')} ${waiting.toFixed(1)}\n`,
+    );
+    return lines.join('');
   }
 
   #admits(authorization: string | undefined): boolean {
