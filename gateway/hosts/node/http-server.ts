@@ -27,6 +27,7 @@ import {
   ambiguityOf,
   answerUnreadable,
   CUT,
+  isBelow,
   LATE,
   NO_HOST,
   NO_PROXY,
@@ -221,8 +222,8 @@ export class HttpServer {
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (path.startsWith(LEADER_PATH)) return void this.#lead(message, response);
-    const refusal = path.startsWith('/v1/') ? this.#options.following.refusal : undefined;
-    if (refusal !== undefined) return refuse(response, refusal);
+    const { refusal } = this.#options.following;
+    if (refusal !== undefined && isBelow('/v1/', message.url)) return refuse(response, refusal);
     if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
       void this.#ask(message, response, path);
     else if (URL.canParse(`http://${message.headers.host}`)) void this.#listener(message, response);

@@ -14,8 +14,25 @@ export interface Refused {
 
 export const NO_HOST: Refused = { status: 400, message: 'The Host header names no host.' };
 
+/** A path, or a whole URL as a proxy is sent (RFC 9112 §3.2.1, §3.2.2). */
+function isTarget(target = ''): boolean {
+  if (target.startsWith('/')) return !target.split('?', 1)[0]?.includes('\\');
+  return /^https?:\/\//i.test(target) && URL.canParse(target);
+}
+
+/** Whether the router takes it for a path below `prefix`: `/./v1/models`, `/%76%31/models` and `http://any/v1/models` are below `/v1/`. */
+export function isBelow(prefix: string, target = '/'): boolean {
+  const { pathname } = new URL(target.startsWith('/') ? `http://localhost${target}` : target);
+  try {
+    return decodeURIComponent(pathname).startsWith(prefix);
+  } catch {
+    return pathname.startsWith(prefix);
+  }
+}
+
 /** What `node:http` lets through and another reader on the way could understand otherwise (RFC 9112 §2.3, §3.2, §6.1). */
-export function ambiguityOf({ rawHeaders, headers, httpVersion }: IncomingMessage): Refused | undefined {
+export function ambiguityOf({ rawHeaders, headers, httpVersion, url }: IncomingMessage): Refused | undefined {
+  if (!isTarget(url)) return bad('The target of the request is no path.');
   // llhttp takes 0.9 and 2.0 as well, and reads their bodies as those of 1.1.
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
     return bad(`HTTP/${httpVersion} is no version that is spoken here.`);

@@ -114,6 +114,9 @@ const REFUSED: Record<string, () => string> = {
     request({ method: 'GET', target: '/v1/models', host: 'host: 1207.0.0.1\r\n', framing: '', body: '' }),
   'an expectation that is none': () => request({ more: 'expect: a miracle\r\n' }),
   'a method with a space in front': () => request({ method: ' POST' }),
+  'a backslash in the target': () => request({ target: '/v1/chat/completions\\' }),
+  'a target that is no path': () => request({ target: '*' }),
+  'a target that is half a URL': () => request({ target: 'http://' }),
   'a space in the target': () => request({ target: '/v1/chat/completions x' }),
 };
 
@@ -126,6 +129,7 @@ describe('is refused, and what follows on the connection is not read', () => {
     expect(statuses[0]).toBeGreaterThanOrEqual(400);
     expect(statuses[0]).toBeLessThan(600);
     expect([400, 417, 501, 505]).toContain(statuses[0]);
+    expect(connection.text, 'and the client is told in OpenAI’s form').toContain('{"error":{"message":');
     expect(connection.ended, 'the connection is closed').toBe(true);
   });
 });
@@ -198,6 +202,9 @@ const NODE_TAKES = [
   'a Host that names no host',
   'a Host that is no address',
   'an expectation that is none',
+  'a backslash in the target',
+  'a target that is no path',
+  'a target that is half a URL',
 ];
 
 describe('the second parser agrees', () => {

@@ -1,4 +1,6 @@
 /** A follower has what is needed to serve, serves alone, and hands its records over once. */
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import { afterEach, expect, test, vi } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
 import { asked, booked, chat, cli, openPair } from './support.ts';
@@ -81,6 +83,13 @@ test('a follower that has not heard from the first for --max-stale serves nobody
   expect(await refused.json()).toMatchObject({
     error: { code: 'server_is_overloaded', message: expect.stringMatching(/not heard from/) },
   });
+  // Other ways to write the same path, which fetch would straighten.
+  for (const path of ['/./v1/models', '/%76%31/models', `${follower.url}/v1/models`]) {
+    const asking = request(follower.url, { path, headers: { authorization: `Bearer ${key}` } }).end();
+    const [answer] = (await once(asking, 'response')) as [IncomingMessage];
+    answer.resume();
+    expect(answer.statusCode, path).toBe(503);
+  }
   await first.restart();
   await eventually('service again', 15_000, async () => ((await asked(follower, key)) === 200 ? true : undefined));
 });
