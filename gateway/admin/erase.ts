@@ -5,10 +5,13 @@ import {
   accessRequests,
   apiKeys,
   auditLog,
+  batches,
   deviceLogins,
+  files,
   memberLimits,
   projectMembers,
   sessions,
+  uploads,
   usageTotals,
   users,
 } from '../accounts/schema.ts';
@@ -29,6 +32,7 @@ export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.
   const { id: user } = row;
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
+  await forgetFiles(call, user);
   // Of the last minutes totals may not have arrived in D1: these hours are asked whatever it says.
   await forgetHours(env, user, [shardOf(now - HOUR_MS), shardOf(now)]);
   const days = usageTotals.day;
@@ -97,6 +101,24 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
   await change(call, statements, { action: ERASE, object: user });
+}
+
+/** Files and batches of their own, those of projects stay. The bytes go with the next sweep, and what a batch reads after its end. */
+async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): Promise<void> {
+  const db = database(env);
+  const keys = db
+    .select({ owner: sql`'key:' || ${apiKeys.id}` })
+    .from(apiKeys)
+    .where(eq(apiKeys.userId, user));
+  const isTheirs = (owner: typeof files.owner | typeof uploads.owner | typeof batches.owner) =>
+    or(eq(owner, `user:${user}`), inArray(owner, keys));
+  await asked(
+    db.batch([
+      db.update(files).set({ filename: GONE, expiresAt: now }).where(isTheirs(files.owner)),
+      db.update(uploads).set({ filename: GONE, expiresAt: now }).where(isTheirs(uploads.owner)),
+      db.delete(batches).where(and(isTheirs(batches.owner), eq(batches.open, false))),
+    ]),
+  );
 }
 
 async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {

@@ -231,3 +231,15 @@ it('months of a subject with more keys than one item may have are handed over wh
   }
   expect(heard).toEqual(counts);
 });
+
+it('of gateways that follow, eight are known, also after a restart; who is known stays, and one that is removed makes room', async () => {
+  const database = openFollowingFile(await temporaryDirectory('otela-first'));
+  const heard = (members: MemberTable, n: number) => members.heard(`key${n}`, `http://gw${n}.test`, '0.1.0', 0);
+  const members = new MemberTable(database, () => 0);
+  expect(Array.from({ length: 10 }, (_, n) => heard(members, n))).toEqual([...new Array(8).fill(true), false, false]);
+  const restarted = new MemberTable(database, () => 0);
+  expect([heard(restarted, 8), heard(restarted, 7)]).toEqual([false, true]);
+  restarted.remove('key7');
+  expect(heard(restarted, 8)).toBe(true);
+  database.close();
+});

@@ -1,7 +1,10 @@
 import { env } from 'cloudflare:workers';
+import { gt, isNull, or } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
+import { batches, files } from '../../../gateway/accounts/schema.ts';
 import { shardOf } from '../../../gateway/usage/row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
@@ -12,7 +15,7 @@ const DAY_MS = 24 * HOUR_MS;
 const NOW = Date.now();
 /** Longer ago than one call reaches, and a moment ago. */
 const TIMES = [0, 1, 2, 3, 5, 8, 13].map((days) => NOW - days * DAY_MS);
-const WORDS = ['Ada Lovelace', 'ada@example.org', 'subject-of-ada', "ada's laptop", 'a thesis on engines'];
+const WORDS = ['Ada Lovelace', 'ada@example.org', 'subject-of-ada', "ada's laptop", 'a thesis on engines', 'diary.txt'];
 
 let operator = '';
 const made = z.looseObject({ id: z.string() });
@@ -44,6 +47,15 @@ beforeAll(async () => {
     .bind(NOW - 100 * DAY_MS, id)
     .run();
   await asks(bob, 'mine');
+  const file = { purpose: 'user_data', filename: `${WORDS[5]}`, bytes: 1, createdAt: NOW, expiresAt: null };
+  const owners = [`user:${ada.id}`, `key:${ada.keyId}`];
+  const rows = owners.map((owner, n) => ({ ...file, id: `file-${n}`, owner, createdBy: ada.keyId }));
+  const db = database(env);
+  await db
+    .insert(files)
+    .values([...rows, { ...file, id: 'file-b', owner: `user:${bob}`, filename: 'b', createdBy: 'b' }]);
+  const batch = { owner: owners[0] ?? '', createdBy: ada.keyId, createdAt: NOW, open: false };
+  await db.insert(batches).values({ ...batch, id: 'batch_1', summary: { metadata: { about: WORDS[5] } } });
   for (const [n, time] of TIMES.entries()) {
     const rows = [ada.id, bob].map((who, m) =>
       usageRow(10 * n + m, {
@@ -85,6 +97,15 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
   expect(await usage(`group_by=user&user=${bob}`)).toMatchObject([{ requests: TIMES.length }]);
   const sum = { requests: 2 * TIMES.length, prompt_tokens: 20 * TIMES.length };
   expect(await usage('group_by=project&project=proj_1')).toMatchObject([sum]);
+
+  const left = await database(env)
+    .select()
+    .from(files)
+    .where(or(isNull(files.expiresAt), gt(files.expiresAt, Date.now())));
+  expect(
+    left.map(({ id }) => id),
+    'files that the next sweep leaves',
+  ).toEqual(['file-b']);
 
   await refusal(knock('GET', '/admin/me', { key: ada.key }), 401, 'invalid_api_key');
   const shown = await good(
