@@ -87,6 +87,8 @@ export interface Env extends IssuerEnvironment {
   OLDEST_AGENT?: string;
   /** Days that raw records of use are kept. Default 400. */
   USAGE_KEPT_DAYS?: string;
+  /** Records of use that wait in memory while the storage cannot be written, 1 KiB each; the oldest beyond are lost. Default 50000. */
+  USAGE_HELD_RECORDS?: string;
   /** JSON: client secrets by issuer, of identity providers that want one. */
   OIDC_CLIENT_SECRETS?: string;
   /** `open`: the registry is public; else any valid key. */

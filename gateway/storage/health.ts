@@ -46,6 +46,7 @@ export class StorageHealth {
   #triedAt = 0;
   #loggedAt = 0;
   #held = 0;
+  #heldMax = HELD_MAX;
   #lost = 0;
   #lostSinceFailure = 0;
 
@@ -97,10 +98,15 @@ export class StorageHealth {
     this.#fail(reason, now);
   }
 
+  /** How many records may wait from now on; undefined, or no number: the default. */
+  holdAtMost(records: number | undefined): void {
+    this.#heldMax = records !== undefined && records > 0 ? records : HELD_MAX;
+  }
+
   /** Records wait. How many of the oldest the caller has to give up: they are counted as lost. */
   hold(records: number): number {
     this.#held += records;
-    return Math.min(records, Math.max(0, this.#held - HELD_MAX));
+    return Math.min(records, Math.max(0, this.#held - this.#heldMax));
   }
 
   /** Records wait no more. */

@@ -89,6 +89,7 @@ export class TunnelObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     this.#session = ctx.name;
+    storageHealth.holdAtMost(env.USAGE_HELD_RECORDS === undefined ? undefined : Number(env.USAGE_HELD_RECORDS));
     this.#sockets = new AgentSockets(ctx.sockets, this.#session, {
       activated: (peer) => this.#onActive(peer),
       replaced: () => {

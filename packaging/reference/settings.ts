@@ -21,6 +21,7 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
   ],
   OIDC_CLIENT_SECRETS: ['secret: JSON of client secrets by issuer', ''],
   USAGE_KEPT_DAYS: ['days that records of use are kept', '400'],
+  USAGE_HELD_RECORDS: ['records of use, 1 KiB each, that wait in memory while the storage cannot be written', '50000'],
   REQUIRE_SIGNED_AGENT: [
     '`on`: agents prove to be of a signed release; `off`: they need a join token only',
     'off; on in a release',
