@@ -3,7 +3,7 @@ import { and, count, eq, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
-import { apiKeys, auditLog, memberLimits } from './schema.ts';
+import { apiKeys, auditLog, deviceLogins, memberLimits } from './schema.ts';
 
 export const OWN_KEYS_MAX = 50;
 
@@ -32,7 +32,7 @@ export function nameWhereNext(name: string, oldId: string): SQL<string> {
 
 /**
  * A person works in a project no more: their keys in it end, each with its line in the audit log, by which isolates learn of it, and limits that its
- * leads gave them go. Three statements however many keys there are, for the batch that takes the person out of the project.
+ * leads gave them go, and so do machines that were let in and have no key yet. Four statements however many keys there are, for the batch that takes the person out of the project.
  */
 export function leaveProject(
   db: ReturnType<typeof database>,
@@ -47,5 +47,6 @@ export function leaveProject(
     db.insert(auditLog).select(lines),
     db.update(apiKeys).set({ revokedAt: now }).where(working),
     db.delete(memberLimits).where(eq(memberLimits.id, `${projectId}/${userId}`)),
+    db.delete(deviceLogins).where(and(eq(deviceLogins.userId, userId), eq(deviceLogins.projectId, projectId))),
   ];
 }

@@ -1,5 +1,7 @@
 import { type FormEvent, useState } from 'react';
 import { gateway } from '../../api/client.ts';
+import { OwnProject } from '../../parts/own-project.tsx';
+import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Failure } from '../../ui/feedback.tsx';
@@ -11,11 +13,18 @@ const texts = t.keys.device;
 
 /** `otela login` on another machine shows a code; who enters it here gives that machine a key of theirs. */
 export function DeviceLogin({ code, close }: { code: string; close: () => void }) {
+  const { login } = useMe();
   const [done, setDone] = useState<'approved' | 'denied'>();
   const answer = useAction((approved: boolean) => setDone(approved ? 'approved' : 'denied'));
   const say = (form: HTMLFormElement, approve: boolean) => {
-    const user_code = String(new FormData(form).get('code') ?? '');
-    answer.act(gateway.POST('/admin/device-logins', { body: { user_code, approve } }).then(() => approve));
+    const filled = new FormData(form);
+    const project = String(filled.get('project') ?? '');
+    const body = {
+      user_code: String(filled.get('code') ?? ''),
+      approve,
+      ...(project !== '' && { project_id: project }),
+    };
+    answer.act(gateway.POST('/admin/device-logins', { body }).then(() => approve));
   };
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -39,6 +48,7 @@ export function DeviceLogin({ code, close }: { code: string; close: () => void }
               />
             )}
           </Field>
+          {login && <OwnProject label={t.keys.form.project} />}
           <p className="text-pretty text-muted">{texts.warning}</p>
           <div className="flex gap-3">
             <Button type="submit" kind="primary" disabled={answer.busy}>

@@ -9,6 +9,7 @@ import {
   ServingFields,
   servingFrom,
 } from '../../parts/limit-fields.tsx';
+import { OwnProject } from '../../parts/own-project.tsx';
 import { Reference } from '../../parts/references.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
@@ -55,6 +56,7 @@ export function KeyDialog({ of, owner = null, project = null, saved, close }: Ke
           {(id) => <Input id={id} name="expires" type="date" defaultValue={of?.expires_at?.slice(0, 10) ?? ''} />}
         </Field>
         {isOperator && of === undefined && <OwnerFields owner={owner} project={project} />}
+        {!isOperator && of === undefined && <OwnProject label={form.project} />}
         {isOperator && <LimitFields of={of} />}
         <NarrowingFields of={of} />
         {isOperator && <ServingFields of={of} />}
@@ -104,7 +106,8 @@ function bodyOf(filled: Filled, isOperator: boolean, before: Key | undefined) {
 }
 
 function ownerOf(filled: Filled, isOperator: boolean): Partial<NewKey> {
-  if (!isOperator) return {};
+  const own = filled.optional('project');
+  if (!isOperator) return own === null ? {} : { project_id: own };
   return {
     user_id: filled.optional('owner'),
     project_id: filled.optional('project'),

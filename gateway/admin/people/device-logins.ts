@@ -8,8 +8,10 @@ import { DEVICE_MS, readUserCode } from '../../accounts/login/device-code.ts';
 import { apiKeys, deviceLogins } from '../../accounts/schema.ts';
 import { sha256Hex } from '../../accounts/secrets.ts';
 import { change } from '../change.ts';
+import { requireProject } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { requireFewKeys } from './keys.ts';
+import { memberOf } from './members.ts';
 
 /** Approvals of one person that no machine has fetched yet. */
 const OPEN_MAX = 5;
@@ -19,6 +21,8 @@ const bodySchema = z.strictObject({
   user_code: z.string().min(1).max(32),
   /** false: whoever holds the code is told that you refused. */
   approve: z.boolean().default(true),
+  /** Where the machine works: a project of the person. Left out: as of the login or key that approves. */
+  project_id: z.string().max(64).optional(),
 });
 
 export const deviceLoginRoutes: readonly AdminRoute[] = [
@@ -38,13 +42,14 @@ export const deviceLoginRoutes: readonly AdminRoute[] = [
 
 async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response> {
   const { account, env, now, body } = call;
-  const { userId, projectId = null } = account;
+  const { userId } = account;
   if (userId === undefined)
     throw new ApiError('permission_denied', 'This key belongs to no person: log in as one to let a machine in.');
   const code = readUserCode(await installationSecret(env), body.user_code);
   if (code === undefined)
     throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
   const approvedBy = call.login ? null : account.keyId;
+  const projectId = await projectOf(call, body.project_id);
   if (approvedBy !== null) await requireUnlimited(call, approvedBy);
   if (body.approve) await requireFewKeys(call);
   const hash = sha256Hex(code);
@@ -83,6 +88,16 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
     throw error;
   }
   return call.c.json({ object: 'device_login', approved: body.approve }, 202, { 'cache-control': 'no-store' });
+}
+
+/** A key hands on its own project alone. @throws ApiError 403 */
+async function projectOf({ env, account, login }: Call<unknown>, wanted: string | undefined): Promise<string | null> {
+  const { userId, projectId = null } = account;
+  if (wanted === undefined || wanted === projectId) return projectId;
+  if (!login || (await memberOf(env, wanted, userId)) === undefined)
+    throw new ApiError('permission_denied', 'That project is not yours.', { param: 'project_id' });
+  await requireProject(env, wanted);
+  return wanted;
 }
 
 /** Limits of a key's own are counted for that key: another one would have as much again. @throws ApiError 403 */

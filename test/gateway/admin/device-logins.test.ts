@@ -137,3 +137,30 @@ test('who refuses a code that they approved before the machine came lets no mach
   const answer = await fetchKey(device_code);
   expect([answer.status, await answer.json()]).toEqual([400, { error: 'access_denied' }]);
 });
+
+test('a person lets a machine into each project that they work in; who leaves before it came lets none in', async () => {
+  const project = (await good(asOperator('POST', '/projects', { name: 'p' }), idSchema)).id;
+  const ada = await user();
+  const member = `/projects/${project}/members/${ada}`;
+  const headers = {
+    cookie: `${SESSION_COOKIE}=${await openSession(env, ada, Date.now())}`,
+    'sec-fetch-site': 'same-origin',
+  };
+  const letIn = (user_code: string) =>
+    knock('POST', '/admin/device-logins', { headers, body: { user_code, project_id: project } });
+  const first = await begin();
+  expect((await letIn(first.user_code)).status).toBe(403);
+  await good(asOperator('PUT', member, {}), z.looseObject({}));
+  expect((await letIn(first.user_code)).status).toBe(202);
+  const { access_token: key } = await good(fetchKey(first.device_code), grantedSchema);
+  expect(await (await knock('GET', '/admin/me', { key })).json()).toMatchObject({ user_id: ada, project_id: project });
+  // A key hands on its own project alone.
+  const elsewhere = await keyOf(ada);
+  const other = { user_code: (await begin()).user_code, project_id: project };
+  expect((await knock('POST', '/admin/device-logins', { key: elsewhere.key, body: other })).status).toBe(403);
+  const second = await begin();
+  expect((await letIn(second.user_code)).status).toBe(202);
+  await good(asOperator('DELETE', member), z.looseObject({}));
+  expect((await fetchKey(second.device_code)).status).toBe(400);
+  expect((await knock('GET', '/admin/me', { key })).status).toBe(401);
+});
