@@ -5,7 +5,7 @@ import { batch, sealed } from './clients.ts';
 import { drained, leaving, resumed } from './ends.ts';
 import { added, crowd, MANY } from './figures.ts';
 import type { Place } from './place.ts';
-import { chat, GREEDY, MESSAGES, text } from './questions.ts';
+import { chat, GREEDY, MESSAGES, TOOL, text } from './questions.ts';
 import { fetched } from './shared-cache.ts';
 
 export interface Check {
@@ -73,6 +73,7 @@ export const CHECKS: readonly Check[] = [
   ),
   { what: 'chat, streamed', talks: true, run: (place) => stream(place, '/v1/chat/completions', chat(place.model)) },
   { what: 'completions, streamed', talks: true, run: (place) => stream(place, '/v1/completions', text(place.model)) },
+  unary('a tool’s call', '/v1/chat/completions', (model) => chat(model, { ...TOOL, max_tokens: 200 })),
   {
     what: 'responses, streamed',
     talks: true,

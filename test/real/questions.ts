@@ -20,3 +20,15 @@ export const text = (model: string, more: object = {}) => ({
   max_tokens: 48,
   ...more,
 });
+
+const PARAMETERS = {
+  type: 'object',
+  properties: { deep: { type: 'boolean' } },
+  required: ['deep'],
+  additionalProperties: false,
+};
+/** vLLM makes it a call whatever its model says, given `--tool-call-parser`. */
+export const TOOL = {
+  tools: [{ type: 'function', function: { name: 'lake', parameters: PARAMETERS } }],
+  tool_choice: { type: 'function', function: { name: 'lake' } },
+};

@@ -47,6 +47,7 @@ async function install(): Promise<void> {
 
 /** Little of each, so that three of them fit into a small machine. */
 const SMALL = { VLLM_CPU_KVCACHE_SPACE: '1', OMP_NUM_THREADS: '1', VLLM_CPU_OMP_THREADS_BIND: 'nobind' };
+const TOOLS = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes'];
 const QUIET = { VLLM_NO_USAGE_STATS: '1', HF_HUB_OFFLINE: '1' };
 
 await install();
@@ -65,7 +66,7 @@ const child = spawn(
       '--port',
       '{port}',
     ],
-    ...['--max-model-len', '8192', '--enforce-eager', ...process.argv.slice(2)],
+    ...['--max-model-len', '8192', '--enforce-eager', ...TOOLS, ...process.argv.slice(2)],
   ],
   { stdio: 'inherit', env: { ...SMALL, ...QUIET, ...process.env } },
 );
