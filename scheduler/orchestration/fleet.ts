@@ -45,7 +45,8 @@ export class Fleet {
   readonly end: Float64Array;
   migrated = 0;
   #members: Member[] = [];
-  readonly #later = new Heap<Later>();
+  /** What waits for one moment goes on in the order in which it came: a switch must not send the oldest to the end of the queue. */
+  readonly #later = new Heap<Later>({ byEpoch: true });
   readonly #prefilling: Uint8Array;
   #dispatch: Dispatch = { kind: 'least-loaded' };
   #rebalanceS: number | undefined;
@@ -166,7 +167,7 @@ export class Fleet {
   }
 
   #after(at: number, item: Later): void {
-    this.#later.push(at, 0, item);
+    this.#later.push(at, item.request, item);
   }
 
   #moveAway(engine: Replica, now: number, migrate: boolean): void {

@@ -7,6 +7,12 @@ interface Node<T> {
 /** A binary heap, least key first. Bounded by its caller, who pushes one node per admitted sequence. */
 export class Heap<T> {
   readonly #nodes: Node<T>[] = [];
+  readonly #byEpoch: boolean;
+
+  /** `byEpoch`: of like keys the least epoch comes first; without it any may. */
+  constructor({ byEpoch = false } = {}) {
+    this.#byEpoch = byEpoch;
+  }
 
   get size(): number {
     return this.#nodes.length;
@@ -24,7 +30,7 @@ export class Heap<T> {
     while (at > 0) {
       const up = (at - 1) >> 1;
       const parent = nodes[up];
-      if (parent === undefined || parent.key <= key) break;
+      if (parent === undefined || !this.#before(node, parent)) break;
       nodes[at] = parent;
       at = up;
     }
@@ -43,12 +49,16 @@ export class Heap<T> {
       const l = nodes[left];
       if (l === undefined) break;
       const r = nodes[right];
-      const [down, child] = r !== undefined && r.key < l.key ? [right, r] : [left, l];
-      if (child.key >= last.key) break;
+      const [down, child] = r !== undefined && this.#before(r, l) ? [right, r] : [left, l];
+      if (!this.#before(child, last)) break;
       nodes[at] = child;
       at = down;
     }
     nodes[at] = last;
     return top;
+  }
+
+  #before(a: Node<T>, b: Node<T>): boolean {
+    return a.key < b.key || (this.#byEpoch && a.key === b.key && a.epoch < b.epoch);
   }
 }

@@ -9,6 +9,7 @@ import { EMPTY, oursOf, requestsOf, SMALL, timeline } from './support.ts';
 
 const PAIRS: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];
 const WIDE: DeploymentPlan = [{ shape: { tp: 8, pp: 1 }, replicas: 1 }];
+const PIPES: DeploymentPlan = [{ shape: { tp: 1, pp: 4 }, replicas: 2 }];
 const MIXED: DeploymentPlan = [
   { shape: { tp: 4, pp: 1 }, replicas: 1 },
   { shape: { tp: 2, pp: 1 }, replicas: 2 },
@@ -52,6 +53,24 @@ describe('a deployment that changes while requests run', () => {
     const still = timeline({ ...steady, orchestrator: unchanged('still', PAIRS, { kind: 'least-loaded' }) });
     expect(unanswered).toBe(0);
     expect(latency.max).toBeGreaterThan(still.latency.p50 + 8);
+  });
+
+  it('keeps the order of what waits: no request is overtaken by those that came after it', () => {
+    const busy = requestsOf(3, (minute) => (minute < 1 ? [80, 1] : [2, 1]));
+    const max = (orchestrator: Orchestrator) => timeline({ ...busy, orchestrator }).latency.max;
+    const turn: Orchestrator = {
+      name: 'turns',
+      decide: ({ slot }) => ({
+        plan: slot < 1 ? PAIRS : PIPES,
+        dispatch: { kind: 'least-loaded' },
+        darkS: 8,
+        running: 'migrate',
+        note: '',
+      }),
+    };
+    const still = Math.max(...[PAIRS, PIPES].map((plan) => max(unchanged('still', plan, { kind: 'least-loaded' }))));
+    expect(still).toBeGreaterThan(20);
+    expect(max(turn)).toBeLessThan(still + 8);
   });
 
   it('keeps the old deployment when the switch fails half-way, and loses nothing', () => {
