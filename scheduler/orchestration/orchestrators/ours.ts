@@ -40,8 +40,10 @@ export interface OursOptions {
 interface Candidate {
   found: Evaluation;
   dispatch: Dispatch;
-  /** Request seconds of waiting beside the rehearsal: what waits now, an overload that lasts, the switch. */
+  /** Request seconds of waiting by averages: what waits now, the switch, and an overload that lasts, */
   waitingS: number;
+  /** which alone is this much. */
+  overloadS: number;
   /** Request seconds, the switch to it included. */
   cost: number;
   darkS: number;
@@ -50,6 +52,8 @@ interface Candidate {
 const SHORTLIST = 5;
 /** Of the shortlist, those that are rehearsed over the whole horizon where the first rehearsal is only its beginning. */
 const FINALISTS = 4;
+/** Uniform plans that are rehearsed beside the shortlist: averages do not show that one large pool takes a burst that several small ones do not. */
+const UNIFORM = 4;
 const CONFIRM = 2;
 const NO_WISH = { key: '', slots: 0 };
 
@@ -133,7 +137,7 @@ function weighed(
   const { table, limits, seed = 1 } = options;
   const now = runs ? evaluate(table, view.plan, expected) : undefined;
   const scored = plans.map((plan) => evaluate(table, plan, expected)).sort((a, b) => a.score - b.score);
-  const uniform = scored.filter(({ plan }) => plan.length === 1).slice(0, 2);
+  const uniform = scored.filter((one) => isUniform(one) && one.load < 1).slice(0, UNIFORM);
   const chosen = new Map<string, Evaluation>();
   for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, SHORTLIST), ...uniform])
     chosen.set(keyOf(one.plan), one);
@@ -143,7 +147,9 @@ function weighed(
     const requests = drawn.get(most) ?? forecastRequests(table, between(expected), expected.horizonS, seed, most);
     drawn.set(most, requests);
     const latencyS = rehearse(table, limits, { plan: one.found.plan, dispatch: one.dispatch }, requests);
-    return { ...one, cost: latencyS * total * expected.horizonS + one.waitingS };
+    // A rehearsal begins empty. The queue of an overload is in it as far as it goes, and must not count twice.
+    const waitingS = one.waitingS - Math.min(1, most / (total * expected.horizonS)) * one.overloadS;
+    return { ...one, cost: latencyS * total * expected.horizonS + waitingS };
   };
   const first = [...chosen.values()].flatMap((found): Candidate[] => {
     const stays = now !== undefined && samePlan(found.plan, now.plan);
@@ -152,17 +158,23 @@ function weighed(
     const typical = (one: Evaluation) => (one.load + one.highLoad) / 2;
     const loadBefore = typical(now ?? found);
     const course = { expected, waiting: view.waiting, darkS, changed, loadBefore, loadAfter: typical(found) };
-    // A rehearsal begins empty and is short: what waits today, an overload that lasts and the switch are the course's.
     const waitingS = backlogSeconds(course);
+    const overloadS = backlogSeconds({ ...course, waiting: 0, darkS: 0 });
     const dispatches: Dispatch[] = [{ kind: 'least-loaded' }];
-    if (options.untyped !== true) dispatches.push({ kind: 'flow', flow: found.assignment.flow });
-    return dispatches.map((dispatch) => costed({ found, dispatch, darkS, waitingS, cost: 0 }, SHORT_REQUESTS));
+    if (options.untyped !== true && !isUniform(found)) dispatches.push({ kind: 'flow', flow: found.assignment.flow });
+    return dispatches.map((dispatch) =>
+      costed({ found, dispatch, darkS, waitingS, overloadS, cost: 0 }, SHORT_REQUESTS),
+    );
   });
   first.sort((a, b) => a.cost - b.cost);
   const kept = first.find(({ found }) => now !== undefined && samePlan(found.plan, now.plan));
-  const final = first.filter((one, i) => i < FINALISTS || one === kept);
-  return total * expected.horizonS > SHORT_REQUESTS ? final.map((one) => costed(one, LONG_REQUESTS)) : final;
+  if (total * expected.horizonS <= SHORT_REQUESTS) return first;
+  const pool = first.find(({ found }) => isUniform(found));
+  const final = first.filter((one, i) => i < FINALISTS || one === kept || one === pool);
+  return final.map((one) => costed(one, LONG_REQUESTS));
 }
+
+const isUniform = ({ plan }: Evaluation): boolean => plan.length === 1;
 
 /** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
 const between = ({ demand, high }: Expected): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);

@@ -92,7 +92,11 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
     before:
       past === undefined
         ? { names, counts: names.map(() => []), slotS: SLOT_S }
-        : countByKind(past.requests, kindsOf(past.requests), names, { slotS: SLOT_S, endS: beforeS }),
+        : countByKind(past.requests, kindsOf(past.requests), names, {
+            slotS: SLOT_S,
+            // A last slot that is not whole would look like a fall of the demand.
+            endS: Math.floor(beforeS / SLOT_S) * SLOT_S,
+          }),
     past: { lengths: lengthsOf((past ?? first).requests), senders: (past ?? first).senders },
     demand: meanDemand(table, requests, toS - fromS),
     seed,

@@ -14,6 +14,7 @@ import { EMPTY, oursOf, SMALL, tableOf } from './support.ts';
 const PAIRS: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];
 const WIDE: DeploymentPlan = [{ shape: { tp: 8, pp: 1 }, replicas: 1 }];
 const PIPES: DeploymentPlan = [{ shape: { tp: 1, pp: 4 }, replicas: 2 }];
+const LINE: DeploymentPlan = [{ shape: { tp: 2, pp: 4 }, replicas: 1 }];
 
 const viewOf = (of: Partial<View> = {}): View => ({
   slot: 0,
@@ -70,6 +71,30 @@ describe('the first plan', () => {
     const history = pastOf(demand, () => 1);
     const first = oursOf({ table, initial: demand, plans: () => [even, uneven] }).decide(viewOf({ history }));
     expect(planText(first?.plan ?? [])).toBe(planText(even));
+  });
+
+  it('is the one that is rehearsed best in an overload, too: its queue counts once', () => {
+    const initial = [42, 5];
+    const between = initial.map((one) => one * 1.25);
+    const seconds = (plan: DeploymentPlan) =>
+      rehearse(
+        SMALL,
+        DEFAULT_LIMITS,
+        { plan, dispatch: { kind: 'least-loaded' } },
+        forecastRequests(SMALL, between, 180, 1, 1e5),
+      );
+    const load = (plan: DeploymentPlan) =>
+      evaluate(SMALL, plan, { demand: between, high: between, horizonS: 180 }).load;
+    expect(seconds(LINE)).toBeLessThan(seconds(PIPES));
+    // By averages it is the other way round.
+    expect(load(PIPES)).toBeGreaterThan(1);
+    expect(load(LINE)).toBeGreaterThan(load(PIPES));
+    expect(planText(oursOf({ initial, plans: () => [PIPES, LINE] }).decide(viewOf())?.plan ?? [])).toBe(planText(LINE));
+  });
+
+  it('may be one large pool that averages rank below several smaller ones', () => {
+    const initial = [10.8, 16.2];
+    expect(planText(oursOf({ initial }).decide(viewOf())?.plan ?? [])).toBe('1 × TP 4 × PP 2');
   });
 
   it('for more GPUs than are enumerated is no worse than two halves', () => {
