@@ -93,7 +93,7 @@ export function ablationClaims({ quick }: RunOptions): Section {
   };
 }
 
-const bestStatic = (setup: Setup): TimelineResult =>
+export const bestStatic = (setup: Setup): TimelineResult =>
   bestOf(setup, (plan) => run(setup, unchanged('static', plan, { kind: 'least-loaded' })));
 
 /** One kind of requests: there is nothing to follow, so ours must be as good as static, and settle soon. */
