@@ -1,8 +1,11 @@
 /** A follower has what is needed to serve, serves alone, and hands its records over once. */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterEach, expect, test, vi } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
+import { ROOT } from '../../support/where.ts';
 import { asked, booked, chat, cli, openPair } from './support.ts';
 
 // Processes start and stop several times, and an agent looks for gateways twice a minute.
@@ -92,4 +95,16 @@ test('a follower that has not heard from the first for --max-stale serves nobody
   }
   await first.restart();
   await eventually('service again', 15_000, async () => ((await asked(follower, key)) === 200 ? true : undefined));
+});
+
+test('a follower whose clock was fast when it last heard from the first is not young for longer once it is right', async () => {
+  const clock = pathToFileURL(join(ROOT, 'test/support/clock-offset.ts')).href;
+  const env = { NODE_OPTIONS: `--import=${clock}`, CLOCK_OFFSET_MS: '600000' };
+  const { first, follower, key } = await openPair({ followerArgs: ['--max-stale', '3s'], followerEnv: env });
+  await Promise.all([first.stop(), follower.stop()]);
+  env.CLOCK_OFFSET_MS = '0';
+  await follower.restart();
+  await eventually('a refusal', 20_000, async () =>
+    (await (await chat(follower, key, { tokens: 1 })).text()).includes('not heard from') ? true : undefined,
+  );
 });

@@ -65,6 +65,8 @@ export class Follower {
   /** Join tokens among them that let nobody in any more. */
   readonly #revoked = new Set<string>();
   #savedAt = 0;
+  /** Monotonic; at the start that of the start. */
+  #syncedMs: number;
   #savedSeq = -1;
   /** Others that follow the same first. */
   others: Followed['followers'] = [];
@@ -74,6 +76,7 @@ export class Follower {
     this.#options = options;
     this.#state = options.state;
     this.#lastTryEnded = options.now();
+    this.#syncedMs = options.now();
     void this.#run();
   }
 
@@ -83,6 +86,11 @@ export class Follower {
 
   get syncedAt(): number {
     return this.#state.syncedAt;
+  }
+
+  /** Milliseconds since all was known here. A wall clock that was set back makes nothing younger. */
+  get staleMs(): number {
+    return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);
   }
 
   get cursor(): CopyState['cursor'] {
@@ -195,6 +203,7 @@ export class Follower {
     const budgets = anew || known > (answer.budgets ?? 0) ? 0 : known;
     this.#state = { cursor: { feed, seq }, budgets, syncedAt: more ? this.#state.syncedAt : Date.now() };
     if (more) return true;
+    this.#syncedMs = this.#options.now();
     if (this.#differs) await changed([...this.#revoked]);
     this.#differs = false;
     this.#revoked.clear();

@@ -141,7 +141,7 @@ export class Following {
   get refusal(): string | undefined {
     if (this.#role.role === 'first') return undefined;
     const syncedAt = this.#follower?.syncedAt ?? 0;
-    if (Date.now() - syncedAt <= this.#options.maxStaleMs) return undefined;
+    if (this.#follower !== undefined && this.#follower.staleMs <= this.#options.maxStaleMs) return undefined;
     return syncedAt === 0
       ? `This gateway has not yet heard from ${this.first}.`
       : `This gateway has not heard from ${this.first} since ${new Date(syncedAt).toISOString()}: what it knows is too old.`;
