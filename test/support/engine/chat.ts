@@ -102,7 +102,7 @@ export function chat(ask: Ask): Answer {
   );
 }
 
-/** With the counts, and vLLM's only word of itself in a stream: without counts it is in the chunk before. */
+/** With the counts, and vLLM's only word of itself in a stream. vLLM has it in the chunk before where no counts are asked for. */
 const last = (head: object, usage: Usage) =>
   JSON.stringify({ ...head, choices: [], usage, system_fingerprint: FINGERPRINT });
 
@@ -113,7 +113,6 @@ function* chatEvents(ask: Ask): Iterable<SseEvent> {
     JSON.stringify({
       ...head,
       choices: [{ index: 0, delta, logprobs: null, finish_reason, ...(finish_reason === null ? {} : ENDED) }],
-      ...(finish_reason === null || wish.final ? {} : { system_fingerprint: FINGERPRINT }),
       // vLLM leaves unset fields out: no `usage: null` in the chunks before the last.
       ...(wish.each ? { usage: usageOf(ask.body.messages, sent) } : {}),
     });
