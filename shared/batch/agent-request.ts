@@ -8,7 +8,7 @@ export const CLOCK_HEADER = 'x-otela-clock';
 /** From signing to arrival, through a slow proxy, and what two clocks may differ by. Nonces are remembered for so long. */
 export const BATCH_SKEW_MS = 60_000;
 /** Base64url, of 12 random bytes. */
-export const BATCH_NONCE = /^[\w-]{16}$/;
+const BATCH_NONCE = /^[\w-]{16}$/;
 
 export interface BatchStamp {
   /** Milliseconds since the epoch. */

@@ -60,8 +60,25 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await bob.page.reload();
   await bob.page.getByRole('listitem').filter({ hasText: 'Physics' }).getByText('member').waitFor();
 
-  await lead.page.getByRole('button', { name: 'Actions for Bob' }).click();
-  expect(await lead.page.getByRole('menuitem').allTextContents()).toEqual(['Remove']);
+  // Bob, who has no home, makes a key there.
+  await go(bob.page, 'Keys');
+  await bob.page.getByRole('button', { name: 'New key' }).first().click();
+  await bob.page.getByRole('dialog').getByLabel('Name').fill('thesis');
+  await bob.page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+  await bob.page.getByText('Your new key.').waitFor();
+  const keys = await visitors.house.gateway.admin('GET', `keys?user_id=${bob.id}`);
+  expect(keys).toMatchObject({ data: [{ name: 'thesis', project_id: project }] });
+
+  const actions = lead.page.getByRole('button', { name: 'Actions for Bob' });
+  await actions.click();
+  expect(await lead.page.getByRole('menuitem').allTextContents()).toEqual(['Limits', 'Remove']);
+  await lead.page.getByRole('menuitem', { name: 'Limits' }).click();
+  const limits = lead.page.getByRole('dialog');
+  await limits.getByLabel('Requests per minute').fill('7');
+  await limits.getByRole('button', { name: 'Save' }).click();
+  await limits.waitFor({ state: 'detached' });
+  await expect.poll(() => rowOf(lead.page, bob.id).innerText()).toContain('7');
+  await actions.click();
   await lead.page.getByRole('menuitem', { name: 'Remove' }).click();
   await lead.page.getByRole('alertdialog').getByRole('button', { name: 'Remove' }).click();
   await expect.poll(() => rowOf(lead.page, bob.id).count()).toBe(0);
