@@ -23,7 +23,7 @@ import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
 import { agentGatewayRoutes } from './registry/agent-gateways.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
-import { connectGossip } from './registry/gossip/door.ts';
+import { connectGossip } from './registry/gossip/connect-gossip.ts';
 import { agentLogRoutes } from './registry/views/agent-logs.ts';
 import { requestIdOf } from './request-id.ts';
 import { connectAgent } from './tunnel/connect.ts';

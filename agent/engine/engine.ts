@@ -4,7 +4,7 @@ import type { Writable } from 'node:stream';
 import type { EngineTarget } from './address.ts';
 import { EngineChild, type EngineExit } from './child.ts';
 import { type Health, UNSEEN } from './health.ts';
-import { EngineProbe, type Sighting } from './probe.ts';
+import { EngineProbe, type ProbeResult } from './probe.ts';
 import { EngineWatch } from './watch.ts';
 
 export interface EngineOptions {
@@ -43,9 +43,9 @@ export class Engine {
     this.#prefillProbe = target.prefill && new EngineProbe(target.prefill);
     this.#watch = new EngineWatch({
       look: async () => {
-        const sighting = await this.#look(probe);
-        if (sighting.kind === 'models') this.#tellUnnameable(sighting.unnameable, log);
-        return sighting;
+        const result = await this.#look(probe);
+        if (result.kind === 'models') this.#tellUnnameable(result.unnameable, log);
+        return result;
       },
       onChange: (health) => {
         const engine = health.models.find((model) => model.engine !== undefined)?.engine;
@@ -63,13 +63,13 @@ export class Engine {
   }
 
   /** A pair serves while both of its engines answer. */
-  async #look(probe: EngineProbe): Promise<Sighting> {
-    const sighting = await probe.look();
-    if (this.#prefillProbe === undefined || sighting.kind !== 'models') return sighting;
+  async #look(probe: EngineProbe): Promise<ProbeResult> {
+    const result = await probe.look();
+    if (this.#prefillProbe === undefined || result.kind !== 'models') return result;
     const prefill = await this.#prefillProbe.look();
     switch (prefill.kind) {
       case 'models':
-        return sighting;
+        return result;
       case 'refused':
         return { kind: 'refused', where: this.#prefillProbe.url };
       case 'unknown':

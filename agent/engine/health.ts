@@ -1,6 +1,6 @@
 /** What the agent believes about its engine after a series of looks. Pure: the clock and the looks are handed in. */
 import type { ServedModel } from '../../shared/lattice/node.ts';
-import type { Sighting } from './probe.ts';
+import type { ProbeResult } from './probe.ts';
 
 export interface Health {
   /** It has answered with its models at least once: only then is a refused connection a loss. */
@@ -19,13 +19,13 @@ export const UNSEEN: Health = { everReady: false, answering: false, models: [], 
 /** One refused connection can be a listen queue that was full for a moment. */
 const REFUSALS_UNTIL_LOADING = 2;
 
-export function nextHealth(health: Health, sighting: Sighting): Health {
-  switch (sighting.kind) {
+export function nextHealth(health: Health, result: ProbeResult): Health {
+  switch (result.kind) {
     case 'models':
-      return { everReady: true, answering: true, models: sighting.models, refusals: 0 };
+      return { everReady: true, answering: true, models: result.models, refusals: 0 };
     case 'unknown':
       // Unknown is not gone: an engine too busy to answer is still the one that serves.
-      return { ...health, refusals: 0, trouble: sighting.reason };
+      return { ...health, refusals: 0, trouble: result.reason };
     case 'refused': {
       const refusals = health.refusals + 1;
       const lost = health.everReady && refusals >= REFUSALS_UNTIL_LOADING;
@@ -34,8 +34,7 @@ export function nextHealth(health: Health, sighting: Sighting): Health {
         answering: health.answering && !lost,
         models: lost ? health.models.map((model) => ({ ...model, state: 'loading' as const })) : health.models,
         refusals,
-        trouble:
-          sighting.where === undefined ? 'nothing listens there yet' : `nothing listens at ${sighting.where} yet`,
+        trouble: result.where === undefined ? 'nothing listens there yet' : `nothing listens at ${result.where} yet`,
       };
     }
   }

@@ -6,7 +6,7 @@ import { jsonOf } from '../../shared/text/json.ts';
 import type { EngineTarget } from './address.ts';
 
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
-export type Sighting =
+export type ProbeResult =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }
   | { kind: 'refused'; where?: string }
   | { kind: 'unknown'; reason: string };
@@ -47,7 +47,7 @@ export class EngineProbe {
   }
 
   /** Never rejects. */
-  async look(): Promise<Sighting> {
+  async look(): Promise<ProbeResult> {
     try {
       const response = await request(this.url, {
         dispatcher: this.#agent,
@@ -75,7 +75,7 @@ export class EngineProbe {
   }
 }
 
-function readAnswer(status: number, body: string): Sighting {
+function readAnswer(status: number, body: string): ProbeResult {
   if (status === 401 || status === 403) {
     return { kind: 'unknown', reason: `the engine wants its API key (${status}): give --engine-key-file` };
   }
@@ -98,7 +98,7 @@ function readAnswer(status: number, body: string): Sighting {
   return { kind: 'models', models: [...models.values()], unnameable: data.length - nameable.length };
 }
 
-function readFailure(error: unknown): Sighting {
+function readFailure(error: unknown): ProbeResult {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   // A reset connection is also what an engine does that has just begun to listen, or is about to stop.
   if (code === 'ECONNREFUSED') return { kind: 'refused' };

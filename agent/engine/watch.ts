@@ -1,10 +1,10 @@
 /** Looks at the engine again and again and tells when what it believes has changed. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Health, nextHealth, pauseBeforeNextLook, UNSEEN } from './health.ts';
-import type { Sighting } from './probe.ts';
+import type { ProbeResult } from './probe.ts';
 
 interface WatchOptions {
-  look(): Promise<Sighting>;
+  look(): Promise<ProbeResult>;
   onChange(health: Health): void;
   /** Called now and then while it has never been ready; `waitedMs` since the start. */
   onWaiting(waitedMs: number, trouble: string): void;
@@ -57,10 +57,10 @@ export class EngineWatch {
     const { look, onChange, onWaiting, now } = this.#options;
     this.#since = now();
     for (let looks = 0; !this.#stop.signal.aborted; looks++) {
-      const sighting = await look();
+      const result = await look();
       if (this.#stop.signal.aborted) return;
       const before = this.#health;
-      this.#health = nextHealth(before, sighting);
+      this.#health = nextHealth(before, result);
       if (changed(before, this.#health)) onChange(this.#health);
       const waited = now() - this.#since;
       if (!this.#health.everReady && waited >= this.#nextWord) {

@@ -22,15 +22,15 @@ import { sessionContext } from './channel/secure.ts';
 import type { SessionKey } from './channel/session-key.ts';
 import { Channels } from './channels.ts';
 import { Circuits } from './circuit/circuits.ts';
+import { Connector } from './connector.ts';
 import { Delegates, type MeshGateway } from './delegates.ts';
 import { Dials } from './dials.ts';
 import { GossipDriver } from './gossip-driver.ts';
+import { LivenessView, type Seen, type Watcher } from './liveness-view.ts';
 import { RelayQuestions } from './relay-questions.ts';
 import type { ChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
-import { type Seen, Sightings, type Watcher } from './sightings.ts';
 import { Tickets } from './tickets.ts';
-import { Ways } from './ways.ts';
 
 /**
  * How often the agent tries one session again that it does not reach. The core pings only its neighbours. Without this, any other
@@ -84,12 +84,12 @@ export class Mesh {
   readonly #listener: Listener;
   readonly #dials: Dials;
   readonly circuits: Circuits;
-  readonly #ways: Ways;
+  readonly #connector: Connector;
   readonly #credentials: Pick<DialOptions, 'own' | 'openTicket'>;
   readonly #seeds: Seeds;
   readonly #delegates: Delegates;
   readonly #bans = new Bans();
-  readonly #sightings: Sightings;
+  readonly #view: LivenessView;
   /** Of gossip, since the start: bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
   readonly #relays: RelayQuestions;
@@ -102,7 +102,7 @@ export class Mesh {
     const { session } = ticket;
     this.#options = options;
     this.replica = replica;
-    this.#sightings = new Sightings(replica);
+    this.#view = new LivenessView(replica);
     this.#relays = new RelayQuestions((target) => options.askRelay(target));
     const { issuerName, env, proxy, log } = options;
     const banned = (peer: string) => this.#bans.has(peer, performance.now());
@@ -139,7 +139,7 @@ export class Mesh {
       accept: (socket, relay) => this.#listener.acceptThrough(socket, relay),
       random,
     });
-    this.#ways = new Ways({
+    this.#connector = new Connector({
       circuits: this.circuits,
       dials: this.#dials,
       addressesOf: (peer) => replica.get(peer)?.payload?.addresses ?? [],
@@ -191,7 +191,7 @@ export class Mesh {
       },
       onChannel: (channel) => requests?.onChannel(channel),
       onChannelClosed: (channel) => requests?.onChannelClosed(channel),
-      // The core closes what it has no use for where this end dialled it; a relayed one is there for requests, and Ways closes it.
+      // The core closes what it has no use for where this end dialled it; a relayed one is there for requests, and Connector closes it.
       onOpened: ({ session: peer, dialled, through }) =>
         this.#gossip.handle({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
       onClosed: (peer) => this.#gossip.handle({ type: 'closed', peer }),
@@ -243,17 +243,17 @@ export class Mesh {
   }
 
   liveness(session: string): Liveness {
-    return this.#sightings.liveness(session);
+    return this.#view.liveness(session);
   }
 
   /** All that is known, as seen from here. */
   view(): Generator<Seen> {
-    return this.#sightings.view();
+    return this.#view.view();
   }
 
   /** Calls `watcher` after every change until the returned function is called. */
   watch(watcher: Watcher): () => void {
-    return this.#sightings.watch(watcher);
+    return this.#view.watch(watcher);
   }
 
   /** The channel to a session: the one there is, else a new one. @throws ChannelError none can be had; it may be well all the same */
@@ -261,13 +261,13 @@ export class Mesh {
     const open = this.channels.get(session);
     if (open !== undefined) return open;
     if (this.#closed) throw new ChannelError('broken', 'this agent is leaving');
-    return this.#ways.to(session);
+    return this.#connector.connect(session);
   }
 
   /** This session has a channel and gives no sign of life. True where a relay may be to blame: ask for a channel again. */
   stalled(session: string): boolean {
     const channel = this.channels.get(session);
-    return channel !== undefined && this.#ways.stalled(channel);
+    return channel !== undefined && this.#connector.stalled(channel);
   }
 
   /** A connection for weights, which the caller owns. @throws ChannelError */
@@ -304,9 +304,9 @@ export class Mesh {
         return this.#delegates.hangUp(action.peer, action.reason);
       case 'changed':
         this.circuits.changed(action.sessions);
-        return this.#sightings.changed(action.sessions);
+        return this.#view.changed(action.sessions);
       case 'liveness':
-        return this.#sightings.judge(action.session, action.liveness);
+        return this.#view.judge(action.session, action.liveness);
       case 'askRelay':
         return this.#askRelay(action.target);
       case 'ended':
@@ -328,9 +328,9 @@ export class Mesh {
   #dial(peer: string, addresses: readonly string[]): void {
     if (peer.startsWith('gw:')) return this.#delegates.dial(peer);
     if (this.channels.get(peer) !== undefined) return;
-    const relayed = this.#ways.wasRelayed(peer);
+    const relayed = this.#connector.wasRelayed(peer);
     if ((addresses.length === 0 && !relayed) || this.#bans.has(peer, performance.now())) return this.#dialFailed(peer);
-    const channel = relayed ? this.#ways.to(peer) : this.#dials.dial(peer, addresses);
+    const channel = relayed ? this.#connector.connect(peer) : this.#dials.dial(peer, addresses);
     channel.catch(() => {
       if (this.channels.get(peer) === undefined) this.#dialFailed(peer);
     });
@@ -341,8 +341,8 @@ export class Mesh {
   }
 
   #tryAgain(): void {
-    this.#ways.tick(performance.now());
-    const missed = this.#sightings.missed(this.#options.random ?? Math.random);
+    this.#connector.tick(performance.now());
+    const missed = this.#view.missed(this.#options.random ?? Math.random);
     if (missed !== undefined) this.doubt(missed);
   }
 
@@ -359,7 +359,7 @@ export class Mesh {
     this.#gossip.close();
     this.#listener.close();
     this.#dials.close();
-    this.#ways.close();
+    this.#connector.close();
     this.circuits.close();
     this.channels.close('leaving');
     this.#delegates.close('leaving');

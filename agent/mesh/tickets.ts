@@ -30,9 +30,9 @@ export class Tickets {
     const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
     if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned for a while`);
-    const standing = replica.standing(ticket);
+    const state = replica.ticketState(ticket);
     // One that LEFT may not know it yet: it is told over the channel.
-    if (standing !== 'good' && standing !== 'left') throw new ChannelError('stranger', `the ticket is ${standing}`);
+    if (state !== 'good' && state !== 'left') throw new ChannelError('stranger', `the ticket is ${state}`);
     const issuer = this.#options.issuerName(ticket.issuer);
     return {
       session: ticket.session,

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, type Flags, parseLine, UsageError, type Values } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, doorTo, listOr, print, type Row } from './client.ts';
+import { ask, CONNECTION, listOr, print, type Row, targetAt } from './client.ts';
 import { dateOf, putFile, refusePassedOver } from './files-command.ts';
 
 const VERBS = ['create', 'list', 'get', 'cancel', 'pause', 'resume'] as const;
@@ -86,20 +86,20 @@ const row: Row = (value) => {
 async function batchesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
   const [verb] = words;
-  const door = doorTo('/v1/batches', values);
+  const target = targetAt('/v1/batches', values);
   refusePassedOver(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
-  const act = async (_: string, path: string) => print(door, row, await ask(door, 'POST', `${path}/${verb}`));
+  const act = async (_: string, path: string) => print(target, row, await ask(target, 'POST', `${path}/${verb}`));
   const usage = 'batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID';
-  return listOr(door, { head: HEAD, row }, words, usage, {
+  return listOr(target, { head: HEAD, row }, words, usage, {
     cancel: act,
     pause: act,
     resume: act,
-    create: async (file) => print(door, row, await create(door, file, values)),
+    create: async (file) => print(target, row, await create(target, file, values)),
   });
 }
 
 async function create(
-  door: ReturnType<typeof doorTo>,
+  target: ReturnType<typeof targetAt>,
   file: string,
   { endpoint, metadata }: Values<typeof FLAGS>,
 ): Promise<unknown> {
@@ -107,10 +107,10 @@ async function create(
   const pairs = metadata === undefined ? undefined : pairsOf(metadata);
   let input = file;
   if (!FILE_ID.test(file)) {
-    input = z.object({ id: z.string() }).parse(await putFile({ ...door, path: '/v1/files' }, file)).id;
+    input = z.object({ id: z.string() }).parse(await putFile({ ...target, path: '/v1/files' }, file)).id;
     console.error(printable(`${file} is ${input}`));
   }
-  return ask(door, 'POST', '', {
+  return ask(target, 'POST', '', {
     input_file_id: input,
     endpoint: endpoint.startsWith('/') ? endpoint : `/v1/${endpoint}`,
     completion_window: '24h',

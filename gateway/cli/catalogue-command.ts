@@ -1,7 +1,7 @@
 /** `otela-gateway catalogue …`: who answers for a model, who may use it, whether it is always there, and when it ends. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, doorTo, list, print } from './client.ts';
+import { ask, CONNECTION, list, print, targetAt } from './client.ts';
 
 const entrySchema = z.object({
   id: z.string(),
@@ -43,21 +43,21 @@ What is not named stays. Dates are UTC.`,
 async function catalogueCommand(args: readonly string[]): Promise<number> {
   const { values, given, words } = parseLine(args, FLAGS, { words: 2 });
   const [verb, model] = words;
-  const door = doorTo('/admin/catalogue', values);
+  const target = targetAt('/admin/catalogue', values);
   const over = verb === 'set' ? undefined : [...given.keys()].find((flag) => flag in SAID);
   if (over !== undefined) throw new UsageError(`otela-gateway catalogue ${verb} takes no --${over}`);
   const head = ['model', 'owner', 'access', 'always on', 'deprecated (UTC)', 'sunset (UTC)', 'successor'];
-  if (verb === 'list' && model === undefined) return list(door, { head, row });
+  if (verb === 'list' && model === undefined) return list(target, { head, row });
   if (model === undefined) throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
   const one = `/${encodeURIComponent(model)}`;
   if (verb === 'set') {
     const body = bodyOf(values);
     if (Object.keys(body).length === 0) throw new UsageError('say what to set: otela-gateway help catalogue');
-    return print(door, row, await ask(door, 'PATCH', one, body));
+    return print(target, row, await ask(target, 'PATCH', one, body));
   }
   if (verb !== 'remove') throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
-  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(door, 'DELETE', one));
-  if (door.json) console.log(JSON.stringify({ id: model, deleted }));
+  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(target, 'DELETE', one));
+  if (target.json) console.log(JSON.stringify({ id: model, deleted }));
   else console.log(deleted ? `${model}  removed` : `the catalogue says nothing of ${model}`);
   return EXIT_DONE;
 }

@@ -29,7 +29,7 @@ export const CONNECTION = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export interface Door {
+export interface ApiTarget {
   path: string;
   url: string;
   keyFile: string;
@@ -37,7 +37,7 @@ export interface Door {
 }
 
 /** What `CONNECTION`'s flags say. @throws UsageError */
-export function doorTo(path: string, values: { url: string; 'key-file': string; json: boolean }): Door {
+export function targetAt(path: string, values: { url: string; 'key-file': string; json: boolean }): ApiTarget {
   if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
     throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
   // People paste what OpenAI clients take, which ends in /v1.
@@ -46,8 +46,8 @@ export function doorTo(path: string, values: { url: string; 'key-file': string; 
 
 export type Row = (value: unknown) => string[];
 
-export function print(door: Door, row: Row, answer: unknown): number {
-  console.log(door.json ? JSON.stringify(answer) : printable(row(answer).join('  ')));
+export function print(target: ApiTarget, row: Row, answer: unknown): number {
+  console.log(target.json ? JSON.stringify(answer) : printable(row(answer).join('  ')));
   return 0;
 }
 
@@ -63,15 +63,15 @@ export interface Listed {
 }
 
 /** Page by page, one line each. */
-export async function list(door: Door, { head, row }: Listed): Promise<number> {
+export async function list(target: ApiTarget, { head, row }: Listed): Promise<number> {
   const table = new Table(head);
   for (let after = '', more = true; more && !isReaderGone(); ) {
-    const { data, has_more } = pageSchema.parse(await ask(door, 'GET', after));
+    const { data, has_more } = pageSchema.parse(await ask(target, 'GET', after));
     for (const one of data) {
-      if (door.json) console.log(JSON.stringify(one));
+      if (target.json) console.log(JSON.stringify(one));
       else table.add(row(one));
     }
-    if (!door.json) table.flush();
+    if (!target.json) table.flush();
     const last = data.at(-1);
     after = `?after=${encodeURIComponent(last?.id ?? last?.name ?? '')}`;
     more = has_more && data.length > 0;
@@ -84,19 +84,19 @@ export async function list(door: Door, { head, row }: Listed): Promise<number> {
  * @throws UsageError with `usage` for anything else
  */
 export function listOr(
-  door: Door,
+  target: ApiTarget,
   listed: Listed,
   [verb = '', what]: readonly string[],
   usage: string,
   others: Readonly<Record<string, (what: string, path: string) => Promise<number>>>,
 ): Promise<number> {
-  if (verb === 'list' && what === undefined) return list(door, listed);
+  if (verb === 'list' && what === undefined) return list(target, listed);
   const other = Object.hasOwn(others, verb) ? others[verb] : undefined;
   if (what === undefined || (other === undefined && verb !== 'get'))
     throw new UsageError(`usage: otela-gateway ${usage}`);
   const path = `/${encodeURIComponent(what)}`;
   if (other !== undefined) return other(what, path);
-  return ask(door, 'GET', path).then((answer) => print({ ...door, json: true }, listed.row, answer));
+  return ask(target, 'GET', path).then((answer) => print({ ...target, json: true }, listed.row, answer));
 }
 
 /** What a header can hold: anything else would be told in an error's words, the key with it. */
@@ -106,12 +106,12 @@ const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
 /** @throws ClientError with the gateway's own words */
 export async function ask(
-  door: Door,
+  target: ApiTarget,
   method: string,
   path: string,
   body?: Readonly<Record<string, unknown>>,
 ): Promise<unknown> {
-  const response = await send(door, method, path, body, AbortSignal.timeout(ANSWER_MS));
+  const response = await send(target, method, path, body, AbortSignal.timeout(ANSWER_MS));
   const text = await response.text();
   const json = jsonOf(text);
   if (response.ok && json !== undefined) return json;
@@ -119,15 +119,15 @@ export async function ask(
 }
 
 /** The answer as it comes, however long it is. @throws ClientError */
-export async function download(door: Door, path: string): Promise<ReadableStream<Uint8Array>> {
-  const response = await send(door, 'GET', path, undefined, undefined);
+export async function download(target: ApiTarget, path: string): Promise<ReadableStream<Uint8Array>> {
+  const response = await send(target, 'GET', path, undefined, undefined);
   if (response.ok && response.body !== null) return response.body;
   throw refusal(response.status, await response.text());
 }
 
 /** Sends a form, read from its files as it goes, however long it takes. @throws ClientError */
-export async function upload(door: Door, path: string, form: FormData): Promise<unknown> {
-  const response = await send(door, 'POST', path, form, undefined);
+export async function upload(target: ApiTarget, path: string, form: FormData): Promise<unknown> {
+  const response = await send(target, 'POST', path, form, undefined);
   const text = await response.text();
   const json = jsonOf(text);
   if (response.ok && json !== undefined) return json;
@@ -135,16 +135,17 @@ export async function upload(door: Door, path: string, form: FormData): Promise<
 }
 
 async function send(
-  door: Door,
+  target: ApiTarget,
   method: string,
   path: string,
   body: Readonly<Record<string, unknown>> | FormData | undefined,
   signal: AbortSignal | undefined,
 ): Promise<Response> {
-  const key = (await readFile(door.keyFile, 'utf8').catch(() => undefined))?.trim();
-  if (key === undefined) throw new ClientError(`cannot read ${door.keyFile}; name the operator's key with --key-file`);
-  if (!KEY.test(key)) throw new ClientError(`${door.keyFile} does not hold one key on one line`);
-  const url = new URL(door.url.replace(/\/+$/, '') + door.path + path);
+  const key = (await readFile(target.keyFile, 'utf8').catch(() => undefined))?.trim();
+  if (key === undefined)
+    throw new ClientError(`cannot read ${target.keyFile}; name the operator's key with --key-file`);
+  if (!KEY.test(key)) throw new ClientError(`${target.keyFile} does not hold one key on one line`);
+  const url = new URL(target.url.replace(/\/+$/, '') + target.path + path);
   const isForm = body instanceof FormData;
   const headers = { authorization: `Bearer ${key}`, ...(isForm ? {} : { 'content-type': 'application/json' }) };
   const init = {

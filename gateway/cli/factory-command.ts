@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import { modelReport } from '../../shared/factory/exchange.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, doorTo } from './client.ts';
+import { ask, CONNECTION, targetAt } from './client.ts';
 
 /** Newest decisions that are shown of each factory; --json has all. */
 const DECISIONS = 5;
@@ -30,13 +30,13 @@ export const FACTORY: Command = {
 };
 
 async function factoryCommand(args: readonly string[]): Promise<number> {
-  const door = doorTo('/admin/factory', parseLine(args, CONNECTION).values);
-  const { data } = listSchema.parse(await ask(door, 'GET', ''));
+  const target = targetAt('/admin/factory', parseLine(args, CONNECTION).values);
+  const { data } = listSchema.parse(await ask(target, 'GET', ''));
   for (const factory of data) {
-    if (door.json) console.log(JSON.stringify(factory));
+    if (target.json) console.log(JSON.stringify(factory));
     else for (const line of linesOf(factory)) console.log(printable(line));
   }
-  if (data.length === 0 && !door.json) console.error('no factory has reported here');
+  if (data.length === 0 && !target.json) console.error('no factory has reported here');
   return EXIT_DONE;
 }
 

@@ -6,15 +6,15 @@ import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import {
+  type ApiTarget,
   ask,
   ClientError,
   CONNECTION,
-  type Door,
-  doorTo,
   download,
   listOr,
   print,
   type Row,
+  targetAt,
   upload,
 } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
@@ -65,12 +65,12 @@ export function dateOf(seconds: number): string {
 
 async function filesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
-  const door = doorTo('/v1/files', values);
+  const target = targetAt('/v1/files', values);
   refusePassedOver(words[0], { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
-  return listOr(door, { head: HEAD, row }, words, 'files list|get ID|put FILE|delete ID|content ID', {
-    put: async (file) => print(door, row, await putFile(door, file, values.purpose)),
-    delete: async (_, path) => print(door, deleted, await ask(door, 'DELETE', path)),
-    content: (_, path) => content(door, path, values.out),
+  return listOr(target, { head: HEAD, row }, words, 'files list|get ID|put FILE|delete ID|content ID', {
+    put: async (file) => print(target, row, await putFile(target, file, values.purpose)),
+    delete: async (_, path) => print(target, deleted, await ask(target, 'DELETE', path)),
+    content: (_, path) => content(target, path, values.out),
   });
 }
 
@@ -86,13 +86,13 @@ export function refusePassedOver(
 }
 
 /** @returns the file's object @throws ClientError */
-export async function putFile(door: Door, path: string, purpose = 'batch'): Promise<unknown> {
+export async function putFile(target: ApiTarget, path: string, purpose = 'batch'): Promise<unknown> {
   // Backed by the file: it is read as it is sent.
   const blob = await blobOf(path);
   const form = new FormData();
   form.set('purpose', purpose);
   form.set('file', blob, basename(path));
-  return upload(door, '', form);
+  return upload(target, '', form);
 }
 
 async function blobOf(path: string): Promise<Blob> {
@@ -103,8 +103,8 @@ async function blobOf(path: string): Promise<Blob> {
   }
 }
 
-async function content(door: Door, one: string, out: string | undefined): Promise<number> {
-  const body = await download(door, `${one}/content`);
+async function content(target: ApiTarget, one: string, out: string | undefined): Promise<number> {
+  const body = await download(target, `${one}/content`);
   if (out !== undefined) {
     await pipeline(Readable.fromWeb(body as Parameters<typeof Readable.fromWeb>[0]), createWriteStream(out));
     return EXIT_DONE;

@@ -1,7 +1,7 @@
 /** `otela-gateway gateways …`: the gateways of one institution. One is the first, the others follow it. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, doorTo } from './client.ts';
+import { ask, CONNECTION, targetAt } from './client.ts';
 
 const followerSchema = z.object({
   key: z.string(),
@@ -37,17 +37,17 @@ How one follows another: docs/gateways.md.`,
 
 async function gatewaysCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, CONNECTION, { words: 2 });
-  const door = doorTo('/admin/gateways', values);
+  const target = targetAt('/admin/gateways', values);
   const [verb, key] = words;
   if (verb === 'list' && key === undefined) {
-    const status = statusSchema.parse(await ask(door, 'GET', ''));
-    if (door.json) console.log(JSON.stringify(status));
+    const status = statusSchema.parse(await ask(target, 'GET', ''));
+    if (target.json) console.log(JSON.stringify(status));
     else for (const line of told(status)) console.log(line);
     return EXIT_DONE;
   }
   if (verb === 'remove' && key !== undefined) {
-    const gone = await ask(door, 'DELETE', `/${encodeURIComponent(key)}`);
-    if (door.json) console.log(JSON.stringify(gone));
+    const gone = await ask(target, 'DELETE', `/${encodeURIComponent(key)}`);
+    if (target.json) console.log(JSON.stringify(gone));
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway gateways list | remove KEY');

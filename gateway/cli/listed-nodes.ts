@@ -1,6 +1,6 @@
 /** `GET /admin/nodes`, page after page. */
 import * as z from 'zod';
-import { ask, type Door } from './client.ts';
+import { type ApiTarget, ask } from './client.ts';
 
 /** What every command reads of a node. */
 export const LISTED_NODE = {
@@ -13,13 +13,13 @@ export const LISTED_NODE = {
 
 /** @throws ClientError, or ZodError where the gateway answers otherwise */
 export async function* listedNodes<Node extends { session: string }>(
-  door: Door,
+  target: ApiTarget,
   query: URLSearchParams,
   schema: z.ZodType<Node>,
 ): AsyncGenerator<Node> {
   const pageSchema = z.object({ data: z.array(schema), has_more: z.boolean() });
   for (let more = true; more; ) {
-    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    const page = pageSchema.parse(await ask(target, 'GET', `?${query}`));
     yield* page.data;
     const last = page.data.at(-1);
     more = page.has_more && last !== undefined;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, ClientError, CONNECTION, type Door, doorTo, download } from './client.ts';
+import { type ApiTarget, ask, ClientError, CONNECTION, download, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { newSince } from './new-since.ts';
 import { isReaderGone } from './reader.ts';
@@ -44,21 +44,21 @@ async function logsCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 1 });
   const [name] = words;
   if (name === undefined) throw new UsageError('usage: otela-gateway logs NODE [--follow] [--agent]');
-  const door = doorTo('/admin/nodes', values);
-  const { session, state } = await nodeOf(door, name);
+  const target = targetAt('/admin/nodes', values);
+  const { session, state } = await nodeOf(target, name);
   if (state === 'LEFT') {
-    say(door, session, await lastWords(door, session));
+    say(target, session, await lastWords(target, session));
     return EXIT_DONE;
   }
   for (let before = ''; !isReaderGone(); await sleep(EVERY_MS)) {
-    const told = await telemetry(door, session);
+    const told = await telemetry(target, session);
     if (told === undefined) {
-      say(door, session, newSince(before, await lastWords(door, session)));
+      say(target, session, newSince(before, await lastWords(target, session)));
       return EXIT_DONE;
     }
     if (told.withheld !== undefined) throw new ClientError(`no log of ${session}: ${WITHHELD[told.withheld]}`);
     const text = values.agent ? (told.agent_log ?? '') : told.log;
-    say(door, session, newSince(before, text));
+    say(target, session, newSince(before, text));
     if (!values.follow) return EXIT_DONE;
     before = text === '' ? before : text;
   }
@@ -66,9 +66,9 @@ async function logsCommand(args: readonly string[]): Promise<number> {
 }
 
 /** By session, its beginning, or the machine's name; the one that has not left first. @throws ClientError for none and for several */
-async function nodeOf(door: Door, name: string): Promise<z.infer<typeof nodeSchema>> {
+async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof nodeSchema>> {
   const found: z.infer<typeof nodeSchema>[] = [];
-  for await (const node of listedNodes(door, new URLSearchParams({ limit: '1000' }), nodeSchema))
+  for await (const node of listedNodes(target, new URLSearchParams({ limit: '1000' }), nodeSchema))
     if (node.session.startsWith(name) || node.job?.node === name) found.push(node);
   const live = found.filter(({ state }) => state !== 'LEFT');
   const [one, ...others] = live.length > 0 ? live : found;
@@ -81,11 +81,11 @@ async function nodeOf(door: Door, name: string): Promise<z.infer<typeof nodeSche
 }
 
 /** Undefined where its agent cannot be asked any more. */
-async function telemetry(door: Door, session: string): Promise<Telemetry | undefined> {
+async function telemetry(target: ApiTarget, session: string): Promise<Telemetry | undefined> {
   try {
-    return telemetrySchema.parse(await ask(door, 'GET', `/${encodeURIComponent(session)}/telemetry`));
+    return telemetrySchema.parse(await ask(target, 'GET', `/${encodeURIComponent(session)}/telemetry`));
   } catch (error) {
-    const { state } = await nodeOf(door, session);
+    const { state } = await nodeOf(target, session);
     if (state === 'LEFT' || state === 'DOWN') return undefined;
     throw error;
   }
@@ -94,23 +94,23 @@ async function telemetry(door: Door, session: string): Promise<Telemetry | undef
 const LAST_WORDS_TRIES = 5;
 
 /** What is kept of a node that has ended. A session that is about to leave its log is asked again for a moment. */
-async function lastWords(door: Door, session: string): Promise<string> {
+async function lastWords(target: ApiTarget, session: string): Promise<string> {
   for (let tries = LAST_WORDS_TRIES; ; tries--) {
     try {
       let text = '';
       const decoder = new TextDecoder();
-      for await (const chunk of await download(door, `/${encodeURIComponent(session)}/logs`))
+      for await (const chunk of await download(target, `/${encodeURIComponent(session)}/logs`))
         text += decoder.decode(chunk, { stream: true });
       return text;
     } catch (error) {
-      if (tries <= 1 || (await nodeOf(door, session)).state === 'LEFT') throw error;
+      if (tries <= 1 || (await nodeOf(target, session)).state === 'LEFT') throw error;
       await sleep(EVERY_MS);
     }
   }
 }
 
 /** Lines of people's engines: nothing of them may drive a terminal. */
-function say({ json }: Door, session: string, text: string): void {
+function say({ json }: ApiTarget, session: string, text: string): void {
   if (text === '') return;
   for (const line of text.replace(/\n$/, '').split('\n'))
     console.log(json ? JSON.stringify({ session, line }) : printable(line));

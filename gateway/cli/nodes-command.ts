@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+import { type ApiTarget, ask, CONNECTION, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
@@ -58,31 +58,31 @@ export const NODES: Command = {
 
 async function nodesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, OPTIONS, { words: 2 });
-  const door = doorTo('/admin/nodes', values);
+  const target = targetAt('/admin/nodes', values);
   const [verb, session] = words;
   if (verb === 'list' && session === undefined) {
-    await listNodes(door, { state: values.state, model: values.model });
+    await listNodes(target, { state: values.state, model: values.model });
     return EXIT_DONE;
   }
   if (verb === 'history' && session === undefined) {
-    await tellHistory(door, values.session);
+    await tellHistory(target, values.session);
     return EXIT_DONE;
   }
   if (session === undefined) throw wrong();
   const path = `/${encodeURIComponent(session)}`;
   switch (verb) {
     case 'show':
-      console.log(printableJson(await ask(door, 'GET', path), door.json ? 0 : 2));
+      console.log(printableJson(await ask(target, 'GET', path), target.json ? 0 : 2));
       return EXIT_DONE;
     case 'drain': {
-      const drained = await ask(door, 'POST', `${path}/drain`);
+      const drained = await ask(target, 'POST', `${path}/drain`);
       const { running } = drainedSchema.parse(drained);
-      console.log(door.json ? JSON.stringify(drained) : `${session} drains: ${running} requests run there`);
+      console.log(target.json ? JSON.stringify(drained) : `${session} drains: ${running} requests run there`);
       return EXIT_DONE;
     }
     case 'end': {
-      const ended = await ask(door, 'DELETE', path);
-      console.log(door.json ? JSON.stringify(ended) : `${session}  ended`);
+      const ended = await ask(target, 'DELETE', path);
+      console.log(target.json ? JSON.stringify(ended) : `${session}  ended`);
       return EXIT_DONE;
     }
     default:
@@ -96,30 +96,30 @@ function wrong(): UsageError {
 
 const HEAD = ['session', 'state', 'provider', 'cluster', 'requests', 'engine', 'breaker', 'models'];
 
-async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {
+async function listNodes(target: ApiTarget, wanted: Record<string, string | undefined>): Promise<void> {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
   const table = new Table(HEAD);
-  for await (const node of listedNodes(door, query, nodeSchema)) {
+  for await (const node of listedNodes(target, query, nodeSchema)) {
     if (isReaderGone()) return;
-    if (door.json) console.log(JSON.stringify(node));
+    if (target.json) console.log(JSON.stringify(node));
     else table.add(rowOf(node));
   }
-  if (!door.json) table.flush();
+  if (!target.json) table.flush();
 }
 
 /** The newest first, as the API has them and the other lists. */
-async function tellHistory(door: Door, session: string | undefined): Promise<void> {
+async function tellHistory(target: ApiTarget, session: string | undefined): Promise<void> {
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
-  const { data } = historySchema.parse(await ask(door, 'GET', `/history?${query}`));
+  const { data } = historySchema.parse(await ask(target, 'GET', `/history?${query}`));
   const table = new Table(['at', 'event', 'session', 'node', 'provider', 'cluster', 'reason']);
   for (const one of data) {
     const { at, event, session: of, node, provider, cluster, reason, cause } = one;
     const why = cause == null || cause === reason ? (reason ?? '') : `${cause}: ${reason ?? 'not said'}`;
-    if (door.json) console.log(JSON.stringify(one));
+    if (target.json) console.log(JSON.stringify(one));
     else table.add([at, event, of, node ?? '-', provider, cluster, why]);
   }
-  if (!door.json) table.flush();
+  if (!target.json) table.flush();
 }
 
 function rowOf(node: z.infer<typeof nodeSchema>): string[] {

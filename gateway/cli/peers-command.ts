@@ -1,7 +1,7 @@
 /** `otela-gateway peers …`: the issuers whose nodes this gateway takes in beside its own. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+import { type ApiTarget, ask, CONNECTION, targetAt } from './client.ts';
 import { Table } from './table.ts';
 
 const peerSchema = z.object({
@@ -26,31 +26,31 @@ export const PEERS: Command = {
 
 async function peersCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, CONNECTION, { words: 4 });
-  const door = doorTo('/admin/peers', values);
+  const target = targetAt('/admin/peers', values);
   const [verb, name, root, url] = words;
   if (verb === 'list' && name === undefined) {
-    const { data } = listSchema.parse(await ask(door, 'GET', ''));
+    const { data } = listSchema.parse(await ask(target, 'GET', ''));
     const table = new Table(['name', 'root key', 'url', 'created']);
     for (const peer of data) {
-      if (door.json) say(door, peer);
+      if (target.json) say(target, peer);
       else table.add(rowOf(peer));
     }
-    if (!door.json) table.flush();
+    if (!target.json) table.flush();
     return EXIT_DONE;
   }
   if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined) {
-    say(door, peerSchema.parse(await ask(door, 'POST', '', { name, root, url })));
+    say(target, peerSchema.parse(await ask(target, 'POST', '', { name, root, url })));
     return EXIT_DONE;
   }
   if (verb === 'remove' && name !== undefined && root === undefined) {
-    const gone = await ask(door, 'DELETE', `/${encodeURIComponent(name)}`);
-    if (door.json) console.log(JSON.stringify(gone));
+    const gone = await ask(target, 'DELETE', `/${encodeURIComponent(name)}`);
+    if (target.json) console.log(JSON.stringify(gone));
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway peers add NAME KEY URL | list | remove NAME');
 }
 
-function say({ json }: Door, peer: z.infer<typeof peerSchema>): void {
+function say({ json }: ApiTarget, peer: z.infer<typeof peerSchema>): void {
   console.log(json ? JSON.stringify(peer) : rowOf(peer).join('  '));
 }
 

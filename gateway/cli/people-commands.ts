@@ -1,7 +1,7 @@
 /** `otela-gateway members …` and `access …`: who works in a project, and who asks to, or for a model. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, doorTo, list, print } from './client.ts';
+import { ask, CONNECTION, targetAt, list, print } from './client.ts';
 import { bodyOf, limitsOf, merged } from './resource-command.ts';
 import { LIMITS } from './resources.ts';
 
@@ -44,14 +44,14 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   const [verb, project, user] = words;
   const usage = () => new UsageError(`usage: otela-gateway members ${MEMBERS_USAGE}`);
   if (project === undefined) throw usage();
-  const door = doorTo(`/admin/projects/${encodeURIComponent(project)}/members`, values);
+  const target = targetAt(`/admin/projects/${encodeURIComponent(project)}/members`, values);
   const taken: Readonly<Record<string, readonly string[]>> = { add: ['lead'], set: ['lead', ...Object.keys(LIMITS)] };
   const over = [...given.keys()].find((flag) => !(flag in CONNECTION) && taken[verb ?? '']?.includes(flag) !== true);
   if (over !== undefined) throw new UsageError(`otela-gateway members ${verb} takes no --${over}`);
   const [lead] = given.get('lead') ?? [];
   if (lead !== undefined && lead !== 'yes' && lead !== 'no') throw new UsageError('--lead: yes or no');
   if (verb === 'list' && user === undefined)
-    return list(door, { head: ['user', 'role', 'granted', 'limits', 'since', 'name'], row: memberRow });
+    return list(target, { head: ['user', 'role', 'granted', 'limits', 'since', 'name'], row: memberRow });
   if (user === undefined) throw usage();
   const one = `/${encodeURIComponent(user)}`;
   const limits = bodyOf({ flags: LIMITS }, values);
@@ -59,16 +59,16 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   if (verb === 'add' || (verb === 'set' && (lead !== undefined || isLimit))) {
     let answer: unknown;
     if (verb === 'add' || lead !== undefined)
-      answer = await ask(door, 'PUT', one, lead === undefined ? {} : { lead: lead === 'yes' });
+      answer = await ask(target, 'PUT', one, lead === undefined ? {} : { lead: lead === 'yes' });
     if (isLimit) {
-      const before = limitsOf(await ask(door, 'GET', one));
-      answer = await ask(door, 'PATCH', one, noneIfEmpty(merged(limits, before)));
+      const before = limitsOf(await ask(target, 'GET', one));
+      answer = await ask(target, 'PATCH', one, noneIfEmpty(merged(limits, before)));
     }
-    return print(door, memberRow, answer);
+    return print(target, memberRow, answer);
   }
   if (verb !== 'remove') throw usage();
-  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(door, 'DELETE', one));
-  if (door.json) console.log(JSON.stringify({ project_id: project, user_id: user, deleted }));
+  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(target, 'DELETE', one));
+  if (target.json) console.log(JSON.stringify({ project_id: project, user_id: user, deleted }));
   else console.log(deleted ? `${user}  removed` : `${user} was no member`);
   return EXIT_DONE;
 }
@@ -123,12 +123,12 @@ export const ACCESS: Command = {
 async function accessCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, CONNECTION, { words: 2 });
   const [verb, id] = words;
-  const door = doorTo('/admin/access-requests', values);
+  const target = targetAt('/admin/access-requests', values);
   if (verb === 'list' && id === undefined)
-    return list(door, { head: ['id', 'status', 'who', 'asks for', 'when', 'reason'], row: requestRow });
+    return list(target, { head: ['id', 'status', 'who', 'asks for', 'when', 'reason'], row: requestRow });
   const status = verb === 'approve' ? 'approved' : verb === 'refuse' ? 'refused' : undefined;
   if (status === undefined || id === undefined) throw new UsageError(`usage: otela-gateway access ${ACCESS_USAGE}`);
-  return print(door, requestRow, await ask(door, 'PATCH', `/${encodeURIComponent(id)}`, { status }));
+  return print(target, requestRow, await ask(target, 'PATCH', `/${encodeURIComponent(id)}`, { status }));
 }
 
 function requestRow(value: unknown): string[] {

@@ -1,7 +1,7 @@
 /** Runs `keys`, `users`, `projects`, `providers` and `tokens` against the admin REST. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, doorTo, list, print, type Row } from './client.ts';
+import { ask, CONNECTION, list, print, type Row, targetAt } from './client.ts';
 import type { Kind, Resource } from './resources.ts';
 
 const DAY_S = 86_400;
@@ -25,33 +25,33 @@ async function resourceCommand(
   const { values, given: flagsGiven, words } = parseLine(args, { ...flags, ...CONNECTION }, { words: 2 });
   const { verbs, path, secret, first } = resource;
   const row = rowOf(resource.shown);
-  const door = doorTo(path, values);
+  const target = targetAt(path, values);
   const [given, id] = words;
   const verb = verbs.find((one) => one === given);
   if (verb !== undefined) refusePassedOver(name, verb, resource, [...flagsGiven.keys()]);
   const named = id !== undefined;
   const one = `/${encodeURIComponent(id ?? '')}`;
   if (verb === 'list' && id === undefined)
-    return list(door, { head: ['id', ...resource.shown.map(columnOf), 'state', 'created', 'name'], row });
-  if (verb === 'show' && named) return print({ ...door, json: true }, row, await ask(door, 'GET', one));
-  if (verb === 'delete' && named) return erase(door, one);
-  if (verb === 'revoke' && named) return print(door, row, await ask(door, 'DELETE', one));
+    return list(target, { head: ['id', ...resource.shown.map(columnOf), 'state', 'created', 'name'], row });
+  if (verb === 'show' && named) return print({ ...target, json: true }, row, await ask(target, 'GET', one));
+  if (verb === 'delete' && named) return erase(target, one);
+  if (verb === 'revoke' && named) return print(target, row, await ask(target, 'DELETE', one));
   if (verb === 'create' && (first === undefined ? id === undefined : named)) {
-    const made = await ask(door, 'POST', '', {
+    const made = await ask(target, 'POST', '', {
       ...bodyOf(resource, values),
       ...(first === undefined ? {} : { [first]: id }),
     });
-    return secret === undefined ? print(door, row, made) : shownOnce(door.json, made, row, secret);
+    return secret === undefined ? print(target, row, made) : shownOnce(target.json, made, row, secret);
   }
   if (verb === 'set' && named) {
     const body = bodyOf(resource, values);
-    const before = 'limits' in body ? limitsOf(await ask(door, 'GET', one)) : {};
-    return print(door, row, await ask(door, 'PATCH', one, merged(body, before)));
+    const before = 'limits' in body ? limitsOf(await ask(target, 'GET', one)) : {};
+    return print(target, row, await ask(target, 'PATCH', one, merged(body, before)));
   }
   if (verb === 'rotate' && named) {
     const [overlap] = flagsGiven.get('overlap') ?? [];
     const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
-    return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, body), row, 'key');
+    return shownOnce(target.json, await ask(target, 'POST', `${one}/rotate`, body), row, 'key');
   }
   throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …`);
 }
@@ -64,11 +64,11 @@ function refusePassedOver(name: string, verb: string, { flags }: Resource, given
 }
 
 /** Day by day, until nothing is left. */
-async function erase(door: ReturnType<typeof doorTo>, one: string): Promise<number> {
+async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<number> {
   const step = z.object({ id: z.string(), days_left: z.number() });
   for (;;) {
-    const { id, days_left } = step.parse(await ask(door, 'DELETE', one));
-    if (door.json) console.log(JSON.stringify({ id, days_left }));
+    const { id, days_left } = step.parse(await ask(target, 'DELETE', one));
+    if (target.json) console.log(JSON.stringify({ id, days_left }));
     else console.log(days_left === 0 ? `${id}  deleted` : `${id}  ${days_left} days of records left`);
     if (days_left === 0) return EXIT_DONE;
   }

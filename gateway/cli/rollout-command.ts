@@ -6,7 +6,7 @@ import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../.
 import { isOlder, isVersion } from '../../shared/release/release.ts';
 import { durationMs } from '../../shared/routing/facts.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, ClientError, CONNECTION, type Door, doorTo } from './client.ts';
+import { type ApiTarget, ask, ClientError, CONNECTION, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { cohortOf, type RolloutNode } from './rollout-cohort.ts';
 
@@ -50,8 +50,8 @@ where it stopped. It stops at the first cohort that does not come back. Below wh
 };
 
 interface Rollout {
-  door: Door;
-  settings: Door;
+  target: ApiTarget;
+  settings: ApiTarget;
   to: string;
   cohort: string;
   cluster: string | undefined;
@@ -66,8 +66,8 @@ async function rolloutCommand(args: readonly string[]): Promise<number> {
   if (!isVersion(values.to)) throw new UsageError(`--to ${values.to} is no version such as 0.2.0`);
   if (!/^[1-9]\d{0,4}%?$/.test(values.cohort)) throw new UsageError(`--cohort ${values.cohort}: write 5 or 25%`);
   const { to, cohort, cluster, alone } = values;
-  const doors = { door: doorTo('/admin/nodes', values), settings: doorTo('/admin/settings', values) };
-  const rollout = { ...doors, to, cohort, cluster, withinMs, alone };
+  const targets = { target: targetAt('/admin/nodes', values), settings: targetAt('/admin/settings', values) };
+  const rollout = { ...targets, to, cohort, cluster, withinMs, alone };
   if (words[0] === 'status') return status(rollout);
   if (words[0] === 'start') return start(rollout);
   throw new UsageError('usage: otela-gateway rollout status | start');
@@ -75,11 +75,11 @@ async function rolloutCommand(args: readonly string[]): Promise<number> {
 
 async function status(rollout: Rollout): Promise<number> {
   const nodes = await living(rollout);
-  const { to, door } = rollout;
+  const { to, target } = rollout;
   const { minimum_agent_version: minimum } = settingsSchema.parse(await ask(rollout.settings, 'GET', ''));
   const tooOld = (version: string) => minimum !== null && isOlder(version, minimum);
   const versions = Map.groupBy(nodes, ({ version }) => version);
-  if (door.json) {
+  if (target.json) {
     for (const node of nodes)
       console.log(JSON.stringify({ ...node, behind: node.version !== to, below_minimum: tooOld(node.version) }));
     return EXIT_DONE;
@@ -96,8 +96,8 @@ async function status(rollout: Rollout): Promise<number> {
 }
 
 async function start(rollout: Rollout): Promise<number> {
-  const { door, to } = rollout;
-  const say = (line: string, what: object) => console.log(door.json ? JSON.stringify(what) : printable(line));
+  const { target, to } = rollout;
+  const say = (line: string, what: object) => console.log(target.json ? JSON.stringify(what) : printable(line));
   for (let round = 1; ; round++) {
     const nodes = await living(rollout);
     const { chosen, only, behind } = cohortOf(nodes, rollout);
@@ -114,7 +114,7 @@ async function start(rollout: Rollout): Promise<number> {
     const before = nodes.filter((node) => node.version === to && node.ready).length;
     for (const { session } of chosen) {
       const { from, running } = restartedSchema.parse(
-        await ask(door, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
+        await ask(target, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
       );
       say(`  ${session}  ${from} to ${to}, ${running} requests run there`, { session, from, to, running });
     }
@@ -140,10 +140,10 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: nu
 }
 
 /** Nodes that have not left. */
-async function living({ door, cluster }: Rollout): Promise<RolloutNode[]> {
+async function living({ target, cluster }: Rollout): Promise<RolloutNode[]> {
   const nodes: RolloutNode[] = [];
   const query = new URLSearchParams({ limit: '1000' });
-  for await (const node of listedNodes(door, query, nodeSchema)) {
+  for await (const node of listedNodes(target, query, nodeSchema)) {
     if (node.state === 'LEFT' || (cluster !== undefined && node.cluster !== cluster)) continue;
     const { session, provider, agent_version: version, state, suspected } = node;
     const models = node.models.filter((model) => model.state === 'ready').map(({ id }) => id);

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { nearest } from '../../shared/text/nearest.ts';
-import { ask, CONNECTION, doorTo } from './client.ts';
+import { ask, CONNECTION, targetAt } from './client.ts';
 import { Table } from './table.ts';
 
 export const SETTINGS: Command = {
@@ -21,14 +21,14 @@ const settingsSchema = z.looseObject({ object: z.literal('settings') });
 
 async function settingsCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, CONNECTION, { words: 3 });
-  const door = doorTo('/admin/settings', values);
+  const target = targetAt('/admin/settings', values);
   const [verb, name, value] = words;
-  const before = settingsOf(await ask(door, 'GET', ''));
+  const before = settingsOf(await ask(target, 'GET', ''));
   if (verb === undefined) return show(before, values.json);
   if (verb !== 'set' || name === undefined || value === undefined)
     throw new UsageError('usage: otela-gateway settings | settings set NAME VALUE');
   if (!Object.hasOwn(before, name)) throw new UsageError(noSetting(name, Object.keys(before)));
-  const after = settingsOf(await ask(door, 'PATCH', '', { [name]: parsed(value) }));
+  const after = settingsOf(await ask(target, 'PATCH', '', { [name]: parsed(value) }));
   if (values.json) return show(after, true);
   const [was, is] = [JSON.stringify(before[name]), JSON.stringify(after[name])];
   console.log(was === is ? `${name}  ${is}, as before` : `${name}  ${was} → ${is}`);

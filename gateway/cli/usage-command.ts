@@ -11,7 +11,7 @@ import {
   type Values,
 } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, doorTo, download } from './client.ts';
+import { ask, CONNECTION, download, targetAt } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
@@ -75,13 +75,13 @@ async function usageCommand(args: readonly string[]): Promise<number> {
   const { by, from, to, model, project, user, key, provider } = values;
   const given = { from, to, model, project, user, key, provider };
   if (by === BATCH) {
-    const data = await pages(doorTo('/admin/usage/batches', values), queryOf(given), (page) =>
+    const data = await pages(targetAt('/admin/usage/batches', values), queryOf(given), (page) =>
       page.has_more ? page.data.at(-1)?.id : undefined,
     );
     return shown(data, BATCH_COLUMNS, values.json);
   }
   const query = queryOf({ ...given, group_by: by });
-  const data = await pages(doorTo('/admin/usage', values), query, ({ next }) => next ?? undefined);
+  const data = await pages(targetAt('/admin/usage', values), query, ({ next }) => next ?? undefined);
   return shown(data, [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS], values.json);
 }
 
@@ -107,13 +107,13 @@ const pageSchema = z.object({
 
 /** @param next what the following page comes after; undefined: there is none */
 async function pages(
-  door: ReturnType<typeof doorTo>,
+  target: ReturnType<typeof targetAt>,
   query: URLSearchParams,
   next: (page: z.infer<typeof pageSchema>) => unknown,
 ): Promise<Record<string, unknown>[]> {
   const all: Record<string, unknown>[] = [];
   for (;;) {
-    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    const page = pageSchema.parse(await ask(target, 'GET', `?${query}`));
     all.push(...page.data);
     const after = next(page);
     if (typeof after !== 'string') return all;
@@ -158,13 +158,13 @@ async function traceCommand(args: readonly string[]): Promise<number> {
     const every = values.every === undefined ? undefined : Number(values.every) * 1_000;
     if (every !== undefined && !(every >= 1_000 && every <= 86_400_000))
       throw new UsageError('--every: 1 to 86400 seconds');
-    await sampleNodes(doorTo('/admin/nodes', values), every);
+    await sampleNodes(targetAt('/admin/nodes', values), every);
     return EXIT_DONE;
   }
   const { from, to, format } = values;
   if (verb !== 'export' || file !== undefined || from === undefined || to === undefined)
     throw new UsageError(TRACE_USAGE);
-  const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
+  const body = await download(targetAt('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
   for await (const chunk of body) {
     if (isReaderGone()) break;
     if (!process.stdout.write(chunk)) await drained();
@@ -178,7 +178,7 @@ async function traceSource(values: Values<typeof TRACE_FLAGS>, file: string | un
   const asked = from !== undefined && to !== undefined;
   if (asked === (file !== undefined)) throw new UsageError(TRACE_USAGE);
   return asked
-    ? Readable.fromWeb(await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to })}`))
+    ? Readable.fromWeb(await download(targetAt('/admin/trace', values), `?${new URLSearchParams({ from, to })}`))
     : createReadStream(file ?? '');
 }
 
@@ -198,7 +198,7 @@ async function tracePlot(values: Values<typeof TRACE_FLAGS>, file: string | unde
       ? new Set(reasoning.split(',').map((name) => name.trim()))
       : from === undefined
         ? new Set<string>()
-        : await reasoningModels(doorTo('/admin/models', values));
+        : await reasoningModels(targetAt('/admin/models', values));
   const trace = hasTrace ? await traceSource(values, file) : undefined;
   await plotTrace({ trace, nodes, reasoning: classed, out });
   return EXIT_DONE;
@@ -273,10 +273,10 @@ async function auditCommand(args: readonly string[]): Promise<number> {
     return [at, actor, action, target];
   };
   const page = z.object({ data: z.array(z.looseObject({ id: z.number() })), has_more: z.boolean() });
-  const door = doorTo('/admin/audit', values);
+  const target = targetAt('/admin/audit', values);
   const table = new Table(['at', 'who', 'action', 'what']);
   for (let after = '', more = true; more && !isReaderGone(); ) {
-    const { data, has_more } = page.parse(await ask(door, 'GET', after));
+    const { data, has_more } = page.parse(await ask(target, 'GET', after));
     for (const one of data) {
       if (values.json) console.log(JSON.stringify(one));
       else table.add(row(one));

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, doorTo } from './client.ts';
+import { ask, CONNECTION, targetAt } from './client.ts';
 
 const storiesSchema = z.object({
   data: z.array(
@@ -38,12 +38,12 @@ async function whyCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 1 });
   const [id] = words;
   if (id === undefined) throw new UsageError('usage: otela-gateway why REQUEST_ID [--hours N] [--to TIME]');
-  const door = doorTo('/admin/requests', values);
+  const target = targetAt('/admin/requests', values);
   const { hours, to } = values;
   const query = new URLSearchParams({ hours, ...(to === undefined ? {} : { to }) });
-  const { data } = storiesSchema.parse(await ask(door, 'GET', `/${encodeURIComponent(id)}?${query}`));
+  const { data } = storiesSchema.parse(await ask(target, 'GET', `/${encodeURIComponent(id)}?${query}`));
   for (const [n, story] of data.entries()) {
-    if (door.json) {
+    if (target.json) {
       console.log(JSON.stringify(story));
       continue;
     }

@@ -47,8 +47,8 @@ export class DrainOrders {
     const reply = (await REGISTRY.getByName(REGISTRY_NAME).order(session, { action: 'drain' })) as OrderReply;
     if (reply.kind !== 'signed') return;
     const tunnel = TUNNEL.getByName(session);
-    const standing = await tunnel.standing();
-    if (standing === null || standing.reads < RATE_FRAME) return;
+    const status = await tunnel.status();
+    if (status === null || status.reads < RATE_FRAME) return;
     const after = { factory: factory.factory, why };
     const line = { at: now, actor: factory.tokenId, action: 'node.drain', object: session, before: null, after };
     await database(this.#env).insert(auditLog).values(line);

@@ -3,7 +3,7 @@ import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { Env } from '../env.ts';
 import { telemetry } from '../telemetry-sink.ts';
 import { endpointName } from './names.ts';
-import type { Note } from './note.ts';
+import type { RequestLog } from './request-log.ts';
 
 /** A client chooses the model's name: longer ones are cut. */
 const MODEL_MAX = 128;
@@ -12,33 +12,38 @@ const MODEL_MAX = 128;
  * Which requests get a line: `all`, those that failed (`error`: answered 5xx, or broken off; a client that
  * left is no failure), or none (`off`).
  */
-type RequestLog = 'all' | 'error' | 'off';
+type LogMode = 'all' | 'error' | 'off';
 
-const DEFAULT: RequestLog = 'error';
+const DEFAULT: LogMode = 'error';
 
 /** One line of JSON per request: who, what, where, how long, how it ended. Never a prompt, a key, an address or an answer. */
-export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: number, firstMs: number | undefined): void {
+export function logLine(
+  env: Pick<Env, 'REQUEST_LOG'>,
+  log: RequestLog,
+  totalMs: number,
+  firstMs: number | undefined,
+): void {
   const wanted = env.REQUEST_LOG ?? DEFAULT;
-  if (wanted === 'off' || (wanted === 'error' && !hasFailed(note))) return;
-  const { requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = note.seen;
+  if (wanted === 'off' || (wanted === 'error' && !hasFailed(log))) return;
+  const { requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = log.seen;
   const line = {
     event: 'request',
     at: new Date(startedAt).toISOString(),
     request_id: requestId,
     usage_id: name === requestId ? undefined : name,
-    trace_id: note.traceId,
+    trace_id: log.traceId,
     endpoint: endpointName(endpointById(endpoint)) || undefined,
     model: model.slice(0, MODEL_MAX) || undefined,
-    served_model: note.served === '' || note.served === model ? undefined : note.served,
+    served_model: log.served === '' || log.served === model ? undefined : log.served,
     stream: streamed,
     key: caller?.account.keyId,
-    node: note.node || undefined,
-    provider: note.provider || undefined,
-    attempts: note.attempts,
-    queued_ms: note.queuedMs || undefined,
-    status: note.status,
-    error: note.error || undefined,
-    failed_at: note.failedAt,
+    node: log.node || undefined,
+    provider: log.provider || undefined,
+    attempts: log.attempts,
+    queued_ms: log.queuedMs || undefined,
+    status: log.status,
+    error: log.error || undefined,
+    failed_at: log.failedAt,
     first_ms: firstMs,
     total_ms: totalMs,
   };
@@ -46,6 +51,6 @@ export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: numb
   console.log(JSON.stringify(line));
 }
 
-function hasFailed({ status, error }: Note): boolean {
+function hasFailed({ status, error }: RequestLog): boolean {
   return status >= 500 || (status < 400 && error !== '' && error !== LEFT_ERROR);
 }

@@ -10,9 +10,9 @@ import type { Env } from '../env.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import { addCensus } from './census.ts';
 import { FAMILIES } from './families.ts';
-import { noteStorage, reporter } from './note.ts';
 import { addOwn } from './own.ts';
 import { OBSERVE_NAME } from './report.ts';
+import { noteStorage, reporter } from './request-log.ts';
 
 export const metricsRoutes = new Hono<{ Bindings: Env }>();
 

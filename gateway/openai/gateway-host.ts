@@ -36,7 +36,7 @@ import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http.ts';
 import type { Background } from '../object-context.ts';
-import type { Sighting } from '../observe/note.ts';
+import type { LoggedRequest } from '../observe/request-log.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { waitForTurn } from '../queue/wait-for-turn.ts';
 import { waitingHere } from '../queue/waiting-here.ts';
@@ -118,7 +118,7 @@ export class GatewayHost implements Host<Caller> {
     };
   }
 
-  record(request: ProxyRequest, info: Readonly<Sighting>): GatewayRecord {
+  record(request: ProxyRequest, info: Readonly<LoggedRequest>): GatewayRecord {
     this.#record = new GatewayRecord(info, request, { env: this.#env, ctx: this.#background });
     return this.#record;
   }

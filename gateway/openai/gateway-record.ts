@@ -2,7 +2,7 @@ import type { ApiError } from '../../shared/openai/errors.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
-import { Note, type Sighting } from '../observe/note.ts';
+import { type LoggedRequest, RequestLog } from '../observe/request-log.ts';
 import { recordRefusal } from '../usage/refused.ts';
 
 interface Context {
@@ -10,12 +10,12 @@ interface Context {
   ctx: Background;
 }
 
-/** Counters and log as `Note` keeps them, and the usage row of a request that no engine saw. */
-export class GatewayRecord extends Note {
+/** Counters and log as `RequestLog` keeps them, and the usage row of a request that no engine saw. */
+export class GatewayRecord extends RequestLog {
   readonly #request: ProxyRequest;
   readonly #context: Context;
 
-  constructor(seen: Readonly<Sighting>, request: ProxyRequest, context: Context) {
+  constructor(seen: Readonly<LoggedRequest>, request: ProxyRequest, context: Context) {
     super(seen, request, request.client, context);
     this.#request = request;
     this.#context = context;

@@ -16,15 +16,15 @@ import { AlarmClock } from './alarm-clock.ts';
 import { Authority } from './authority.ts';
 import { CarriedSettings } from './carried-settings.ts';
 import type { RegistryCounters } from './counters.ts';
-import { AUDIENCE_HEADER } from './gossip/door-headers.ts';
 import { GossipDriver } from './gossip/gossip-driver.ts';
 import { StoredGossip } from './gossip/gossip-memory.ts';
 import { GossipSockets } from './gossip/gossip-sockets.ts';
+import { AUDIENCE_HEADER } from './gossip/socket-headers.ts';
 import { Membership, type NewNode, type Published } from './membership.ts';
 import { Meta } from './meta.ts';
 import { type OrderReply, orderFor } from './orders.ts';
+import { PathState } from './path-state.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
-import { Standing } from './standing.ts';
 import { TICKET_HEADER } from './tickets.ts';
 import { Tuning } from './tuning.ts';
 import { type Census, takeCensus } from './views/census.ts';
@@ -49,7 +49,7 @@ export class RegistryObject extends GatewayObject {
   readonly #members: Membership;
   readonly #sockets: GossipSockets;
   readonly #gossip: GossipDriver;
-  readonly #standing: Standing;
+  readonly #paths: PathState;
   readonly #settings: CarriedSettings;
   #snapshots = 0;
   #words = 0;
@@ -73,7 +73,7 @@ export class RegistryObject extends GatewayObject {
       { authority: this.#authority, admissions: new Admissions(storage), history: this.#history },
       {
         local: (updates) => this.#gossip.handle({ type: 'local', updates }),
-        opened: (session) => this.#standing.present(session),
+        opened: (session) => this.#paths.present(session),
         ended: (session, reason) => this.#end(session, reason),
       },
     );
@@ -99,14 +99,14 @@ export class RegistryObject extends GatewayObject {
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
       changed: (sessions) => this.#members.changed(sessions),
-      liveness: (session, liveness) => this.#standing.judged(session, liveness),
+      liveness: (session, liveness) => this.#paths.judged(session, liveness),
       probe: (session) => this.#probe(session),
       evict: (session) => this.#members.signEviction(session),
       wakeAt: (at) => ctx.waitUntil(this.#clock.wakeAt(at)),
       remembered: () => this.#remember(),
       waitUntil: (work) => ctx.waitUntil(work),
     });
-    this.#standing = new Standing(this.#members, this.#gossip, () => this.#remember());
+    this.#paths = new PathState(this.#members, this.#gossip, () => this.#remember());
     this.#wakeUp();
     ctx.waitUntil(this.#clock.arm());
   }
@@ -115,7 +115,7 @@ export class RegistryObject extends GatewayObject {
     const resumed = this.#sockets.sessions();
     this.#gossip.handle({ type: 'start' });
     for (const peer of resumed) this.#gossip.handle({ type: 'opened', peer, inbound: true, resumed: true });
-    if (resumed.length > 0) this.#standing.wake();
+    if (resumed.length > 0) this.#paths.wake();
   }
 
   #tune(membership: MembershipSettings): void {
@@ -174,19 +174,19 @@ export class RegistryObject extends GatewayObject {
   /** The session's tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
     this.#words++;
-    this.#standing.closed(session);
+    this.#paths.closed(session);
   }
 
   /** A path to the session failed: not routed to until it speaks again. */
   suspect(session: string): void {
     this.#words++;
-    this.#standing.doubted(session);
+    this.#paths.doubted(session);
   }
 
   /** The path that failed works again. */
   trust(session: string): void {
     this.#words++;
-    this.#standing.trusted(session);
+    this.#paths.trusted(session);
   }
 
   /** State of a session that is true for seconds only. It travels with the snapshot and is stored nowhere. */
@@ -319,7 +319,7 @@ export class RegistryObject extends GatewayObject {
     if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')
       return new Response('no delegate', { status: 400 });
     const ticket = decodeTicket(bytes, workerdCrypto);
-    const standing = this.#members.replica.standing(ticket);
+    const standing = this.#members.replica.ticketState(ticket);
     if (standing !== 'good') return new Response(`the session is ${standing}`, { status: 410 });
     return this.#sockets.accept(ticket, request.headers.get(AUDIENCE_HEADER) ?? '', Date.now());
   }

@@ -30,7 +30,7 @@ import { RegistryNotifier } from './registry-notifier.ts';
 import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
-import { Turns } from './turns.ts';
+import { Ticker } from './ticker.ts';
 
 /** An agent with open streams that was silent for so long is asked whether it is there. */
 const QUIET_MS = 5_000;
@@ -38,7 +38,7 @@ const QUIET_MS = 5_000;
 const SIGN_OF_LIFE_MS = 12_000;
 
 /** One node as its tunnel's object knows it now. */
-export interface TunnelStanding {
+export interface TunnelStatus {
   /** Requests that run there. */
   open: number;
   /** Of its socket; milliseconds since the epoch. */
@@ -72,7 +72,7 @@ export class TunnelObject extends GatewayObject {
   readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /** When the agent was last heard, as of the last turn: a change is what counts, since the machine's clock may be set. */
   #heardAt = 0;
-  readonly #turns = new Turns(this.ctx.clock, {
+  readonly #ticker = new Ticker(this.ctx.clock, {
     judge: (now) => {
       this.#attempts.tick(now);
       this.#watch(now);
@@ -219,7 +219,7 @@ export class TunnelObject extends GatewayObject {
   }
 
   /** For operators who look at this node. Null: no agent is connected. */
-  standing(): TunnelStanding | null {
+  status(): TunnelStatus | null {
     const { active } = this.#sockets;
     if (active === undefined) return null;
     const { connectedAt, reads = 0 } = active.attachment;
@@ -336,7 +336,7 @@ export class TunnelObject extends GatewayObject {
   /** Something is open, or to be settled. */
   #busy(): void {
     this.#sockets.save(false);
-    this.#turns.begin();
+    this.#ticker.begin();
   }
 
   /** At each turn, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */

@@ -2,7 +2,7 @@
 import { within } from '../../shared/collections/within.ts';
 import type { Env } from '../env.ts';
 import { USAGE_ANOMALIES } from '../observe/families.ts';
-import { reporter } from '../observe/note.ts';
+import { reporter } from '../observe/request-log.ts';
 
 /**
  * - `unproven`: a report of a request that this gateway did not open at this node

@@ -8,7 +8,7 @@ import { LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts
 import { reachesNoEngine } from '../../shared/routing/attempts.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { Env } from '../env.ts';
-import type { Sighting } from '../observe/note.ts';
+import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, shardOf, type UsageRow } from './row.ts';
 
 const TOGETHER_MS = 1_000;
@@ -80,7 +80,7 @@ const ofIsolate = new Refusals();
  * `error` ended the request, after `queuedMs` in queues. Nothing is recorded of strangers, of who opted out, and where an engine's
  * record tells of it.
  */
-export function recordRefusal(sighting: Sighting, error: unknown, queuedMs: number, env: Env, ctx: Context): void {
+export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs: number, env: Env, ctx: Context): void {
   if (!reachedNobody(error)) return;
   const { code, status } = toApiError(error);
   const row = rowOf(sighting, { code, status, queuedMs }, Date.now());
@@ -88,7 +88,7 @@ export function recordRefusal(sighting: Sighting, error: unknown, queuedMs: numb
 }
 
 /** What is on record of a request whose client leaves while it waits for a node; to be completed by `leftRow` when it does. */
-export function rowIfLeft(sighting: Sighting): UsageRow | undefined {
+export function rowIfLeft(sighting: LoggedRequest): UsageRow | undefined {
   const row = rowOf(sighting, { code: LEFT_ERROR, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
   return row && { ...row, aborted: true };
 }
@@ -105,7 +105,7 @@ function reachedNobody(error: unknown): boolean {
 }
 
 function rowOf(
-  { caller, ...seen }: Sighting,
+  { caller, ...seen }: LoggedRequest,
   { code, status, queuedMs }: { code: string; status: number; queuedMs: number },
   now: number,
 ): UsageRow | undefined {

@@ -1,7 +1,7 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Clock, Sql } from '../object-context.ts';
 import { USAGE_LOST } from '../observe/families.ts';
-import { reporter } from '../observe/note.ts';
+import { reporter } from '../observe/request-log.ts';
 import { RETRY_MS, type StorageHealth } from '../storage/health.ts';
 import { storeUsage } from './record.ts';
 

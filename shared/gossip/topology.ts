@@ -8,7 +8,7 @@ export const WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
 /** What the topology needs of the open channels. */
-export interface Door {
+export interface OpenChannels {
   readonly open: ReadonlyMap<PeerId, Peer>;
   /** The peer is not to be dialled before this time. */
   failedUntil(id: PeerId): number;
@@ -18,7 +18,7 @@ export interface Door {
 
 export class Topology {
   readonly #context: Context;
-  readonly #door: Door;
+  readonly #channels: OpenChannels;
   /** At most `randomLinks`. */
   readonly #random = new Set<PeerId>();
   /** Gateways that have accepted this session on a tunnel. */
@@ -31,9 +31,9 @@ export class Topology {
   /** Set by the core: whether direct probes of this peer succeed. */
   isReachable: (peer: PeerId) => boolean = () => true;
 
-  constructor(context: Context, door: Door) {
+  constructor(context: Context, channels: OpenChannels) {
     this.#context = context;
-    this.#door = door;
+    this.#channels = channels;
   }
 
   start(): void {
@@ -41,7 +41,7 @@ export class Topology {
     const rotate = () => {
       const [oldest] = this.#random;
       if (oldest !== undefined && this.#isLarge()) this.#random.delete(oldest);
-      this.#door.changed();
+      this.#channels.changed();
       timerQueue.set('rotate', this.#context.now + spread(this.#context, options.rotateMs), rotate);
     };
     timerQueue.set('rotate', now + spread(this.#context, options.rotateMs), rotate);
@@ -59,7 +59,7 @@ export class Topology {
       const ring = ownRing(this.#context);
       const expected = this.#isLarge() ? [...this.#around(options.ringReach)] : [...(ring ?? [])];
       const others = expected.filter((id) => id !== this.#context.me);
-      const missing = others.filter((id) => !this.#door.open.has(id) || !this.isReachable(id)).length;
+      const missing = others.filter((id) => !this.#channels.open.has(id) || !this.isReachable(id)).length;
       const island = missing >= 2 && missing >= options.islandShare * others.length;
       const was = this.#volunteer;
       const drawn =
@@ -74,8 +74,8 @@ export class Topology {
     this.#lonely = lonely;
     this.#volunteer = volunteer;
     if (was === (lonely || volunteer)) return;
-    this.#door.changed();
-    for (const { id, gateway } of this.#door.open.values())
+    this.#channels.changed();
+    for (const { id, gateway } of this.#channels.open.values())
       if (gateway) this.#context.out.send(id, { type: 'apart', apart: !was });
   }
 
@@ -132,7 +132,7 @@ export class Topology {
       }
       this.#ranks.set(gateway, rank);
     }
-    this.#door.changed();
+    this.#channels.changed();
   }
 
   /** This agent's rank for `gateway`. 0: it speaks for its cluster. */
@@ -150,7 +150,7 @@ export class Topology {
       for (const id of ownRing(this.#context)?.from(me, step) ?? []) {
         if (taken >= options.ringReach || ++seen > WALK_MAX) break;
         // A member that cannot be dialled now is no neighbour: the next member takes its place.
-        if (!this.#door.open.has(id) && this.#door.failedUntil(id) > now) continue;
+        if (!this.#channels.open.has(id) && this.#channels.failedUntil(id) > now) continue;
         near.add(id);
         taken++;
       }
@@ -177,13 +177,13 @@ export class Topology {
     const ring = ownRing(this.#context);
     const { me, now, options, rng } = this.#context;
     for (const id of this.#random) {
-      const fails = this.#door.failedUntil(id) > now && !this.#door.open.has(id);
+      const fails = this.#channels.failedUntil(id) > now && !this.#channels.open.has(id);
       if (near.has(id) || fails || ring?.has(id) !== true) this.#random.delete(id);
     }
     for (let tries = 0; ring !== undefined && tries < 8 && this.#random.size < options.randomLinks; tries++) {
       const id = ring.at(Math.floor(rng() * ring.size));
-      if (id === undefined || id === me || near.has(id) || this.#door.open.has(id)) continue;
-      if (this.#door.failedUntil(id) <= now) this.#random.add(id);
+      if (id === undefined || id === me || near.has(id) || this.#channels.open.has(id)) continue;
+      if (this.#channels.failedUntil(id) <= now) this.#random.add(id);
     }
     return this.#random;
   }
@@ -192,7 +192,7 @@ export class Topology {
     const { timerQueue, now, options, self } = this.#context;
     if (self.kind === 'gateway' || timerQueue.has('lonely')) return;
     timerQueue.set('lonely', now + options.lonelyMs * (1 + this.#context.rng()), () => {
-      this.#setApart(![...this.#door.open.values()].some(({ gateway }) => !gateway), this.#volunteer);
+      this.#setApart(![...this.#channels.open.values()].some(({ gateway }) => !gateway), this.#volunteer);
     });
   }
 }

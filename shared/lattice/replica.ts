@@ -29,7 +29,7 @@ export interface ReplicaOptions {
   limits?: ReplicaLimits;
 }
 
-export type Standing = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
+export type TicketState = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
 
 export class Replica {
   readonly #crypto: Crypto;
@@ -98,7 +98,7 @@ export class Replica {
   }
 
   /** Whether the holder of this (opened) ticket may speak: asked before a socket is accepted. */
-  standing(ticket: Ticket): Standing {
+  ticketState(ticket: Ticket): TicketState {
     if (!this.#shelves.accepts(ticket.issuer)) return 'unknown_issuer';
     const shelf = this.#shelves.get(ticket.issuer);
     if (shelf === undefined) return 'good';

@@ -2,8 +2,8 @@ import type { Duplex } from 'node:stream';
 import type { Proven } from '../channel/accept.ts';
 import { asChannelError, ChannelError } from '../channel/error.ts';
 import { within } from '../channel/wait.ts';
+import { MESSAGE_MS, receiveMessage, sendMessage } from './messages.ts';
 import { type RelayAgent, TRIED_MAX } from './relays.ts';
-import { hearWord, sayWord, WORD_MS } from './words.ts';
 
 /** The next relay is tried beside the one before after so long, as addresses are (RFC 8305 §5). */
 const STAGGER_MS = 400;
@@ -93,12 +93,12 @@ export function agentMeeting(relay: RelayAgent, dial: (relay: RelayAgent) => Pro
         socket.destroy();
         throw new ChannelError('broken', 'given up');
       }
-      sayWord(socket, { word: 'connect', session: callee });
+      sendMessage(socket, { type: 'connect', session: callee });
       // The relay waits for the callee, and that one perhaps for its next reservation.
-      const said = await within(socket, 2 * WORD_MS, 'timeout', () => hearWord(socket));
-      if (said.word === 'connected') return socket;
+      const said = await within(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      if (said.type === 'connected') return socket;
       socket.destroy();
-      const why = said.word === 'refused' ? said.why : said.word;
+      const why = said.type === 'refused' ? said.why : said.type;
       throw new ChannelError('unreachable', `the relay ${relay.session} answers ${why}`);
     } finally {
       signal.removeEventListener('abort', abort);

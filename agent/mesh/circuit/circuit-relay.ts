@@ -5,8 +5,8 @@ import type { Proven } from '../channel/accept.ts';
 import type { Peer } from '../channel/channel.ts';
 import { ChannelError } from '../channel/error.ts';
 import { within } from '../channel/wait.ts';
+import { MESSAGE_MS, PING_MS, PONG_MS, type Refusal, receiveMessage, sendMessage } from './messages.ts';
 import { joinSockets, Pace } from './pipe.ts';
-import { hearWord, PING_MS, PONG_MS, type Refusal, sayWord, WORD_MS } from './words.ts';
 
 export interface CircuitLimits {
   /** Idle sockets of callees, one per session. */
@@ -104,10 +104,10 @@ export class CircuitRelay {
   async take({ socket, peer }: Pick<Proven, 'socket' | 'peer'>): Promise<void> {
     socket.on('error', () => socket.destroy());
     try {
-      const said = await within(socket, WORD_MS, 'timeout', () => hearWord(socket));
+      const said = await within(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (this.#closed || !this.#options.admits(peer)) return this.#refuse(socket, 'stranger');
-      if (said.word === 'reserve') return await this.#reserve({ peer, socket });
-      if (said.word === 'connect') return await this.#connect(socket, peer, said.session);
+      if (said.type === 'reserve') return await this.#reserve({ peer, socket });
+      if (said.type === 'connect') return await this.#connect(socket, peer, said.session);
       socket.destroy();
     } catch {
       socket.destroy(); // what one agent says badly is its own connection's end
@@ -115,9 +115,9 @@ export class CircuitRelay {
   }
 
   #refuse(socket: Duplex, why: Refusal): void {
-    sayWord(socket, { word: 'refused', why });
+    sendMessage(socket, { type: 'refused', why });
     socket.end();
-    setTimeout(() => socket.destroy(), WORD_MS).unref();
+    setTimeout(() => socket.destroy(), MESSAGE_MS).unref();
   }
 
   async #reserve(reservation: Reservation): Promise<void> {
@@ -127,14 +127,14 @@ export class CircuitRelay {
       return this.#refuse(socket, 'full');
     before?.socket.destroy();
     socket.on('close', () => this.#drop(reservation));
-    sayWord(socket, { word: 'reserved' });
+    sendMessage(socket, { type: 'reserved' });
     this.#offer(reservation);
     for (;;) {
-      const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => hearWord(socket));
-      if (said.word === 'answer' && reservation.answered !== undefined) return reservation.answered();
-      if (said.word !== 'ping') throw new ChannelError('stranger', `${said.word} from a callee`);
+      const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
+      if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
+      if (said.type !== 'ping') throw new ChannelError('stranger', `${said.type} from a callee`);
       // Behind `call` there are the caller's bytes alone.
-      if (reservation.answered === undefined) sayWord(socket, { word: 'pong' });
+      if (reservation.answered === undefined) sendMessage(socket, { type: 'pong' });
     }
   }
 
@@ -177,7 +177,7 @@ export class CircuitRelay {
     try {
       await this.#call(reservation);
       if (socket.destroyed || this.#closed) throw new ChannelError('broken', 'the caller has left');
-      sayWord(socket, { word: 'connected' });
+      sendMessage(socket, { type: 'connected' });
       this.#join(circuit, socket, reservation.socket);
     } catch {
       this.#circuits.delete(circuit);
@@ -217,7 +217,7 @@ export class CircuitRelay {
       const timer = setTimeout(() => {
         socket.destroy();
         fail();
-      }, WORD_MS);
+      }, MESSAGE_MS);
       const gone = () => {
         clearTimeout(timer);
         fail();
@@ -228,7 +228,7 @@ export class CircuitRelay {
         socket.off('close', gone);
         resolve();
       };
-      sayWord(socket, { word: 'call' });
+      sendMessage(socket, { type: 'call' });
       if (socket.destroyed) gone();
     });
   }

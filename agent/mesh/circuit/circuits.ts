@@ -114,7 +114,7 @@ export class Circuits {
     const { replica } = this.#options;
     return (
       replica.get(session) !== undefined &&
-      replica.standing(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good'
+      replica.ticketState(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good'
     );
   }
 

@@ -18,11 +18,11 @@ export const TRIED_MAX = 6;
  * The agents that agreed to relay, in the order in which `callee` is looked for at them (rendezvous hashing): a relay that comes or goes
  * moves its own callees alone, and no relay has more than its share.
  */
-export function relaysOf(callee: string, own: string, replica: Pick<Replica, 'entries' | 'standing'>): RelayAgent[] {
+export function relaysOf(callee: string, own: string, replica: Pick<Replica, 'entries' | 'ticketState'>): RelayAgent[] {
   const relays: RelayAgent[] = [];
   for (const { session, state, payload, ticket } of replica.entries()) {
     if (payload?.relay !== true || state === 'LEFT' || session === own || session === callee) continue;
-    if (payload.addresses.length === 0 || replica.standing(ticket) !== 'good') continue;
+    if (payload.addresses.length === 0 || replica.ticketState(ticket) !== 'good') continue;
     relays.push({ session, addresses: payload.addresses });
   }
   return relays.sort(

@@ -3,8 +3,8 @@ import { Backoff } from '../backoff.ts';
 import type { Proven } from '../channel/accept.ts';
 import { ChannelError } from '../channel/error.ts';
 import { within } from '../channel/wait.ts';
+import { MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './messages.ts';
 import { RESERVED_MAX, type RelayAgent } from './relays.ts';
-import { hearWord, PING_MS, PONG_MS, sayWord, WORD_MS } from './words.ts';
 
 /** Relays come and go with agents; the replica is looked through so often. */
 const LOOK_MS = 5_000;
@@ -89,11 +89,11 @@ export class Reservations {
       held.socket = socket;
       if (!this.#open) return void socket.destroy();
       socket.on('error', () => socket.destroy());
-      sayWord(socket, { word: 'reserve' });
-      const said = await within(socket, WORD_MS, 'timeout', () => hearWord(socket));
-      if (said.word !== 'reserved') {
+      sendMessage(socket, { type: 'reserve' });
+      const said = await within(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      if (said.type !== 'reserved') {
         socket.destroy();
-        throw new ChannelError('unreachable', `the relay answers ${said.word}`);
+        throw new ChannelError('unreachable', `the relay answers ${said.type}`);
       }
       held.reserved = true;
       await this.#called(socket);
@@ -118,12 +118,12 @@ export class Reservations {
 
   /** Resolves when the next bytes are a caller's. */
   async #called(socket: Duplex): Promise<void> {
-    const ping = setInterval(() => sayWord(socket, { word: 'ping' }), PING_MS);
+    const ping = setInterval(() => sendMessage(socket, { type: 'ping' }), PING_MS);
     try {
       for (;;) {
-        const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => hearWord(socket));
-        if (said.word === 'call') break;
-        if (said.word !== 'pong') throw new ChannelError('stranger', `${said.word} from a relay`);
+        const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
+        if (said.type === 'call') break;
+        if (said.type !== 'pong') throw new ChannelError('stranger', `${said.type} from a relay`);
       }
     } catch (error) {
       socket.destroy();
@@ -131,7 +131,7 @@ export class Reservations {
     } finally {
       clearInterval(ping);
     }
-    sayWord(socket, { word: 'answer' });
+    sendMessage(socket, { type: 'answer' });
   }
 
   /** A relay that fails is left alone for longer each time, and another one takes its place. */

@@ -55,9 +55,9 @@ export function tooOld(session: string): ApiError {
 
 /** An older agent closes its tunnel when it reads an order. @throws ApiError where the tunnel is not open here */
 export async function takesOrders(env: Call['env'], session: string): Promise<boolean> {
-  const standing = await env.TUNNEL.getByName(session).standing();
-  if (standing === null) throw orderRefusal(session, { kind: 'unreachable' });
-  return standing.reads >= DRAINS_FROM;
+  const status = await env.TUNNEL.getByName(session).status();
+  if (status === null) throw orderRefusal(session, { kind: 'unreachable' });
+  return status.reads >= DRAINS_FROM;
 }
 
 /** Why no order reaches a session. */

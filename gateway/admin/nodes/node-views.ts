@@ -4,7 +4,7 @@ import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/depart
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
-import type { TunnelStanding } from '../../tunnel/object.ts';
+import type { TunnelStatus } from '../../tunnel/object.ts';
 import { rfc3339 } from '../list.ts';
 import type { Call } from '../route.ts';
 import { asking, sessionOf } from '../session.ts';
@@ -91,26 +91,26 @@ export async function readNode(call: Call): Promise<object> {
     throw new ApiError('not_found', `Session ${session} is not known here.`);
   const shown = view(found.entry, found.live, now);
   // An object is first touched by its own agent, and any name makes one: only one whose agent is here is asked.
-  const standing = found.entry.connected ? await standingOf(env, session) : undefined;
+  const status = found.entry.connected ? await statusOf(env, session) : undefined;
   return {
     ...shown,
-    in_flight: standing?.open ?? shown.in_flight,
-    tunnel: standing && {
-      connected_at: rfc3339(standing.connectedAt),
-      heard_at: rfc3339(standing.heardAt),
-      drains: standing.reads >= DRAINS_FROM,
-      outbox: standing.outbox,
+    in_flight: status?.open ?? shown.in_flight,
+    tunnel: status && {
+      connected_at: rfc3339(status.connectedAt),
+      heard_at: rfc3339(status.heardAt),
+      drains: status.reads >= DRAINS_FROM,
+      outbox: status.outbox,
     },
-    ...(standing === undefined ? { tunnel: null } : {}),
-    last_errors: (standing?.errors ?? []).map(({ at, code, status, request }) => {
+    ...(status === undefined ? { tunnel: null } : {}),
+    last_errors: (status?.errors ?? []).map(({ at, code, status, request }) => {
       return { at: rfc3339(at), code, status, request_id: request };
     }),
   };
 }
 
-async function standingOf(env: Call['env'], session: string): Promise<TunnelStanding | undefined> {
+async function statusOf(env: Call['env'], session: string): Promise<TunnelStatus | undefined> {
   try {
-    return (await env.TUNNEL.getByName(session).standing()) ?? undefined;
+    return (await env.TUNNEL.getByName(session).status()) ?? undefined;
   } catch {
     return undefined;
   }

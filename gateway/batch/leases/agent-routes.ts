@@ -22,7 +22,7 @@ import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
 import { STORE_MESSAGES, storeOf, storing, streamOf } from '../../files/routes.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
-import { audienceOf } from '../../registry/gossip/door.ts';
+import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
 import type { View } from '../../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tickets.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';

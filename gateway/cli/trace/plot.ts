@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { chartsSvg } from '../../../shared/text/chart.ts';
-import { ask, ClientError, type Door } from '../client.ts';
+import { type ApiTarget, ask, ClientError } from '../client.ts';
 import { LISTED_NODE, listedNodes } from '../listed-nodes.ts';
 import { isReaderGone } from '../reader.ts';
 import { type NodeSample, sampleSchema, TraceFigures } from './figures.ts';
@@ -67,8 +67,8 @@ const modelsSchema = z.object({
 });
 
 /** Models that this gateway's operator classed as reasoning ones. */
-export async function reasoningModels(door: Door): Promise<Set<string>> {
-  const { data } = modelsSchema.parse(await ask({ ...door, path: '/admin/models' }, 'GET', ''));
+export async function reasoningModels(target: ApiTarget): Promise<Set<string>> {
+  const { data } = modelsSchema.parse(await ask({ ...target, path: '/admin/models' }, 'GET', ''));
   return new Set(data.flatMap((one) => (one.class === 'reasoning' ? [one.id ?? one.model ?? ''] : [])));
 }
 
@@ -83,8 +83,8 @@ const telemetrySchema = z.looseObject({
 });
 
 /** One line of JSON per node that serves, again and again. */
-export async function sampleNodes(door: Door, everyMs: number | undefined): Promise<void> {
-  const nodesDoor = { ...door, path: '/admin/nodes' };
+export async function sampleNodes(target: ApiTarget, everyMs: number | undefined): Promise<void> {
+  const nodesDoor = { ...target, path: '/admin/nodes' };
   do {
     const timestamp = new Date().toISOString();
     for await (const node of listedNodes(
@@ -112,9 +112,9 @@ export async function sampleNodes(door: Door, everyMs: number | undefined): Prom
 }
 
 /** Watts of all its GPUs; null where its agent cannot be asked, or does not tell of one of them. */
-async function powerOf(door: Door, session: string): Promise<number | null> {
+async function powerOf(target: ApiTarget, session: string): Promise<number | null> {
   try {
-    const { gpus } = telemetrySchema.parse(await ask(door, 'GET', `/${session}/telemetry`));
+    const { gpus } = telemetrySchema.parse(await ask(target, 'GET', `/${session}/telemetry`));
     if (gpus === null || gpus.length === 0) return null;
     return gpus.reduce<number | null>(
       (sum, { power_w }) => (sum === null || power_w == null ? null : sum + power_w),

@@ -9,7 +9,7 @@ const MODELS_MAX = 500;
 /** Of the agents; a fleet has one or two. The rest, and what is no version, is `other`. */
 const VERSIONS_MAX = 20;
 
-type Standing = 'ready' | 'suspected' | 'loading';
+type NodeState = 'ready' | 'suspected' | 'loading';
 
 /** The registry in numbers, at one moment. */
 export interface Census {
@@ -19,7 +19,7 @@ export interface Census {
   breakers: Record<'closed' | 'open' | 'half-open', number>;
   /** Sums over engines that reported within seconds; `open`: requests of this gateway there. */
   load: { running: number; waiting: number; open: number };
-  models: ({ model: string } & Record<Standing, number>)[];
+  models: ({ model: string } & Record<NodeState, number>)[];
   /** Sessions that are not LEFT, by their agent's version. */
   versions: Record<string, number>;
   /** When models end, in seconds since 1970, as the catalogue has it. */
@@ -34,7 +34,7 @@ export function takeCensus(
   now: number,
 ): Omit<Census, 'counters' | 'sunsets' | 'alwaysOn'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
-  const models = new Map<string, Record<Standing, number>>();
+  const models = new Map<string, Record<NodeState, number>>();
   const versions = new Map<string, number>();
   const breakers = { closed: 0, open: 0, 'half-open': 0 };
   const load = { running: 0, waiting: 0, open: 0 };
@@ -61,7 +61,7 @@ export function takeCensus(
         known = { ready: 0, suspected: 0, loading: 0 };
         models.set(id, known);
       }
-      known[standing(entry, state)]++;
+      known[stateOf(entry, state)]++;
     }
   }
   return {
@@ -81,7 +81,7 @@ function versionLabel(version: string, known: ReadonlyMap<string, number>): stri
   return isVersion(version) && known.size < VERSIONS_MAX ? version : 'other';
 }
 
-function standing({ state, suspected, connected }: RegistryEntry, model: string): Standing {
+function stateOf({ state, suspected, connected }: RegistryEntry, model: string): NodeState {
   if (state !== 'SERVING' || model !== 'ready') return 'loading';
   return suspected || !connected ? 'suspected' : 'ready';
 }

@@ -8,7 +8,7 @@ import { Listener } from '../../../agent/mesh/channel/listener.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { within } from '../../../agent/mesh/channel/wait.ts';
 import { type CircuitLimits, CircuitRelay } from '../../../agent/mesh/circuit/circuit-relay.ts';
-import { hearWord, sayWord, type Word } from '../../../agent/mesh/circuit/words.ts';
+import { type CircuitMessage, receiveMessage, sendMessage } from '../../../agent/mesh/circuit/messages.ts';
 import type { Member } from '../../support/mesh/member.ts';
 import { atEnd, endAll, eventually, freePort } from '../../support/processes.ts';
 import { type Identity, identity, NO_RELEASES, openTicket } from './node.ts';
@@ -111,27 +111,27 @@ async function malicious(act: (caller: Duplex, callee: Duplex) => void) {
   const evil = await town.join({ listen: undefined, relay: true, addresses: [`127.0.0.1:${port}`] });
   const own = { context: sessionContext(evil.key), ticket: evil.ticket.bytes, releases: NO_RELEASES };
   const reserved = new Map<string, Duplex>();
-  const calls: Word[] = [];
+  const calls: CircuitMessage[] = [];
   const listener = new Listener({
     own,
     openTicket: (ticket) => peerOf(ticket, first),
     onProven: ({ socket }) => socket.destroy(),
     onCircuit: ({ socket, peer }) => {
       socket.on('error', () => {});
-      void hearWord(socket)
+      void receiveMessage(socket)
         .then(async (said) => {
           calls.push(said);
-          if (said.word === 'reserve') {
+          if (said.type === 'reserve') {
             reserved.set(peer.session, socket);
-            return sayWord(socket, { word: 'reserved' });
+            return sendMessage(socket, { type: 'reserved' });
           }
-          if (said.word !== 'connect') return;
+          if (said.type !== 'connect') return;
           const callee = reserved.get(said.session);
           if (callee === undefined) return socket.destroy();
           reserved.delete(said.session);
-          sayWord(callee, { word: 'call' });
-          while ((await hearWord(callee)).word !== 'answer');
-          sayWord(socket, { word: 'connected' });
+          sendMessage(callee, { type: 'call' });
+          while ((await receiveMessage(callee)).type !== 'answer');
+          sendMessage(socket, { type: 'connected' });
           act(socket, callee);
         })
         .catch(() => socket.destroy());
@@ -223,8 +223,8 @@ describe('a relay that', () => {
       others.push(callee);
       const swapped = reserved.get(c.session);
       if (swapped === undefined) return caller.destroy();
-      sayWord(swapped, { word: 'call' });
-      void hearWord(swapped).then(() => passing(FAR, () => {})(caller, swapped));
+      sendMessage(swapped, { type: 'call' });
+      void receiveMessage(swapped).then(() => passing(FAR, () => {})(caller, swapped));
     });
     await expect(a.mesh.channelTo(b.session)).rejects.toMatchObject({ code: 'wrong_key' });
     expect(a.mesh.channels.get(b.session) ?? a.mesh.channels.get(c.session)).toBeUndefined();
@@ -233,7 +233,7 @@ describe('a relay that', () => {
 
 describe('a relay is bounded:', () => {
   interface Caller extends Identity {
-    say(word: Word): Promise<{ socket: Duplex; said: Word }>;
+    say(word: CircuitMessage): Promise<{ socket: Duplex; said: CircuitMessage }>;
   }
 
   async function relayOf(limits: Partial<CircuitLimits>, admits: (peer: Peer) => boolean = () => true) {
@@ -263,10 +263,10 @@ describe('a relay is bounded:', () => {
         atEnd(() => void socket.destroy());
         return socket.on('error', () => {});
       };
-      const say = async (word: Word) => {
+      const say = async (word: CircuitMessage) => {
         const socket = await dial();
-        sayWord(socket, word);
-        return { socket, said: await within(socket, 10_000, 'timeout', () => hearWord(socket)) };
+        sendMessage(socket, word);
+        return { socket, said: await within(socket, 10_000, 'timeout', () => receiveMessage(socket)) };
       };
       return { ...me, say };
     };
@@ -275,9 +275,9 @@ describe('a relay is bounded:', () => {
 
   /** Reserves, and answers every call. */
   async function callee(one: Caller): Promise<Duplex> {
-    const { socket } = await one.say({ word: 'reserve' });
-    void hearWord(socket).then(
-      () => sayWord(socket, { word: 'answer' }),
+    const { socket } = await one.say({ type: 'reserve' });
+    void receiveMessage(socket).then(
+      () => sendMessage(socket, { type: 'answer' }),
       () => {},
     );
     return socket;
@@ -286,9 +286,9 @@ describe('a relay is bounded:', () => {
   it('reservations', async () => {
     const { caller, relay } = await relayOf({ reservations: 1 });
     const one = caller();
-    await one.say({ word: 'reserve' });
-    expect((await caller().say({ word: 'reserve' })).said).toEqual({ word: 'refused', why: 'full' });
-    expect((await one.say({ word: 'reserve' })).said, 'its own is made anew').toEqual({ word: 'reserved' });
+    await one.say({ type: 'reserve' });
+    expect((await caller().say({ type: 'reserve' })).said).toEqual({ type: 'refused', why: 'full' });
+    expect((await one.say({ type: 'reserve' })).said, 'its own is made anew').toEqual({ type: 'reserved' });
     expect(relay.reserved).toBe(1);
   });
 
@@ -296,11 +296,11 @@ describe('a relay is bounded:', () => {
     const { caller, relay } = await relayOf({ circuits: 2, circuitsPerSession: 1 });
     const [a, b, c, d, e, f] = [caller(), caller(), caller(), caller(), caller(), caller()];
     for (const one of [b, c, d, f]) await callee(one);
-    expect((await a.say({ word: 'connect', session: b.session })).said).toEqual({ word: 'connected' });
-    expect((await a.say({ word: 'connect', session: c.session })).said).toEqual({ word: 'refused', why: 'full' });
-    expect((await e.say({ word: 'connect', session: d.session })).said).toEqual({ word: 'connected' });
-    expect((await caller().say({ word: 'connect', session: f.session })).said).toEqual({
-      word: 'refused',
+    expect((await a.say({ type: 'connect', session: b.session })).said).toEqual({ type: 'connected' });
+    expect((await a.say({ type: 'connect', session: c.session })).said).toEqual({ type: 'refused', why: 'full' });
+    expect((await e.say({ type: 'connect', session: d.session })).said).toEqual({ type: 'connected' });
+    expect((await caller().say({ type: 'connect', session: f.session })).said).toEqual({
+      type: 'refused',
       why: 'full',
     });
     expect(relay.open).toBe(2);
@@ -311,7 +311,7 @@ describe('a relay is bounded:', () => {
     const a = caller();
     const nobody = identity().session;
     for (const why of ['absent', 'absent', 'busy'])
-      expect((await a.say({ word: 'connect', session: nobody })).said).toEqual({ word: 'refused', why });
+      expect((await a.say({ type: 'connect', session: nobody })).said).toEqual({ type: 'refused', why });
   });
 
   it('who is not in the registry, and who is put out of it', async () => {
@@ -319,10 +319,10 @@ describe('a relay is bounded:', () => {
     const { caller, relay } = await relayOf({}, ({ session }) => !out.has(session));
     const [a, b, stranger] = [caller(), caller(), caller()];
     out.add(stranger.session);
-    for (const word of [{ word: 'reserve' }, { word: 'connect', session: b.session }] as const)
-      expect((await stranger.say(word)).said).toEqual({ word: 'refused', why: 'stranger' });
+    for (const word of [{ type: 'reserve' }, { type: 'connect', session: b.session }] as const)
+      expect((await stranger.say(word)).said).toEqual({ type: 'refused', why: 'stranger' });
     await callee(b);
-    await a.say({ word: 'connect', session: b.session });
+    await a.say({ type: 'connect', session: b.session });
     out.add(b.session);
     await eventually('its circuit ends', WITHIN_MS, () => (relay.open === 0 ? true : undefined));
   });
@@ -332,7 +332,7 @@ describe('a relay is bounded:', () => {
     const { caller, relay } = await relayOf({ circuitBytes: max, circuitBytesPerSecond: perSecond });
     const [a, b] = [caller(), caller()];
     const far = await callee(b);
-    const { socket } = await a.say({ word: 'connect', session: b.session });
+    const { socket } = await a.say({ type: 'connect', session: b.session });
     let got = 0;
     const startedAt = performance.now();
     const ended = new Promise((resolve) => far.on('close', resolve));
@@ -355,11 +355,11 @@ describe('a relay is bounded:', () => {
     const { caller } = await relayOf({ returnMs: 5_000 });
     const [a, b, c, d] = [caller(), caller(), caller(), caller()];
     await callee(b);
-    await a.say({ word: 'connect', session: b.session });
+    await a.say({ type: 'connect', session: b.session });
     const connected: Duplex[] = [];
     const waiting = [c, d].map(async (one) => {
-      const { socket, said } = await one.say({ word: 'connect', session: b.session });
-      expect(said).toEqual({ word: 'connected' });
+      const { socket, said } = await one.say({ type: 'connect', session: b.session });
+      expect(said).toEqual({ type: 'connected' });
       connected.push(socket);
     });
     await new Promise((resolve) => setTimeout(resolve, 300)); // both have asked
@@ -376,8 +376,8 @@ describe('a relay is bounded:', () => {
   it('who does not answer', async () => {
     const { caller, relay } = await relayOf({});
     const [a, b] = [caller(), caller()];
-    await b.say({ word: 'reserve' }); // and is deaf from then on
-    expect((await a.say({ word: 'connect', session: b.session })).said).toEqual({ word: 'refused', why: 'absent' });
+    await b.say({ type: 'reserve' }); // and is deaf from then on
+    expect((await a.say({ type: 'connect', session: b.session })).said).toEqual({ type: 'refused', why: 'absent' });
     expect(relay.open).toBe(0);
   }, 20_000);
 });

@@ -2,17 +2,17 @@
 import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, expect, it } from 'vitest';
 import type { Proven } from '../../../agent/mesh/channel/accept.ts';
+import { receiveMessage, sendMessage } from '../../../agent/mesh/circuit/messages.ts';
 import type { RelayAgent } from '../../../agent/mesh/circuit/relays.ts';
 import { Reservations } from '../../../agent/mesh/circuit/reservations.ts';
-import { hearWord, sayWord } from '../../../agent/mesh/circuit/words.ts';
 
 const relay = (session: string): RelayAgent => ({ session, addresses: [`${session}:1`] });
 
 async function serve(socket: Duplex): Promise<void> {
   socket.on('error', () => {});
   for (;;) {
-    const { word } = await hearWord(socket);
-    sayWord(socket, { word: word === 'reserve' ? 'reserved' : 'pong' });
+    const { type } = await receiveMessage(socket);
+    sendMessage(socket, { type: type === 'reserve' ? 'reserved' : 'pong' });
   }
 }
 

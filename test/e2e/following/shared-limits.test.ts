@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import type { Reservation } from '../../../gateway/accounts/limits/limiter.ts';
 import { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
 import type { Env } from '../../../gateway/env.ts';
-import { OnceEach } from '../../../gateway/hosts/node/following/once.ts';
+import { IdempotentCalls } from '../../../gateway/hosts/node/following/idempotent-calls.ts';
 import { limitsOfFollower } from '../../../gateway/hosts/node/following/shared-limits.ts';
 import { ReadSql } from '../../../gateway/hosts/node/object-storage.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
@@ -24,7 +24,7 @@ const GRANTED = { granted: true, headers: {} };
 function follower(answer: (n: number) => unknown, alone: () => boolean = () => false) {
   const own = { reserve: vi.fn(async (_asked: Reservation) => GRANTED) };
   const first = { reserve: vi.fn(async () => GRANTED) };
-  const leader = new OnceEach(() => performance.now());
+  const leader = new IdempotentCalls(() => performance.now());
   const released: unknown[] = [];
   let [asked, now] = [0, 0];
   const limits = limitsOfFollower({ getByName: () => own } as unknown as ObjectNamespace<LimitsObject>, {
@@ -77,7 +77,7 @@ test('a follower that is alone allows its part', async () => {
 
 test('answers are remembered for a minute, ten thousand at most; what failed is done again', async () => {
   let now = 0;
-  const once = new OnceEach(() => now);
+  const once = new IdempotentCalls(() => now);
   const work = vi.fn(async () => work.mock.calls.length);
   expect([await once.do('a', work), await once.do('a', work)]).toEqual([1, 1]);
   now = 60_001;

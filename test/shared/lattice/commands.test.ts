@@ -43,7 +43,7 @@ function step(name: string, where: number, run: (model: Model, world: World) => 
       run(model, world);
       const { replica } = at(world, where);
       expect(holdings(replica)).toEqual(expected(at(model.told, where)));
-      for (const entry of replica.entries()) expect(replica.standing(entry.ticket)).not.toBe('collected');
+      for (const entry of replica.entries()) expect(replica.ticketState(entry.ticket)).not.toBe('collected');
     },
     toString: () => `${name}(${where})`,
   };

@@ -110,7 +110,7 @@ export const LAWS = {
       that(here.get(entry.session) === undefined, 'resurrected');
       that(here.merge(entry.update(true)).outcome === 'collected', 'not told that it is over');
     }
-    for (const { ticket } of gone) that(['collected', 'revoked'].includes(here.standing(ticket)), 'in good standing');
+    for (const { ticket } of gone) that(['collected', 'revoked'].includes(here.ticketState(ticket)), 'in good standing');
   }),
   delta: law('digest and delta are a merge', two, (lattice, [x, y]) => {
     const [a, b] = [replicaOf(lattice, x), replicaOf(lattice, y)];
@@ -228,7 +228,7 @@ function inflates(lattice: Lattice, [old, news]: [Update[], Update[]]): void {
     for (const was of before) {
       const now = a.get(was.session);
       if (now === undefined) {
-        that(a.standing(was.ticket) !== 'good', 'a session vanished that nothing excludes');
+        that(a.ticketState(was.ticket) !== 'good', 'a session vanished that nothing excludes');
         continue;
       }
       that(lifecycleRank(now.state) >= lifecycleRank(was.state), `${was.state} became ${now.state}`);

@@ -61,8 +61,8 @@ test('A floor collects what ended below it, and nobody brings it back', () => {
   a.merge(young.says('SERVING'));
   expect(a.merge(gateway.floor(NOW_S))).toMatchObject({ outcome: 'merged', sessions: [old.session] });
   expect(a.merge(old.says('SERVING', 7)).outcome).toBe('collected');
-  expect(a.standing(old.ticket)).toBe('collected');
-  expect(a.standing(young.ticket)).toBe('good');
+  expect(a.ticketState(old.ticket)).toBe('collected');
+  expect(a.ticketState(young.ticket)).toBe('good');
   expect(a.merge(gateway.floor(NOW_S - 1)).outcome).toBe('older');
 });
 
@@ -74,7 +74,7 @@ test('A revoked key takes its sessions along, backdated ones too, and no others'
   expect(a.merge(lab.revoke(thief.signer.publicKey))).toMatchObject({ outcome: 'merged', sessions: [one.session] });
   expect(a.get(two.session)?.state).toBe('SERVING');
   expect(a.merge(one.says('SERVING', 2)).outcome).toBe('collected');
-  expect(a.standing(one.ticket)).toBe('revoked');
+  expect(a.ticketState(one.ticket)).toBe('revoked');
 });
 
 test('A root that takes itself back takes every session of its issuer along', () => {

@@ -8,6 +8,7 @@ import type { UsageRow } from '../../../usage/row.ts';
 import type { Budgets, BudgetsPage } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { HandedOver } from './hand-over.ts';
+import { IdempotentCalls } from './idempotent-calls.ts';
 import type { MemberTable } from './member-table.ts';
 import {
   budgetsSchema,
@@ -18,7 +19,6 @@ import {
   recordsSchema,
   subjectCountsSchema,
 } from './messages.ts';
-import { OnceEach } from './once.ts';
 import type { Role } from './role.ts';
 import { CLOCK_SKEW_S, type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
 
@@ -68,7 +68,7 @@ export class Leader {
   #reading = 0;
   /** Oldest first. */
   readonly #nonces = new Map<string, number>();
-  readonly #once = new OnceEach(() => performance.now());
+  readonly #once = new IdempotentCalls(() => performance.now());
   /** Positions are taken one message after the other, by follower. */
   readonly #taking = new Map<string, Promise<unknown>>();
   /** Followers, whose number is bounded, with a wrong clock. */

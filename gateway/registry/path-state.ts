@@ -5,7 +5,7 @@ import type { Membership } from './membership.ts';
  * The state of the paths to sessions, from tunnels and gossip. The session table shows and routes by it. Gossip is told what this
  * gateway's tunnels saw.
  */
-export class Standing {
+export class PathState {
   readonly #members: Membership;
   readonly #gossip: GossipDriver;
   readonly #remember: () => void;

@@ -4,7 +4,7 @@ import type { Background } from '../../object-context.ts';
 import { REGISTRY_NAME } from '../../registry-name.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../tickets.ts';
 import { issuersView } from '../views/issuers-view.ts';
-import { AUDIENCE_HEADER } from './door-headers.ts';
+import { AUDIENCE_HEADER } from './socket-headers.ts';
 
 /**
  * `GET /agent/gossip`: hands an agent's socket to the registry object, whose peer the ticket's session is then. That the session is

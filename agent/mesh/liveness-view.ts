@@ -11,7 +11,7 @@ export interface Seen {
 export type Watcher = (sessions: readonly string[]) => void;
 
 /** What this agent sees: the replica and its own liveness table. Tells its watchers of each change. */
-export class Sightings {
+export class LivenessView {
   readonly #replica: Replica;
   /** Of sessions in the replica, which bounds it; alive is not listed. */
   readonly #liveness = new Map<string, Liveness>();

@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/observe/families.ts';
-import { Note, reporter } from '../../../gateway/observe/note.ts';
+import { RequestLog, reporter } from '../../../gateway/observe/request-log.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 
 /** By the inlet what a request was doing goes on when its client has left: the runtime ends nothing there. */
@@ -9,10 +9,15 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
   const client = new AbortController();
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
-  const note = new Note(seen, { header: (name) => request.headers.get(name) }, new ClientDisconnect(client.signal), {
-    env,
-    ctx: { waitUntil: () => {} },
-  });
+  const note = new RequestLog(
+    seen,
+    { header: (name) => request.headers.get(name) },
+    new ClientDisconnect(client.signal),
+    {
+      env,
+      ctx: { waitUntil: () => {} },
+    },
+  );
   reporter.counts.take();
   const waited = note.queues();
   client.abort();
@@ -26,21 +31,31 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
 test('a failure of the gateway itself is told by its place, without its message', () => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
   const context = { env, ctx: { waitUntil: () => {} } };
-  const note = new Note(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
+  const note = new RequestLog(
+    seen,
+    { header: () => null },
+    new ClientDisconnect(new AbortController().signal),
+    context,
+  );
   note.refused(new TypeError('unexpected "a word of a prompt"'));
   expect(note.failedAt).toMatch(/^TypeError at .*note\.test/);
   expect(note.failedAt).not.toContain('prompt');
 });
 
 test.each([
-  ['was answered', 200, (note: Note) => note.over(), true],
-  ['was refused by the engine', 400, (note: Note) => note.over(), false],
-  ['broke off', 200, (note: Note) => note.broke('stall', 'upstream_error'), false],
-  ['was given up by its client', 200, (note: Note) => note.left(), false],
+  ['was answered', 200, (note: RequestLog) => note.over(), true],
+  ['was refused by the engine', 400, (note: RequestLog) => note.over(), false],
+  ['broke off', 200, (note: RequestLog) => note.broke('stall', 'upstream_error'), false],
+  ['was given up by its client', 200, (note: RequestLog) => note.left(), false],
 ])('the time of a request that %s tells what an answer takes: %i', (_, status, end, counts) => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
   const context = { env, ctx: { waitUntil: () => {} } };
-  const note = new Note(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
+  const note = new RequestLog(
+    seen,
+    { header: () => null },
+    new ClientDisconnect(new AbortController().signal),
+    context,
+  );
   reporter.counts.take();
   note.attempt(status, 's', { region: 'near', model: 'm', forwardMs: 1, engineMs: 5 });
   note.answered(status, { node: { session: 's', provider: 'lab' }, model: 'm' });

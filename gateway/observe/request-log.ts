@@ -1,4 +1,4 @@
-/** What is noted of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
+/** What is recorded of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
 
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
@@ -54,10 +54,10 @@ let inFlight = 0;
 const queued = new Map<string, number>();
 
 /** What is known of a request by now. */
-export type Sighting = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
+export type LoggedRequest = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
 
-export class Note implements Recorder {
-  readonly seen: Readonly<Sighting>;
+export class RequestLog implements Recorder {
+  readonly seen: Readonly<LoggedRequest>;
   readonly traceId: string | undefined;
   readonly #traceparent: string | undefined;
   readonly #env: Env;
@@ -84,7 +84,7 @@ export class Note implements Recorder {
   #over = false;
 
   constructor(
-    seen: Readonly<Sighting>,
+    seen: Readonly<LoggedRequest>,
     request: Pick<ProxyRequest, 'header'>,
     client: ClientDisconnect,
     { env, ctx }: { env: Env; ctx: Context },

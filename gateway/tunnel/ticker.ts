@@ -3,9 +3,9 @@ import type { Clock } from '../object-context.ts';
 import { steadyNow } from '../steady-clock.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
-const TURN_MS = 250;
+const TICK_MS = 250;
 
-interface TurnsOptions {
+interface TickerOptions {
   /** Ends what has passed its deadline. `now` in all of these: of `steadyNow`. */
   judge(now: number): void;
   /** Does the work that waits for no deadline. */
@@ -17,22 +17,22 @@ interface TurnsOptions {
 }
 
 /** The regular turns of one tunnel, while something is open there or to be settled. */
-export class Turns {
-  readonly #options: TurnsOptions;
-  readonly #rounds = new Rounds(TURN_MS);
+export class Ticker {
+  readonly #options: TickerOptions;
+  readonly #rounds = new Rounds(TICK_MS);
   readonly #clock: Clock;
   #timer: (() => void) | undefined;
 
-  constructor(clock: Clock, options: TurnsOptions) {
+  constructor(clock: Clock, options: TickerOptions) {
     this.#clock = clock;
     this.#options = options;
   }
 
   begin(): void {
-    this.#timer ??= this.#clock.every(TURN_MS, () => this.#turn());
+    this.#timer ??= this.#clock.every(TICK_MS, () => this.#tick());
   }
 
-  #turn(): void {
+  #tick(): void {
     const now = steadyNow();
     const { judge, store, idle, rested } = this.#options;
     if (this.#rounds.judges(now)) judge(now);

@@ -12,7 +12,7 @@ export const HEAD_START_MS = 400;
 const FAILED_MS = 60_000;
 
 /** Requests ask for as many as there are nodes. */
-const WAYS_MAX = 256;
+const CONNECTS_MAX = 256;
 
 /** A channel through a relay that no request uses is closed after so long: its bytes are another's to pay. */
 const IDLE_MS = 30_000;
@@ -21,7 +21,7 @@ const IDLE_MS = 30_000;
 const DIRECT_MIN_MS = 5_000;
 const DIRECT_MAX_MS = 60_000;
 
-interface WaysOptions {
+interface ConnectorOptions {
   circuits: Pick<Circuits, 'dial' | 'mayReach' | 'avoid'>;
   dials: Pick<Dials, 'dial'>;
   addressesOf(session: string): readonly string[];
@@ -40,31 +40,31 @@ interface Relayed {
 }
 
 /** Ways to other agents: directly, else through a relay, and directly again as soon as that works. */
-export class Ways {
-  readonly #options: WaysOptions;
-  /** At most WAYS_MAX. */
+export class Connector {
+  readonly #options: ConnectorOptions;
+  /** At most CONNECTS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
-  /** When the direct way to a session failed last; at most WAYS_MAX, the oldest first. */
+  /** When the direct way to a session failed last; at most CONNECTS_MAX, the oldest first. */
   readonly #failedAt = new Map<string, number>();
   /** Of channels that go through a relay. */
   readonly #relayed = new Map<Channel, Relayed>();
   readonly #abort = new AbortController();
 
-  constructor(options: WaysOptions) {
+  constructor(options: ConnectorOptions) {
     this.#options = options;
   }
 
   /** @throws ChannelError: no way leads there now */
-  to(session: string): Promise<Channel> {
+  connect(session: string): Promise<Channel> {
     const open = this.#open.get(session);
     if (open !== undefined) return open;
-    if (this.#open.size >= WAYS_MAX) return Promise.reject(new ChannelError('full', 'too many dials'));
+    if (this.#open.size >= CONNECTS_MAX) return Promise.reject(new ChannelError('full', 'too many dials'));
     const found = this.#find(session).finally(() => this.#open.delete(session));
     this.#open.set(session, found);
     return found;
   }
 
-  /** It was reached through a relay lately: `to` may succeed where a dial fails. */
+  /** It was reached through a relay lately: `connect` may succeed where a dial fails. */
   wasRelayed(session: string): boolean {
     return this.#failedAt.has(session) && this.#options.circuits.mayReach(session);
   }
@@ -107,7 +107,7 @@ export class Ways {
     this.#failedAt.delete(session);
     this.#failedAt.set(session, performance.now());
     const oldest = this.#failedAt.keys().next().value;
-    if (this.#failedAt.size > WAYS_MAX && oldest !== undefined) this.#failedAt.delete(oldest);
+    if (this.#failedAt.size > CONNECTS_MAX && oldest !== undefined) this.#failedAt.delete(oldest);
   }
 
   /** The peer has channel and gives no sign of life. True where a relay may be to blame: the channel is gone, and other ways are open. */

@@ -5,7 +5,7 @@ const KEPT_MS = 60_000;
 /** Beyond it the oldest is forgotten: its repetition would count twice, which allows less and never more. */
 const KEPT_MAX = 10_000;
 
-export class OnceEach {
+export class IdempotentCalls {
   readonly #now: () => number;
   /** Oldest first. */
   readonly #answers = new Map<string, { at: number; answer: Promise<unknown> }>();
