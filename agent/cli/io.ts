@@ -36,7 +36,7 @@ export function makeIo(
   };
 }
 
-/** Resolves when what was written has been taken, or can be taken by nobody any more. */
+/** Resolves when the reader has taken what was written, or has gone. */
 export function flushed(stream: Writable): Promise<void> {
   return new Promise((resolve) => {
     if (stream.writable) stream.write('', () => resolve());

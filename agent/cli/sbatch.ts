@@ -98,7 +98,8 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
     throw new UsageError(`--time: "${time}" is no time limit such as 04:00:00 or 1-12:00:00`);
   const container = among('container', one('container'), JOB_CONTAINERS);
   const image = one('image') ?? '';
-  if (image !== '' && container === 'none') throw new UsageError('--image: of which --container, apptainer or enroot?');
+  if (image !== '' && container === 'none')
+    throw new UsageError('--image needs --container apptainer or --container enroot');
   const tokenFile = settings.get('token-file')?.values.at(-1);
   return {
     gateway: gateways.map(oneLine('--gateway')).join(','),

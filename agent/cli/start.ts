@@ -43,7 +43,7 @@ Another port is found in the command; for other engines say it:
 A line for the shell is one quoted argument:
   otela-agent start … -- "source venv/bin/activate && exec vllm serve NAME"
 
-An engine that somebody else started, and its key:
+An engine that another program started, and its key:
   otela-agent start … --engine-url http://127.0.0.1:8000/prefix --engine-key-file key
 
 No engine at all joins idle:
@@ -67,7 +67,7 @@ Ending
   --drain-timeout replaces these limits, but not the job's end.
   A second signal, a second or more after the first, ends everything at once.
   When the engine ends by itself, or prints that it is broken (a CUDA error, a NCCL time-out, --fatal-pattern), the agent
-  says so to the gateways, ends what is left of the engine and exits with 70. An engine of somebody else's that is stopped
+  says so to the gateways, ends what is left of the engine and exits with 70. An engine of another program that is stopped
   ends its session only: the agent waits idle for the next one.`,
   flags: START_FLAGS,
   run: startCommand,

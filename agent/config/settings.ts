@@ -12,7 +12,7 @@ interface Setting {
   help: string;
   /** Never shown, not even by `otela-agent config`. */
   secret?: true;
-  /** What holds when nobody sets it, in words. */
+  /** The default, in words. */
   otherwise?: string;
 }
 

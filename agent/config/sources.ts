@@ -147,7 +147,7 @@ function readableByOthers(path: string): boolean {
   return stat?.isFile() === true && (stat.mode & others) !== 0;
 }
 
-/** Undefined when there is nothing to read at a place nobody named. */
+/** Undefined where the default place has no file. */
 function readOptional(path: string, warnings: string[]): string | undefined {
   try {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);

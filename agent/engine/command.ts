@@ -40,7 +40,7 @@ export function engineName(words: readonly string[]): EngineName | undefined {
 
 /**
  * What an engine is told besides, where the user has not: SGLang looks only every 4 s whether the client of a unary answer is still there
- * (0.5.17 let go of one after 3.8 s, with this after 0.9 s), and works for nobody until then.
+ * (0.5.17 let go of one after 3.8 s, with this after 0.9 s), and takes no request until then.
  */
 export function engineDefaults(command: readonly string[]): Record<string, string> {
   return engineName(commandWords(command)) === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};

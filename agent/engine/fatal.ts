@@ -11,7 +11,7 @@ export interface FatalPatterns {
 /**
  * What loggers put before a message: `(EngineCore_DP0 pid=7)`, `[rank0]:`, `[E1120 10:11:12.5 ProcessGroupNCCL.cpp:616]`,
  * `ERROR 11-20 10:11:12 [core.py:708]`, `0:` of srun --label. Not INFO: with request logging on, what stands there is a consumer's prompt, and
- * nobody shall end a node by writing "CUDA error" to it.
+ * a request that contains "CUDA error" must not end a node.
  */
 const DECORATION =
   /^(?:\s+|\([^()]{1,100}\)|\[(?:[^[\]]|\[[^[\]]{0,40}\]){1,200}\]:?|(?:ERROR|CRITICAL|FATAL)\b:?|\d{2,4}[-/]\d\d(?:[-/]\d\d)?\b|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,5}:(?=\s))/;

@@ -8,7 +8,7 @@ export interface Health {
   /** Requests may go to it now. */
   answering: boolean;
   models: ServedModel[];
-  /** Looks in a row that found nobody listening. */
+  /** Looks in a row that found the port closed. */
   refusals: number;
   /** What the last look that showed no models said. */
   trouble?: string;

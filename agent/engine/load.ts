@@ -169,7 +169,7 @@ export class LoadMeter {
     await this.#looking;
   }
 
-  /** Asks the engine, unless it was asked a moment ago; nobody waits for its answer. */
+  /** Asks the engine, unless it was asked a moment ago; no caller waits for its answer. */
   look(): void {
     const target = this.#engine();
     if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;

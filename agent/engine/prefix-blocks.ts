@@ -42,7 +42,7 @@ export class PrefixBlocks {
   }
 }
 
-/** Undefined where nobody can say: the engine did not answer, or the request has no prompt that a tokenizer takes. */
+/** Undefined where it is not known: the engine did not answer, or the request has no prompt that a tokenizer takes. */
 async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Array | undefined> {
   const question = questionOf(body);
   if (question === undefined) return undefined;

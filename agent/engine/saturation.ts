@@ -19,7 +19,7 @@ export const MAX_WAITING = 8;
  * others waited is what they can run, and tells of what came since how much of it waits.
  */
 export class Saturation {
-  /** Undefined: nobody has ever waited, or more ran since. */
+  /** Undefined: no request has ever waited, or more ran since. */
   #batch: number | undefined;
 
   /** The engine's own word. */

@@ -9,7 +9,7 @@ export interface Span {
   role: 'register' | 'supervise';
   /** Nodes that the engine runs on. */
   nodes: number;
-  /** Said in the log, so that nobody wonders. */
+  /** For the log. */
   reason?: string;
 }
 

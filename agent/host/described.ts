@@ -6,7 +6,7 @@ export interface Found {
   gpus: Gpu[];
   /** Why there are none, or fewer than the tool lists. */
   note?: string;
-  /** The tool is not installed: nobody needs to hear of it. */
+  /** The tool is not installed: not worth a warning. */
   absent?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** A node that did not answer is left alone for so long, unless nobody else serves the model. */
+/** A node that did not answer is left alone for so long, unless no other node serves the model. */
 export const SILENT_MS = 10_000;
 
 /** A node that drains, has lost its engine or does not serve our provider; what it says of itself catches up with the first two. */

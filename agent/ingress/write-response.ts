@@ -10,7 +10,7 @@ export async function writeResponse(
 ): Promise<void> {
   const sink = serverSink(response);
   if (response.destroyed) return typeof body === 'function' ? body(sink) : undefined;
-  // The rest of a body that nobody reads would be taken for the next request.
+  // The unread rest of a body would be taken for the next request.
   if (!message.complete) response.setHeader('connection', 'close');
   if (body instanceof ReadableStream) throw new Error('the mesh has no bodies of its own kind');
   if (typeof body === 'function') {

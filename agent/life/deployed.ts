@@ -132,7 +132,7 @@ export class DeployedEngine implements EngineKeeper {
     this.#launch = undefined;
   }
 
-  /** Before LEFT: from a session that has left nobody takes anything. */
+  /** Before LEFT: gateways take nothing from a session that has left. */
   async #leaveWords(): Promise<void> {
     const { parts, ending } = this.#options;
     const tail = parts.engine?.tail();

@@ -93,7 +93,7 @@ export class HangRestart {
     if (!ending.settled) start();
   }
 
-  /** Before LEFT: from a session that has left nobody takes anything. */
+  /** Before LEFT: gateways take nothing from a session that has left. */
   async #leaveLogTail(engine: Engine): Promise<void> {
     const { parts, ending } = this.#options;
     const tail = engine.tail();

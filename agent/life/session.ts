@@ -266,7 +266,7 @@ export class Session {
     return this.#left;
   }
 
-  /** Without a word: nobody listens any more. */
+  /** Without a word: no gateway listens any more. */
   close(): Promise<void> {
     this.#left ??= this.#close();
     return this.#left;

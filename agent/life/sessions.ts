@@ -32,7 +32,7 @@ interface SessionsOptions {
   admit(signal: AbortSignal): Promise<Admitted>;
   /** The session that speaks for this agent from now on. */
   onCurrent(session: Session): void;
-  /** Nobody will have this agent any more. */
+  /** No gateway admits this agent any more. */
   onRefused(refusal: Refusal): void;
   log(line: string): void;
   /** 0 ≤ x < 1. */

@@ -155,7 +155,7 @@ export class Shutdown {
     await ended;
   }
 
-  /** Before LEFT: from a session that has left nobody takes anything. */
+  /** Before LEFT: gateways take nothing from a session that has left. */
   async #uploadLogTail(): Promise<void> {
     const { sessions } = this.#parts;
     const session = sessions?.current?.id;
@@ -172,7 +172,7 @@ export class Shutdown {
     if (lines.length > 0) stderr.write(`${['its last lines were:', ...lines].join('\n  ')}\n`);
   }
 
-  /** Nobody wants to hear from this agent any more. */
+  /** No gateway listens to this agent any more. */
   async afterRefusal(graceMs: number): Promise<void> {
     await this.#parts.requests?.close();
     await this.#parts.sessions?.close();

@@ -41,7 +41,7 @@ export class SignalReader {
       this.#firstAt = this.#now();
       return { kind: 'drain', cause };
     }
-    // A second Ctrl-C is a person's: nobody else sends SIGINT twice.
+    // Only a person sends SIGINT twice.
     const echo = signal !== 'SIGINT' && this.#now() - this.#firstAt < ECHO_MS;
     return { kind: echo ? 'echo' : 'force', cause };
   }

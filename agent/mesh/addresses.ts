@@ -1,7 +1,7 @@
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { ADDRESSES_MAX } from './channel/limits.ts';
 
-/** Bridges of containers and virtual machines: the same addresses on every host, and nobody else's way in. */
+/** Bridges of containers and virtual machines: the same addresses on every host, of no use to another machine. */
 const VIRTUAL = /^(docker|br-|veth|virbr|cni|flannel|cali|lxc|lxd|podman|tun|tap|wg|zt|tailscale|utun)/;
 
 /** Of one interface only; they cannot be dialled without its name. */

@@ -1,6 +1,6 @@
 const BANS_MAX = 1024;
 
-/** Peers that broke a rule: nobody is dialled or taken in again before their time is up. */
+/** Peers that broke a rule are neither dialled nor taken in before their time is up. */
 export class Bans {
   /** At most BANS_MAX; the oldest goes first. Ms of the caller's clock. */
   readonly #until = new Map<string, number>();

@@ -8,7 +8,7 @@ import { ChannelError } from './channel/error.ts';
 interface TicketsOptions {
   crypto: Crypto;
   replica: Replica;
-  /** Own session: nobody else comes with it. */
+  /** Own session: no peer comes with it. */
   session: string;
   /** How lists here call an issuer; undefined for the own one. */
   issuerName(issuer: string): string | undefined;

@@ -16,7 +16,7 @@ export const ENGINE_REQUESTS = gauge(
 export const KV_USE = gauge('otela_agent_engine_kv_use_ratio', "Share of the engine's KV cache that is in use.");
 export const MODELS = gauge('otela_agent_models', 'Models that the engine lists, by state.', 'state');
 export const TUNNEL = gauge('otela_agent_tunnel_connected', '1 while the tunnel to this gateway is open.', 'gateway');
-export const IN_FLIGHT = gauge('otela_agent_requests_in_flight', 'Requests, by who asked for them.', 'from');
+export const IN_FLIGHT = gauge('otela_agent_requests_in_flight', 'Requests, by where they came from.', 'from');
 export const CHANNELS = gauge('otela_agent_mesh_channels', 'Open channels to other agents.');
 export const KNOWN = gauge(
   'otela_agent_known_nodes',

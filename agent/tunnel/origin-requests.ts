@@ -295,7 +295,7 @@ export class OriginRequests {
     for (const request of this.#finished.values()) {
       if (bytes <= FINISHED_MAX_BYTES && this.#finished.size <= FINISHED_MAX) return;
       bytes -= request.kept;
-      this.#log(`answer of ${request.name} dropped: nobody acknowledged it`);
+      this.#log(`answer of ${request.name} dropped: it was not acknowledged`);
       this.#forget(request);
     }
   }

@@ -53,7 +53,7 @@ export async function uploads({ lines, rounds }: Options): Promise<Row[]> {
   ];
 }
 
-/** From the first byte to `in_progress`. A batch of it is cancelled then: nobody runs it. */
+/** From the first byte to `in_progress`. The batch is cancelled then, before a node runs it. */
 async function uploadAndCheck(gateway: Gateway, key: string, file: string): Promise<void> {
   const { status, text } = await send(`${gateway.url}/v1/files`, file, formHeaders(key), [HEAD, TAIL]);
   if (status !== 200) throw new Error(`${status} ${text}`);

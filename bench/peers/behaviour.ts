@@ -74,7 +74,7 @@ async function engineDies(engine: Engine, target: Target): Promise<Behaviour['en
   return whole() ? 'whole' : 'broken';
 }
 
-/** `target` asks `engine`, which nobody else does. */
+/** `target` alone asks `engine`. */
 export async function behaviourOf(engine: Engine, target: Target): Promise<Behaviour> {
   engine.control(SLOW);
   return {

@@ -14,7 +14,7 @@ import type { Sides } from './side-by-side.ts';
 const READY_MS = 30_000;
 /** What a program allocates for its start is given back by then. */
 const REST_MS = 5_000;
-/** Keys are counted against limits that nobody reaches. */
+/** Keys are counted against limits that no run reaches. */
 const LIMITS = { requests_per_minute: 10_000_000, tokens_per_minute: 100_000_000_000 };
 
 /** dist/, of this clone as it is. */

@@ -55,7 +55,7 @@ interface Judged {
   until: number;
 }
 
-/** Headers that say who asks. */
+/** Headers that identify a caller. */
 const WHO = ['authorization', 'x-api-key'];
 
 interface Asking {
@@ -69,9 +69,9 @@ export class JudgedNodes {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;
-  /** What the verifier said, by `kid`; failures by who asked as well, since a wrong key of one caller is no fault of the node. */
+  /** What the verifier said, by `kid`; failures by key and caller, since a wrong key of one caller is no fault of the node. */
   readonly #judged = new Map<string, Judged>();
-  /** By who asks: no more than requests that wait. */
+  /** By caller: no more than requests that wait. */
   readonly #asked = new Map<string, Promise<Verdict>>();
 
   constructor(verifier: EvidenceVerifier, fetch: typeof globalThis.fetch, now: () => number) {

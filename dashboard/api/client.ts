@@ -1,4 +1,4 @@
-/** Requests to the gateway that served this page. The session's cookie says who asks; no key is held here. */
+/** Requests to the gateway that served this page. The session's cookie identifies the user; no key is held here. */
 import createClient from 'openapi-fetch';
 import * as z from 'zod/mini';
 import { t } from '../texts/index.ts';

@@ -37,7 +37,7 @@ interface AllModels {
 
 const NONE: AllModels = { startable: [], readyIn: new Map() };
 
-/** `someAreLoading`: the registry has models that nobody serves yet. */
+/** `someAreLoading`: the registry has models that no node serves yet. */
 export function useAllModels(someAreLoading: boolean): AllModels {
   const { data } = useQuery({
     queryKey: ['all-models'],

@@ -9,7 +9,7 @@ import { commandRunner, type RunCommand } from '../launchers/command.ts';
 import type { Io } from './io.ts';
 
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
-/** What a replica is offered with where nobody says more: longer ones take memory from concurrent requests. */
+/** What a replica is offered with by default: longer ones take memory from concurrent requests. */
 const CONTEXT_DEFAULT = 32_768;
 /** Replicas are for more than one request at a time: so many full contexts fit beside each other. */
 const CONTEXTS_AT_ONCE = 2;

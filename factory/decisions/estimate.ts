@@ -6,7 +6,7 @@ import type { Memory } from './memory.ts';
 import type { Wanted } from './wanted.ts';
 import type { ClusterView, PlacedModel } from './world.ts';
 
-/** Of a queue that nobody has waited in yet: a scheduler looks every half minute. */
+/** Of a queue without a known wait: a scheduler looks every half minute. */
 const WAIT_UNKNOWN_MS = 30_000;
 /** What is overdue is expected soon, again and again. */
 const LEAST_MS = 5_000;

@@ -81,7 +81,7 @@ function strays({ jobs }: Census, world: World): Action[] {
     if (!job.outdated || job.asked !== undefined) return [];
     const known = world.models.some(({ model }) => model.id === job.model);
     if (!known) return [ending(job, 'the file has no model for it')];
-    // The old recipe serves until the new one does, or until nobody asks.
+    // The old recipe serves until the new one does, or until requests stop.
     const replaced = jobs.some((other) => other.model === job.model && !other.outdated && other.state === 'ready');
     const idle = job.node === undefined || job.node.in_flight === 0;
     return isPending(job) || replaced || idle ? [ending(job, 'its recipe was edited')] : [];

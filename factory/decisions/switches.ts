@@ -1,4 +1,4 @@
-/** An engine that nobody uses gives its GPUs to a model that is wanted more. */
+/** An unused engine gives its GPUs to a model that is wanted more. */
 import { formatMs } from '../config/values.ts';
 import type { Census, Present } from './census.ts';
 import type { Memory } from './memory.ts';

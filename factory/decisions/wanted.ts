@@ -6,7 +6,7 @@ import { formatMs } from '../config/values.ts';
 export interface Wanted {
   /** Within the model's max. */
   jobs: number;
-  /** Kept though nobody asks: min, warm hours, a plan. */
+  /** Kept without requests: min, warm hours, a plan. */
   floor: number;
   /** Requests wait for the model's first job. */
   urgent: boolean;
@@ -61,7 +61,7 @@ function requests(model: ModelConfig, demand: ModelDemand, { count: ready, newes
   const reasons: Reason[] = [];
   if (waiting > 0)
     reasons.push({ jobs: 1, why: `${waiting} requests wait, the first for ${formatMs(oldest_wait_ms)}` });
-  // Replicas of others serve it: then nobody has to be started for it.
+  // Replicas of others serve it: then no job has to be started for it.
   else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
     reasons.push({ jobs: 1, why: `asked for ${formatMs(asked_ms_ago)} ago` });
   const crowded =

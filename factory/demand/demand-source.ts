@@ -3,7 +3,7 @@ import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/facto
 
 export interface Heard {
   demand: ReadonlyMap<string, ModelDemand>;
-  /** Undefined: nobody could be asked lately. */
+  /** Undefined: no gateway could be asked lately. */
   nodes: readonly ServingNode[] | undefined;
 }
 

@@ -90,7 +90,7 @@ function manifest({ name, pool, gpus, body, image }: Submission, id: string, clu
     kind: 'Job',
     metadata: { name: id, labels },
     spec: {
-      // A pod that began again would be a job that nobody submitted.
+      // A pod that began again would be a job without a submission.
       backoffLimit: 0,
       activeDeadlineSeconds: Math.floor((timeLimitMs(pool.time) ?? 0) / 1_000),
       ttlSecondsAfterFinished: KEPT_AFTER_END_S,

@@ -88,7 +88,7 @@ function script({ name, count, pool, gpus, body, log }: Submission): string {
     ...option('constraint', pool.constraint),
     ...option('mem', pool.memory),
     ...option('cpus-per-task', pool.cpus),
-    // A job that begins again after a preemption would be one that nobody submitted.
+    // A job that begins again after a preemption would be one without a submission.
     '#SBATCH --no-requeue',
     `#SBATCH --signal=B:USR1@${BEFORE_END_S}`,
     `#SBATCH --output=${count > 1 ? log.replace('%j', '%A_%a') : log}`,

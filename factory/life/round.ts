@@ -165,7 +165,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
     accepted(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
-    // Of anything else nobody knows what came of it: the submission stays as sent.
+    // Any other outcome is unknown: the submission stays as sent.
     if (!(error instanceof LauncherError)) throw error;
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
     const reason = `${where}: ${said(error)}`;

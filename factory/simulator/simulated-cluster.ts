@@ -20,7 +20,7 @@ export interface SimulatedJob {
 
 /** What is wrong in a span of time. */
 export type Fault =
-  /** Nobody is answered. */
+  /** No call is answered. */
   | 'down'
   /** sbatch hangs: a submission is taken, and no word comes of it. */
   | 'stalls'
@@ -42,7 +42,7 @@ export interface SimulatedClusterOptions {
   /** GPUs that this user may have now. */
   free(now: number): number;
   faultAt(now: number): Fault | undefined;
-  /** How long jobs run that nobody ends; Infinity: to their time limit. */
+  /** How long jobs run that are not ended; Infinity: to their time limit. */
   lifeMs(): number;
   limitMs: number;
   /** A scheduler looks at its queue so often. */

@@ -6,7 +6,7 @@ import { type RoundParts, round } from '../life/round.ts';
 import type { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';
 
-/** A kill at the worst moment: a scheduler has taken a job, and its answer is read by nobody. */
+/** A kill at the worst moment: a scheduler has taken a job, and the factory dies before it reads the answer. */
 class Killed extends Error {}
 
 export interface SimulationOptions {

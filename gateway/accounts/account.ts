@@ -1,4 +1,4 @@
-/** What is known of who asks: from a key, a login or the environment; and what it may do. */
+/** A caller's identity, from a key, a login or the environment, and its rights. */
 
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';

@@ -1,4 +1,4 @@
-/** The installation's own secret: made once, kept in D1, known to nobody outside. */
+/** The installation's own secret: made once, kept in D1, never shown. */
 import { eq } from 'drizzle-orm';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';

@@ -12,7 +12,7 @@ const TOKENS_MAX = 1_000_000;
 /** A node whose engine takes such a limit says so: by what name. */
 const LABEL = 'reasoning-budget';
 
-/** `unseen`: nobody looks into the body, so nothing can be written into it. Undefined: no limit. @throws ApiError 400, 403 */
+/** `unseen`: the gateway does not read the body, so it can write nothing into it. Undefined: no limit. @throws ApiError 400, 403 */
 export function reasoningBudget(
   request: HttpRequest,
   { limits }: Pick<Account, 'limits'>,

@@ -11,7 +11,7 @@ export interface Identity {
   keyId: string;
   userId: string;
   projectId: string;
-  /** Whose limits count it; empty: nobody's. */
+  /** The account whose limits count it; empty: no account's. */
   subject: string;
   /** In the trace export. */
   traced: boolean;

@@ -12,7 +12,7 @@ const modelName = z.string().min(1).max(256);
 /** A name as it is stored: an operator may have taken out the policy since, and then it says nothing. */
 const policyName = z.string().max(64);
 
-/** Models that are tried in turn where nobody serves the one before. */
+/** Models that are tried in turn where no node serves the one before. */
 export const fallbacksSchema = z.array(modelName).max(4);
 /** Other names of a model. */
 export const aliasesSchema = z.array(modelName).max(32);

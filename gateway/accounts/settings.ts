@@ -24,7 +24,7 @@ interface ProviderSettings {
 }
 
 export interface Settings {
-  /** False until the store was read once: then nobody knows who is trusted, and requests get 503. */
+  /** False until the store was read once. Until then no provider is known to be trusted, and requests get 503. */
   known: boolean;
   models: Record<string, ModelSettings>;
   catalogue: Catalogue;
@@ -34,7 +34,7 @@ export interface Settings {
   regionPlan: RegionPlan | undefined;
   /** Every provider that this gateway ever knew, deleted ones too. */
   providers: Record<string, ProviderSettings>;
-  /** Who is trusted where nobody is named: all that our issuer admitted, or those marked. */
+  /** Providers trusted by requests that name none: all that our issuer admitted, or the marked ones. */
   defaultTrust: 'admitted' | 'marked';
   /** Who waits where no node is free. */
   queue: QueueSettings;
@@ -150,7 +150,7 @@ function catalogueEntry(row: typeof catalogue.$inferSelect): CatalogueEntry {
   };
 }
 
-/** A word that nobody knows is no leave to trust everybody. */
+/** An unknown value means `marked`: a typo must not widen trust. */
 function defaultTrust(value: unknown): Settings['defaultTrust'] {
   const word = typeof value === 'string' ? value.trim().toLowerCase() : value;
   return word === undefined || word === '' || word === 'admitted' ? 'admitted' : 'marked';

@@ -93,7 +93,7 @@ function knows({ settings, nodes, issuers }: Known, named: string): boolean {
 
 /**
  * What is wrong before any node is looked for.
- * @throws ApiError 503 while nobody knows whom to trust, 400 unknown_provider, 403 no_trusted_provider
+ * @throws ApiError 503 while the trusted providers are not known, 400 unknown_provider, 403 no_trusted_provider
  */
 export function requireTrust(view: Known, requested: RequestedTrust, trust: Trust): void {
   if (!view.settings.known) {

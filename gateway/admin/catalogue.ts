@@ -33,7 +33,7 @@ const patchSchema = z
       .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group: and the name of one'))
       .max(ACCESS_MAX)
       .nullable(),
-    /** Requests wait for it where no node serves it: somebody will. */
+    /** Requests wait for it where no node serves it: its owner keeps it running. */
     always_on: z.boolean(),
     /** When new work should no longer begin with it: answers say so. */
     deprecated_at: date,

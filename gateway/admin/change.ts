@@ -43,7 +43,7 @@ export async function tell(env: Env): Promise<void> {
   await tellRegistry(env, (registry) => registry.reloadSettings());
 }
 
-/** What is done elsewhere than in D1: written down before it is done, so that nothing is done that nobody can look up. */
+/** What is done elsewhere than in D1: the audit log has it before it is done, so that nothing is done without a row. */
 export async function writeDown(call: AnyCall, what: Change): Promise<void> {
   requireFirst(call.env);
   requireWritable();

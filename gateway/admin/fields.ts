@@ -51,7 +51,7 @@ export const policySchema = z
     },
   });
 
-/** What changes how a request is served, and nobody's rights. */
+/** What changes how a request is served, and no rights. */
 export const habitsSchema = z.strictObject({
   /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),

@@ -22,7 +22,7 @@ const putSchema = z.strictObject({
   policy: policySchema.nullable().default(null),
   /** Other names of it. */
   aliases: aliasesSchema.default([]),
-  /** Models that are tried in turn where nobody serves it. */
+  /** Models that are tried in turn where no node serves it. */
   fallbacks: fallbacksSchema.default([]),
   /** Attempts after the first; null: as the gateway's settings say. */
   max_retries: maxRetriesSchema.nullable().default(null),

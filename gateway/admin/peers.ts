@@ -69,7 +69,7 @@ export const peerRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'delete',
     path: '/peers/:name',
-    summary: 'Its tickets are good no more: its nodes leave this gateway, and nobody else does.',
+    summary: 'Ends the trust in its tickets: its nodes leave this gateway, and no others.',
     answer: z.object({ object: z.literal('peer'), name: z.string(), deleted: z.boolean() }),
     run: removePeer,
   }),

@@ -1,4 +1,4 @@
-/** Providers: whose nodes may join, and who is trusted where nobody is named. */
+/** Providers: whose nodes may join, and which are trusted by requests that name none. */
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -128,7 +128,7 @@ async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise
   });
 }
 
-/** Whether a provider that nobody said anything about is marked. */
+/** Whether a provider without settings is marked. */
 export async function marksNew(env: Env): Promise<boolean> {
   return (await readSettings(env)).defaultTrust === 'admitted';
 }

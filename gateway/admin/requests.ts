@@ -1,4 +1,4 @@
-/** The story of one request: what the gateway, the queue, each attempt and the nodes have on record of it, and what nobody knows. */
+/** The story of one request: what the gateway, the queue, each attempt and the nodes have on record of it, and what is not on record. */
 import * as z from 'zod';
 import { departureCause } from '../../shared/lattice/departure.ts';
 import { ApiError } from '../../shared/openai/errors.ts';

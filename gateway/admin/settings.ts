@@ -18,7 +18,7 @@ import { policySchema } from './fields.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 const patchSchema = z.strictObject({
-  /** Who is trusted where nobody is named; null: what the environment says. */
+  /** Providers trusted by requests that name none; null: what the environment says. */
   default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
   /** Where browsers reach this gateway: identity providers send them back there. */
   public_url: httpUrlSchema.nullable().optional(),

@@ -95,7 +95,7 @@ export const usageRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/trace',
-    summary: 'The requests of projects whose trace is on, for research: no prompt, no answer, nobody’s name.',
+    summary: 'The requests of projects whose trace is on, for research: no prompt, no answer, no names.',
     query: traceQuery,
     run: readTrace,
   }),

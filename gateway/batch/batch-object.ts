@@ -156,7 +156,7 @@ export class BatchObject extends GatewayObject {
     return spec !== undefined && takesResults(state.status) && !this.#closed;
   }
 
-  /** The file store has failed a node: it gives its lease back, and nobody gets another one for some seconds. */
+  /** The file store has failed a node: it gives its lease back, and no node gets another one for some seconds. */
   inputFailed(ref: LeaseRef, message: string): void {
     this.#obstacle.meet(message, this.#now);
     this.release(ref);
@@ -266,7 +266,7 @@ export class BatchObject extends GatewayObject {
     this.#closed = true;
     await this.#tellUse(spec);
     const { env } = this;
-    // Beyond the window nobody waits for a file that the store has lost: the results are given without the names of its lines.
+    // Beyond the window the batch does not wait for a file that the store has lost: the results are given without the names of its lines.
     const mayLackInput = this.#now >= this.#record.state.times.expires_at * 1_000;
     const files = await writeFiles({ env, record: this.#record, spec, unexecuted, mayLackInput, nowMs: this.#now });
     this.#record.end(to, this.#now, files);

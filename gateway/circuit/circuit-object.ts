@@ -88,7 +88,7 @@ export class CircuitObject extends GatewayObject {
   /** The caller, who names its callee, then the callee. */
   fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES) ?? new Uint8Array();
-    const ticket = decodeTicket(bytes, workerdCrypto); // the door has verified it
+    const ticket = decodeTicket(bytes, workerdCrypto); // verified when the socket was accepted
     const callee = request.headers.get(CALLEE_HEADER);
     const isCaller = callee !== null;
     if (this.#over || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))

@@ -13,7 +13,7 @@ import { CALLEE_HEADER } from './circuit-object.ts';
 /**
  * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the session, which was told the
  * name over its tunnel: both meet at one object. That the tickets are their own they prove to it.
- * @throws ApiError 400, 403, 404 where this host joins nobody, 410, 503; 426 is answered for another protocol version.
+ * @throws ApiError 400, 403, 404 where this host joins no agents, 410, 503; 426 is answered for another protocol version.
  */
 export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {
   const calls = SESSION_PATTERN.test(to);

@@ -11,7 +11,7 @@ import { Table } from './table.ts';
 /** The gateway said no: told without a stack. */
 export class ClientError extends CommandError {}
 
-/** Nobody is there to say anything. */
+/** stdout is closed. */
 class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNREACHABLE;
 }

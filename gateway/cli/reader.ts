@@ -10,7 +10,7 @@ export function watchReader(): void {
     });
 }
 
-/** Whether nobody takes what stands on stdout any more. */
+/** Whether stdout's reader has gone. */
 export function isReaderGone(): boolean {
   return gone;
 }

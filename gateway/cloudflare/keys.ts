@@ -1,5 +1,5 @@
 /**
- * The secrets of a gateway on Cloudflare, as files of its operator's (0600), for Cloudflare tells nobody what it was given:
+ * The secrets of a gateway on Cloudflare, as files of its operator's (0600), since Cloudflare never shows a secret again:
  *
  *     admin.key     the first operator's key; Cloudflare gets its SHA-256
  *     issuer/       the keys that admit nodes: see hosts/node/issuer/issuer-files.ts. root.key never leaves this machine

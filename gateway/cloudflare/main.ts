@@ -73,7 +73,7 @@ async function main(args: string[]): Promise<number> {
   if (production && release_keys === undefined && !releaseKeysIn(clone))
     return wrongUse('--production without --release-keys: no agent would be admitted');
   const wrangler = wranglerIn(ROOT, process.env);
-  // What nobody said here may have been said elsewhere: a trial over a production would let every agent in.
+  // What is not set here may have been set elsewhere: a trial over a production would let every agent in.
   const unsaid = [
     ...(given.production === undefined ? ['--production or --no-production'] : []),
     ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),

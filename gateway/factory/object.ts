@@ -99,7 +99,7 @@ export class FactoryObject extends GatewayObject {
     });
   }
 
-  /** How many requests wait for a model. False: no factory has it, so that nobody need hear of it for a while. */
+  /** How many requests wait for a model. False: no factory has it, so it need not be told for a while. */
   queued(model: string, sign: QueueSign): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.queued(model, sign, this.#now);
@@ -122,7 +122,7 @@ export class FactoryObject extends GatewayObject {
     return true;
   }
 
-  /** Models that factories which are not silent start for who asks; those that are served are left out. */
+  /** Models that factories start on request, without those that are served and those of silent factories. */
   startable(): Startable[] {
     return startables(this.#reports.live(this.#now), this.#now);
   }

@@ -6,7 +6,7 @@ export interface Startable {
   id: string;
   provider: string;
   state: Exclude<ModelReport['state'], 'ready'>;
-  /** From `now` of the call that gave it; undefined: nobody can say. */
+  /** From `now` of the call that gave it; undefined: not known. */
   readyInMs: number | undefined;
   /** Of the weights, 0 to 100. */
   percent: number | undefined;

@@ -20,12 +20,12 @@ export interface TellerOptions {
   lasts(): boolean;
 }
 
-/** Tells the object of all factories what an object of one model knows, at once where it is news and rarely where nobody listens. */
+/** Tells the object of all factories what an object of one model knows, at once where it is news and rarely where no factory listens. */
 export class Teller {
   readonly #options: TellerOptions;
   #stop: (() => void) | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
-  /** Not before it, since nobody listened. */
+  /** Not before it, since no factory listened. */
   #quietUntil = 0;
   #telling = false;
   /** While it was being told: what was said is out of date already. */

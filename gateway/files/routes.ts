@@ -108,7 +108,7 @@ fileRoutes.delete('/:id', async (c) => {
     ),
   );
   if (users > 0) throw new ApiError('conflict', 'A batch reads this file: wait for its end, or cancel it.');
-  // The row first: a file without a row is found by nobody, a row without a file is an error to its owner.
+  // The row first: a file without a row is never found, a row without a file is an error to its owner.
   await asked(database(c.env).delete(files).where(eq(files.id, id)));
   await storing(() => storeOf(c.env).delete(id));
   return c.json({ id, object: 'file', deleted: true });

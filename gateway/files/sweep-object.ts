@@ -1,4 +1,4 @@
-/** What nobody wants any more goes: expired files, uploads that were given up, and bytes that no row names. */
+/** Deletes expired files, abandoned uploads, and bytes that no row names. */
 import { and, count, eq, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';

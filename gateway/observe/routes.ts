@@ -25,7 +25,7 @@ metricsRoutes.get('/metrics', async (c) => {
     answer(() => c.env.REGISTRY.getByName(REGISTRY_NAME).census()),
   ]);
   if (counted === undefined && census === undefined)
-    throw new ApiError('server_is_overloaded', 'Nobody who counts can be reached. Try again shortly.');
+    throw new ApiError('server_is_overloaded', 'The counts cannot be reached. Try again shortly.');
   const book = new Book();
   if (counted !== undefined) book.merge(counted);
   else noteStorage(book); // it may be the storage that keeps the object away

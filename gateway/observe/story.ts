@@ -21,7 +21,7 @@ export interface Story {
   served: string;
   /** Id of the key. */
   key: string;
-  /** Whose key it is; absent: nobody's, or of an older version. */
+  /** The key's owner; absent: none, or of an older version. */
   user?: string | undefined;
   node: string;
   provider: string;

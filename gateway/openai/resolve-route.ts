@@ -138,7 +138,8 @@ function routeIn(
 }
 
 /**
- * A body that nobody looks into could name another model of the node that gets it: none that is kept for others, or counted by itself.
+ * The gateway does not read an opaque body, which could name another model of its node. So the node may have no model that is kept for
+ * others or counted by itself.
  * @throws ApiError 403 model_not_allowed
  */
 function requireOpenNodes({ nodes, settings }: View, account: Account, model: string): void {

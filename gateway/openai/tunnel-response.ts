@@ -98,7 +98,7 @@ export class TunnelResponse implements ResponseStream {
     this.#reader = undefined;
   }
 
-  /** Nobody reads on: the engine's work is cancelled. */
+  /** The reader stops: the engine's work is cancelled. */
   async cancel(): Promise<void> {
     this.#reply.offloaded?.leave();
     try {

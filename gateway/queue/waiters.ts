@@ -1,4 +1,4 @@
-/** A turn that nobody reports back from by then has found a node. */
+/** A turn without a report by then has found a node. */
 const TRIES_MS = 2_000;
 
 interface Waiter {

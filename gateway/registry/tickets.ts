@@ -1,4 +1,4 @@
-/** The tickets that agents show at the door. */
+/** The tickets that agents show when they connect. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import type { CertificateCache } from '../../shared/lattice/certificate.ts';
 import { LatticeError } from '../../shared/lattice/error.ts';

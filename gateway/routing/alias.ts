@@ -10,7 +10,7 @@ import { indexOf, type Settings, settingsOf } from '../accounts/settings.ts';
 export interface Chain {
   /** What is asked for. */
   model: string;
-  /** What is asked for where nobody serves that. */
+  /** What is asked for where no node serves that. */
   fallbacks: readonly string[];
 }
 
@@ -72,7 +72,7 @@ export function* aliasesOf(account: Account, settings: Settings): Generator<[str
   }
 }
 
-/** Nobody rewrites a body that nobody looked into. */
+/** An unread body is not rewritten. */
 function cannotRename(name: string, model: string): ApiError {
   const message = `'${name}' stands for '${model}' here, which this request's body cannot be told: name that one.`;
   return new ApiError('invalid_request', message, { param: 'model' });

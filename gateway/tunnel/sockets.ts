@@ -78,7 +78,7 @@ export class AgentSockets {
     this.#events.activated(peer);
   }
 
-  /** An agent that the door let through: it is challenged. */
+  /** Challenges an agent whose ticket the route has verified. */
   accept(request: Request): Response {
     this.#makeRoom();
     const { socket, response } = this.#sockets.accept({ [FRAMES_HEADER]: String(FRAMES_READ) });

@@ -1,6 +1,6 @@
 /**
  * Lengths by minute and model, counted as records come: a workload of an hour is then read from a few rows, not from a million
- * records while new ones wait. What they say belongs to nobody.
+ * records while new ones wait. They belong to no account.
  */
 import type { Sql } from '../object-context.ts';
 import { Histogram } from './histogram.ts';

@@ -120,7 +120,7 @@ export class Outbox {
     return pending.length === BATCH;
   }
 
-  /** What the node's own ingress used: nobody's limits wait for it. */
+  /** What the node's own ingress used: no limit waits for it. */
   async #handOnIngress(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
     const waiting = waitingIngressUsage(sql, BATCH);

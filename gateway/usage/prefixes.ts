@@ -23,7 +23,7 @@ export interface Annotation {
   buckets: string[];
 }
 
-/** By the installation's secret: equal ids mean equal blocks, and nobody can try out which block it is. */
+/** By the installation's secret: equal ids mean equal blocks, and no reader can try out which block it is. */
 function bucketsOf(secret: string, blocks: Uint8Array): string[] {
   const buckets: string[] = [];
   for (let at = 0; at + BLOCK_DIGEST_BYTES <= blocks.length; at += BLOCK_DIGEST_BYTES) {

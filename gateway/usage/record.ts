@@ -10,7 +10,7 @@ const KEPT = 20_000;
 /** Records of one statement: with the longest receipts one MiB of text; D1 and objects take two. */
 export const TOGETHER = 100;
 
-/** Where nobody takes them over for so long that more wait, the oldest are given up after all. */
+/** When more wait because no object takes them, the oldest are given up. */
 const WAITING_MAX = 200_000;
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Requests of known accounts that no engine saw, refused or left while they waited: they too are on record. Written in batches beside requests, never in their way;
- * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood at a closed door costs nobody anything.
+ * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood of refused requests costs little.
  */
 
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';

@@ -38,7 +38,7 @@ export interface UsageRow {
   estimated: boolean;
   complete: boolean;
   bytes: number;
-  /** How the answer was to be drawn; absent where the request says nothing of it, or nobody looked. */
+  /** How the answer was to be drawn; absent where the request says nothing of it, or its body was not read. */
   sampling?: Sampling;
   /** Name of the kind that it was judged to be when it came; absent where its model had no kinds. */
   kind?: string;

@@ -114,7 +114,7 @@ export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promis
   await database(env).delete(usageBatches).where(eq(usageBatches.shard, shard));
 }
 
-/** What a user used on a day becomes nobody's: sums of projects and providers stay what they are. All of it or nothing. */
+/** What a user used on a day loses its user: sums of projects and providers stay what they are. All of it or nothing. */
 export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string): Promise<void> {
   const columns = COUNTERS.map((name) => usageTotals[name].name);
   const sum = columns.map((name) => `min(total(${name}), ${SUM_MAX})`);

@@ -12,7 +12,7 @@ export interface TraceQuestion {
   from: number;
   to: number;
   format: 'ndjson' | 'csv';
-  /** The installation's: without it nobody finds out whose a pseudonym is. */
+  /** The installation's: without it a pseudonym cannot be resolved. */
   secret: string;
   /** Models whose names are not told. */
   privateModels: ReadonlySet<string>;

@@ -65,13 +65,13 @@ export const calibrationSchema = z.object({
   engine: z.string().min(1).max(128).default('not told'),
   default: efficiencySchema,
   gpus: z.record(z.string(), efficiencySchema.partial()),
-  /** By the `link` of a GPU's row; `nvlink` stands for those that nobody measured. */
+  /** By the `link` of a GPU's row; `nvlink` stands for links without measurements. */
   links: z.object({ nvlink: linkSchema, pcie: linkSchema }).catchall(linkSchema),
   host: hostSchema,
 });
 export type Calibration = z.infer<typeof calibrationSchema>;
 
-/** A GPU nobody measured takes its siblings' parameters (same class), then the defaults. */
+/** A GPU without measurements takes its siblings' parameters (same class), then the defaults. */
 export function efficiencyOf(calibration: Calibration, gpu: Gpu): Efficiency {
   const rows = [calibration.default, calibration.gpus[gpu.class], calibration.gpus[gpu.id]];
   const products = Object.assign({}, ...rows.map((row) => row?.products));

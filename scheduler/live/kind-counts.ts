@@ -43,7 +43,7 @@ const answerSchema = z.object({
 export interface KindSlot {
   /** Requests by kind. */
   requests: number[];
-  /** Refused because no node served the model: of which kind is not known. */
+  /** Refused because no node served the model; the kind is not known. */
   unserved: number;
   p50Ms: number;
   p99Ms: number;

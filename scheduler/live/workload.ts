@@ -17,7 +17,7 @@ const workloadSchema = z.object({
         /** Any name that a client asked for. A name that no model can have is left out like every unknown name. */
         model: z.string(),
         requests_per_second: z.number().nonnegative(),
-        /** Refused because nobody served the model; older gateways do not tell. */
+        /** Refused because no node served the model; older gateways do not tell. */
         unserved: z.number().nonnegative().default(0),
         input: spread,
         output: spread,
@@ -29,7 +29,7 @@ const workloadSchema = z.object({
 /** Of a name that is told: models have shorter ones. */
 const NAME_CHARS = 256;
 
-/** Lengths of requests that nobody has answered yet: a chat's. */
+/** Lengths of requests to a model that has answered none yet: a chat's. */
 const GUESS = {
   input: { kind: 'lognormal' as const, mean: 512, sd: 512 },
   output: { kind: 'lognormal' as const, mean: 256, sd: 256 },
@@ -69,7 +69,7 @@ export async function liveWorkload(
       );
     // Two names of one model: the busier one's lengths stand for both.
     const known = demands.get(model.id);
-    // What nobody served is wanted as well: that is how a model without a replica gets one.
+    // Refused requests count as demand: so a model without a replica gets one.
     const unserved = window_ms === undefined ? 0 : row.unserved / (window_ms / 1000);
     const rate = row.requests_per_second + unserved + (known?.rate ?? 0);
     const guessed = row.input.mean === 0 && row.output.mean === 0;

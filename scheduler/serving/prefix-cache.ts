@@ -45,7 +45,7 @@ export class PrefixCache {
     return added;
   }
 
-  /** A sequence ends. Returns how many of its blocks nobody uses now. */
+  /** A sequence ends. Returns how many of its blocks no sequence uses now. */
   release(hashes: readonly number[]): number {
     let idle = 0;
     // The last block first, so that it is dropped before those that it hangs on.

@@ -29,7 +29,7 @@ export type Tier = (typeof TIERS)[number];
 
 export const poolGpus = (pool: Pool): number => pool.nodes * pool.gpusPerNode;
 
-/** interactive: a person reads along. batch: nobody waits for a single answer. */
+/** interactive: a person reads along. batch: no person waits for a single answer. */
 export const CLASSES = ['interactive', 'batch'] as const;
 type RequestClass = (typeof CLASSES)[number];
 

@@ -44,7 +44,7 @@ function inDanger({ expiresMs, waiting, leased, linesPerS }: Contender, nowMs: n
   return ((waiting + leased) / linesPerS) * 1_000 * MARGIN > expiresMs - nowMs;
 }
 
-/** A batch of a function that nobody has run for so long goes before warm ones: a node would otherwise never change its function. */
+/** A batch of a function that no node has run for so long goes before warm ones: a node would otherwise never change its function. */
 export const STARVED_MS = 60_000;
 
 /**

@@ -79,7 +79,7 @@ export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
 interface OrderContext {
   /** The receiver's. */
   session: string;
-  /** Of the receiver's ticket: nobody else's word counts. */
+  /** Of the receiver's ticket: no other issuer's order counts. */
   issuer: string;
   nowS: number;
   /** Whether the institution has taken that key (or root) back. */

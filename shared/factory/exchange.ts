@@ -55,7 +55,7 @@ export const modelReport = z.object({
   /** Jobs that have begun, ready ones among them. */
   running: count,
   ready: count,
-  /** From now to the first answer that a job which is there, or one that began now, could give; absent: nobody can say. */
+  /** From now to the first answer that a job which is there, or one that began now, could give; absent: not known. */
   estimate_ms: ms.optional(),
   /** Of the weights that its best job has read. */
   progress: share.optional(),

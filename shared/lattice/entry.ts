@@ -13,7 +13,7 @@ export interface EntryParts {
   ticket: Ticket;
   /** Or an eviction, or both. */
   record?: OwnerRecord | undefined;
-  /** None with LEFT: nobody needs it any more. */
+  /** None with LEFT: no reader needs it any more. */
   payload?: Uint8Array | undefined;
   eviction?: Eviction | undefined;
 }

@@ -147,7 +147,7 @@ export class Merger {
     return { session, ...said, ticket, known: undefined, shelf };
   }
 
-  /** The bytes that belong to `record`; nothing where nobody needs them any more. */
+  /** The bytes that belong to `record`; nothing once they are not needed. */
   #payloadFor(
     record: OwnerRecord | undefined,
     evicted: boolean,

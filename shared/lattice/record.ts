@@ -25,7 +25,7 @@ interface RecordFields {
   session: string;
   state: Lifecycle;
   version: number;
-  /** Bytes of `encodePayload`. With LEFT nobody asks for it any more. */
+  /** Bytes of `encodePayload`. With LEFT no peer asks for it any more. */
   payload: Uint8Array;
 }
 

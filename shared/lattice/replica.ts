@@ -66,7 +66,7 @@ export class Replica {
     return this.#merger.merge(update, true);
   }
 
-  /** Another list of issuers: those no longer on it go, with their sessions, and nobody else's. @returns the sessions */
+  /** Another list of issuers: those no longer on it go, with their sessions alone. @returns the sessions */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     return this.#shelves.setIssuers(accepts);
   }

@@ -1,4 +1,4 @@
-/** A session id certifies its own key, issuer, birth and end: nobody can speak for it without the private key behind it. */
+/** A session id certifies its own key, issuer, birth and end: only the holder of its private key can speak for it. */
 import { base32, fromBase32 } from './base32.ts';
 import type { ByteReader } from './bytes.ts';
 import { LatticeError } from './error.ts';

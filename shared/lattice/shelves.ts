@@ -23,7 +23,7 @@ export class Shelves {
     for (const [issuer, shelf] of others.#shelves) this.#shelves.set(issuer, shelf.fork());
   }
 
-  /** Another list of issuers: those no longer on it go, with their sessions, and nobody else's. @returns the sessions */
+  /** Another list of issuers: those no longer on it go, with their sessions alone. @returns the sessions */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     this.accepts = accepts;
     const gone: string[] = [];

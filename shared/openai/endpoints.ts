@@ -36,7 +36,7 @@ export interface Endpoint {
   readonly inBandError: 'openai' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
-  /** Its answer is generated, token by token: as long as nobody knows before. */
+  /** Its answer is generated, token by token, of unknown length. */
   readonly generates: boolean;
   /** Keys of the body that bound the answer's tokens. */
   readonly answerLimits: readonly LengthKey[];

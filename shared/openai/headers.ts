@@ -9,7 +9,7 @@ const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-bet
  */
 const TO_CLIENT: ReadonlySet<string> = new Set([
   'content-type',
-  // Of an engine behind a proxy that compresses what it was asked not to: without it nobody could read the body.
+  // Of an engine behind a proxy that compresses what it was asked not to: without it the body could not be read.
   'content-encoding',
   'content-disposition',
   'retry-after',

@@ -12,7 +12,7 @@ const BUSY_MAX = 16;
 /** Failures that no engine had a part in: the node was gone already, or its engine was. */
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
-/** Failures by which nobody is left to say more: the next node may do better, and so may the one that comes back. */
+/** Failures that end the node's part: the next node may do better, and so may this one when it is back. */
 const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   ...ABSENT,
   'unreachable',
@@ -26,9 +26,9 @@ const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 export interface QueueEntryOptions {
   /** Of all requests of this asker. */
   busyNodes: BusyNodes;
-  /** Where nobody is free it may wait. */
+  /** Where no node is free it may wait. */
   queues: boolean;
-  /** Some node that it may go to was ever there, though nobody has capacity for it now. */
+  /** Some node that it may go to was ever there, though none has capacity for it now. */
   hopes(error: ApiError): boolean;
   /** Another attempt can have the whole body. */
   repeatable(): boolean;

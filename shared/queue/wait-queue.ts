@@ -80,7 +80,7 @@ export class WaitQueue {
     return ahead === undefined ? undefined : ahead + 1;
   }
 
-  /** Nobody waits, and nobody tries. */
+  /** No request waits or tries. */
   get idle(): boolean {
     return this.#turns?.idle ?? true;
   }
@@ -89,7 +89,7 @@ export class WaitQueue {
   wait(asked: PlaceRequest, whenLeft: WhenLeft): Promise<PlaceAnswer> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
-    // Its former question broke, and has nobody left who listens.
+    // Its former call broke, so that answer has no listener.
     if (turns.leave(name)) this.#answers.get(name)?.(LATE);
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
@@ -141,7 +141,7 @@ export class WaitQueue {
     return this.#turns?.wants(session) ?? false;
   }
 
-  /** Nobody waits here any more: all are told that it is too late. */
+  /** Ends all waits: each request is told that it is too late. */
   close(): void {
     for (const [name, answer] of this.#answers) {
       this.#turns?.leave(name);
@@ -150,7 +150,7 @@ export class WaitQueue {
     this.#stop();
   }
 
-  /** A queue that nobody is in takes the length that its next visitor knows of. */
+  /** An empty queue takes the length that its next request names. */
   #turnsFor({ places }: PlaceRequest): Turns<PlaceRequest> {
     if (this.#turns === undefined || this.#turns.idle) {
       this.#turns = new Turns(Math.max(1, Math.min(places, PLACES_MAX)));

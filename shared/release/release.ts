@@ -70,7 +70,7 @@ export function releaseMessage(manifest: string): Uint8Array {
   return encoder.encode(`otela-release-1\n${manifest}`);
 }
 
-/** What the session's key signs: good for this challenge, this manifest and this digest alone, and by nobody else's key. */
+/** What the session's key signs: good for this challenge, this manifest and this digest alone, and by this key alone. */
 export function attestationMessage(challenge: string, manifest: string, digest: string, crypto: Crypto): Uint8Array {
   return encoder.encode(
     `otela-attestation-1\n${challenge}\n${hex(crypto.sha256(encoder.encode(manifest)))}\n${digest}`,

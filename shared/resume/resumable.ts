@@ -23,7 +23,7 @@ export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
 >;
 
-/** Larger bodies are parsed by nobody here. */
+/** Larger bodies are not parsed here. */
 const BODY_MAX_BYTES = 1024 * 1024;
 
 /** A client hears a comment after twice this without data: the line to the node may be lost, which takes up to 27 s to find out. */
@@ -190,7 +190,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    if (this.#over) return 'why' in next ? undefined : void (await next.delivery.cancel()); // nobody reads any more
+    if (this.#over) return 'why' in next ? undefined : void (await next.delivery.cancel()); // the reader has left
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next.delivery);
   }

@@ -19,7 +19,7 @@ export interface ResumeHost<C extends Choice, A extends ResponseStream> {
   upstream(context: DispatchContext): Upstream<C, A>;
   /** Sessions that serve the model in another revision or quantisation than the first node did. */
   unlike(): Iterable<string>;
-  /** For requests that nobody is charged for: a name for their streams, a receipt of nobody's. */
+  /** For requests without a charge: a name for their streams, and a receipt without an account. */
   unpaid(): { name: string; receipt: string };
   /**
    * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request that finds no free node. `rejected`: nodes that

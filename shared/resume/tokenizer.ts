@@ -27,7 +27,7 @@ interface TokenizerOptions<C extends Choice, A extends ResponseStream> {
   plan: Plan;
   text: string;
   upstream(context: DispatchContext): Upstream<C, A>;
-  /** For requests that nobody is charged for. */
+  /** For requests without a charge. */
   unpaid(): { name: string; receipt: string };
 }
 

@@ -1,6 +1,6 @@
 /** When an attempt that failed is tried on another node (docs/concepts.md, "Life of a request", 6). */
 
-/** Attempts after the first, where nobody set another number. */
+/** Attempts after the first, by default. */
 export const RETRIES_MAX = 3;
 
 /**

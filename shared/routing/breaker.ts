@@ -61,7 +61,7 @@ export class Breakers {
     this.#live = live;
   }
 
-  /** Whom to pass over while there are others; undefined: nobody. `mayProbe`: the request can be sent again if a probe fails. */
+  /** Nodes to pass over while there are others; undefined: none. `mayProbe`: the request can be sent again if a probe fails. */
   avoided(now: number, mayProbe: boolean): ((node: { readonly session: string }) => boolean) | undefined {
     const { tripped } = this.#live;
     if (tripped.size === 0) return undefined;

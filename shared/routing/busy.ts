@@ -24,7 +24,7 @@ export class BusyNodes {
     this.#until.delete(session);
   }
 
-  /** Nobody is: costs nothing to ask. */
+  /** No node is busy: costs nothing to ask. */
   isEmpty(now: number): boolean {
     for (const [session, until] of this.#until) {
       if (isBusy(until, now)) return false;

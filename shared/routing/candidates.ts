@@ -92,7 +92,7 @@ export interface Pool {
   readonly ready: readonly Candidate[];
   /** The best of them by what is preferred; the same array where nothing is. */
   readonly preferred: readonly Candidate[];
-  /** Those that would serve it but for a lost path: worth a wait when nobody else is there. */
+  /** Those that would serve it but for a lost path: worth a wait when no other node is there. */
   readonly suspected: readonly Candidate[];
 }
 

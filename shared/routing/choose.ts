@@ -10,14 +10,14 @@ import { isTrusted, type Trust } from './trust.ts';
 /** What is asked before each attempt. */
 export interface Question {
   request: RoutedRequest;
-  /** Models to be tried when nobody serves the one before. */
+  /** Models to be tried when no node serves the one before. */
   fallbacks: readonly string[];
   trust: Trust;
   demand: Demand;
   policyFor(model: string): Policy;
   /** Those that can serve it at all, beside trust and demand; absent: every one. */
   only?: ((candidate: Candidate) => boolean) | undefined;
-  /** Those that are passed over while there are others; absent: nobody is. */
+  /** Nodes that are passed over while there are others; absent: none. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
   /** Of those that could be asked the ones that may be asked now; none: the request is to wait. Absent: all. */
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;

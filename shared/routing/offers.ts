@@ -9,7 +9,7 @@ const OFFERS_MAX = 8;
 const NOTHING = '';
 
 /**
- * What nodes have of what was required, for people whose requirement nobody meets: `with gpu=A100 context=32768 by 3 nodes`, the most
+ * What nodes have of what was required, for people whose requirement no node meets: `with gpu=A100 context=32768 by 3 nodes`, the most
  * frequent first. A fact that a node does not publish is left out.
  */
 export function offers(

@@ -34,7 +34,7 @@ export interface DataPolicy {
 export interface TrustQuestion {
   /** Local name of our own issuer: its providers have ids without `@`. */
   own: string;
-  /** The key's, its project's, the request's. One that is undefined says nothing; an empty one trusts nobody. */
+  /** The key's, its project's, the request's. One that is undefined says nothing; an empty one trusts no provider. */
   lists: readonly (readonly string[] | undefined)[];
   /** Who is trusted where no list says anything. `admitted`: every provider that our own issuer admits. */
   defaults: 'admitted' | readonly string[];
@@ -66,7 +66,7 @@ export function decideTrust({ own, lists, defaults, deleted, policies }: TrustQu
   };
 }
 
-/** Nobody is left: no wait and no other node will help (403), unlike trusted providers without a node (503). */
+/** No trusted provider is left: no wait and no other node will help (403), unlike trusted providers without a node (503). */
 export function trustsNobody({ providers, regions, tiers }: Trust): boolean {
   return (providers !== 'admitted' && providers.size === 0) || regions?.size === 0 || tiers?.size === 0;
 }
@@ -93,7 +93,7 @@ export function providerId({ provider, issuer }: Pick<TrustedNode, 'provider' | 
 
 /**
  * Reads `a, b@eth` as a request writes it: in `x-otela-trusted-providers` or `metadata.otela_trusted_providers`. An empty text
- * is an empty list, which trusts nobody. Undefined where it is no list of ids, or too long a one.
+ * is an empty list, which trusts no provider. Undefined where it is no list of ids, or too long a one.
  */
 export function readProviderList(text: string): string[] | undefined {
   const ids = text

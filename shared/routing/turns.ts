@@ -34,7 +34,7 @@ interface Scope {
   probeAt: number;
   /** Who tries now, until when nothing said means success. `told`: a node had a place, which says nothing of more of them. */
   trying: Map<string, { until: number; told: boolean }>;
-  /** Those of them that nobody told: the window is theirs alone, or ends that keep coming would hide what else is free. */
+  /** Of them the requests that were not told: the window is theirs alone, or ends that keep coming would hide what else is free. */
   untold: number;
   /** Nodes that were busy, oldest first. */
   sessions: Set<string>;
@@ -56,7 +56,7 @@ export class Turns<P extends Place> {
     return this.#queue.size;
   }
 
-  /** Nobody waits, and nobody tries. */
+  /** No request waits or tries. */
   get idle(): boolean {
     return this.#scopes.size === 0;
   }

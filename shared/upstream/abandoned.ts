@@ -3,7 +3,7 @@ import type { Link } from '../wire/link.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { UpstreamStream } from './upstream-stream.ts';
 
-/** The oldest are forgotten: their nodes end by themselves what nobody claims within 10 s. */
+/** The oldest are forgotten: their nodes end unclaimed work by themselves within 10 s. */
 const ABANDONED_MAX = 1_000;
 
 /** Given up by this side, while the node may have taken it up. */
@@ -17,14 +17,14 @@ const OURS: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 
 interface Given {
   claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;
-  /** Another node was asked instead, or the client told of an error: an answer now is work done twice, or for nobody. */
+  /** Another node was asked instead, or the client told of an error: an answer now is work done twice, or without a reader. */
   elsewhere: boolean;
 }
 
 /**
  * Attempts that this side gave up and whose end the node has not confirmed: what was said about that may have been lost with a
  * socket, or was never said for want of one. When the node is reachable again it hears of them before anything else, so that no
- * engine goes on for nobody, and no request is computed twice for longer than its node was away.
+ * engine goes on without a reader, and no request is computed twice for longer than its node was away.
  */
 export class AbandonedAttempts {
   /** By stream, oldest first. */
@@ -42,7 +42,7 @@ export class AbandonedAttempts {
   }
 
   /**
-   * The node reports on a stream, or says that it knows nothing of it. True where its engine had completed the answer for nobody.
+   * The node reports on a stream, or says that it knows nothing of it. True where its engine had completed the answer without a reader.
    * `name`: of a report that is said again, under a number of a socket before.
    */
   confirmed(stream: number, complete: boolean, name?: ReportName): boolean {

@@ -65,13 +65,13 @@ export type AttemptFailure =
   | 'unreachable'
   /** The agent did not acknowledge the opening in time, or has no socket. */
   | 'not_accepted'
-  /** The engine took it and answered nobody, while others answer: it is asked of another node. */
+  /** The engine took it and answers no request, while others answer: it is asked of another node. */
   | 'hung'
   /** Its engine is taken to hang, and another request tries it just now. */
   | 'suspected'
   /** The agent was killed: its session is over. */
   | 'gone'
-  /** The socket went away after the opening was acknowledged and nobody resumed it. */
+  /** The socket went away after the opening was acknowledged, and the stream was not resumed. */
   | 'lost';
 
 /** What came of an attempt. With `head` the engine answers: at once and in full (`whole`), or as a stream that follows. */

@@ -60,7 +60,7 @@ export class BudgetShare {
     if (!this.#budget.hasRoom(bytes - this.#held, this.#maxBytes)) throw tooMany();
   }
 
-  /** For good: what comes late is held by nobody. */
+  /** For good: late bytes are not held. */
   release(): void {
     this.#budget.giveBack(this.#held);
     this.#held = 0;

@@ -184,7 +184,7 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
     }
   }
 
-  /** Nobody reads on. */
+  /** The reader stops. */
   cancel(): Promise<void> | void {
     this.#turn.end('left');
     return this.answer.cancel();

@@ -50,7 +50,7 @@ export class HangWatch {
     return this.#suspicion;
   }
 
-  /** Whether an attempt may begin here. One that nobody else can serve always may. */
+  /** Whether an attempt may begin here. One that no other node can serve always may. */
   admits({ movable, endpoint }: Pick<AttemptRequest, 'movable' | 'endpoint'>): boolean {
     if (this.#suspicion === undefined || movable !== true) return true;
     return runsModel(endpoint) && this.#probe === undefined && isOver(this.#suspicion, this.#host.now());

@@ -10,7 +10,7 @@ interface Opening {
   resume: boolean;
   /** Bytes of the answer that are here. */
   from: number;
-  /** Of the request's body; undefined: it streams, and nobody said. */
+  /** Of the request's body; undefined: it streams without a length. */
   bodyLength: number | undefined;
 }
 

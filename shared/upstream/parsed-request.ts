@@ -32,9 +32,9 @@ export interface RequestFields {
   affinity?: string | undefined;
   /** How the answer is to be drawn, where the body says so. */
   sampling?: Sampling;
-  /** The model is what a header says: nobody looked into the body. */
+  /** The model is what a header says: the body was not read. */
   unseen: boolean;
-  /** Nobody could: it is sealed to these nodes. */
+  /** It cannot be read: it is sealed to these nodes. */
   sealed?: SealedFor;
 }
 
@@ -79,14 +79,14 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
   };
 }
 
-/** Nobody here could look into a compressed body, and engines take none. @throws ApiError 415 (RFC 9110 §15.5.16) */
+/** A compressed body cannot be read here, and engines take none. @throws ApiError 415 (RFC 9110 §15.5.16) */
 export function requireIdentityEncoding(contentEncoding: string | null | undefined): void {
   if (!contentEncoding || contentEncoding.toLowerCase() === 'identity') return;
   const message = `The body is compressed (content-encoding: ${contentEncoding.slice(0, 64)}); send it as it is.`;
   throw new ApiError('unsupported_media_type', message, { headers: { 'accept-encoding': 'identity' } });
 }
 
-/** Of a body that nobody looks into. `says`: the request's `x-otela-stream`. */
+/** Of an unread body. `says`: the request's `x-otela-stream`. */
 export function opaqueFields(endpoint: Endpoint, model: string, says: unknown): RequestFields {
   return { model, streaming: endpoint.streams && says === '1', edits: [], metadata: NO_METADATA, unseen: true };
 }

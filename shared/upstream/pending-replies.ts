@@ -37,7 +37,7 @@ export class PendingReplies<A> {
     });
   }
 
-  /** Says nothing where nobody waits for it any more. */
+  /** Says nothing where no caller waits for it any more. */
   answered(number: number, answer: A): void {
     const tell = this.#open.get(number);
     this.#open.delete(number);

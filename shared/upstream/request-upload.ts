@@ -88,7 +88,7 @@ export class RequestUpload {
     return rest;
   }
 
-  /** Nobody wants the rest. */
+  /** The rest is not wanted. */
   close(): void {
     this.#closed = true;
     void this.#reader?.cancel().catch(() => {});

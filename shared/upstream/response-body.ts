@@ -18,7 +18,7 @@ export interface Sink {
 /**
  * The answer on its way to the Worker: bytes wait here until they are taken (workerd has no backpressure on WebSockets, the
  * stream's credit bounds what can wait). `onPulled` gets the bytes that went on; `onOver` is called once, when the last of them
- * did or when nobody reads on.
+ * did or when the reader stops.
  */
 export class ResponseBody {
   readonly #onPulled: (bytes: number) => void;

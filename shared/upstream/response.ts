@@ -20,7 +20,7 @@ export interface ResponseStream {
   readonly offload?: Offload | undefined;
   /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had */
   read(): Promise<Uint8Array | undefined>;
-  /** Nobody reads on: the engine's work is cancelled. Idempotent, and of no effect after the end. */
+  /** The reader stops: the engine's work is cancelled. Idempotent, and of no effect after the end. */
   cancel(): Promise<void> | void;
 }
 

@@ -49,7 +49,7 @@ export class ResultListener {
     this.#attendBy = attendBy;
   }
 
-  /** Nobody came to attend. */
+  /** No reader attended. */
   isGone(now: number): boolean {
     return this.#attendBy !== undefined && now >= this.#attendBy;
   }

@@ -1,6 +1,6 @@
 /**
  * The regular turns at which deadlines are looked at. A process that stood still, on a starved or paused machine, comes to its
- * timer before it comes to its sockets: what was waited for may lie in its own buffers, so that such a turn judges nobody. Never
+ * timer before it comes to its sockets: what was waited for may lie in its own buffers, so that such a turn judges no stream. Never
  * two of them in a row: who is always late has to judge some time. (The local health of Lifeguard, arXiv:1707.00788.)
  */
 export class Rounds {

@@ -27,7 +27,7 @@ export interface UpstreamStreamHost {
 }
 
 /**
- * One attempt at one request, seen from who asks, a gateway's object or an agent's ingress: opens the stream, sends the body,
+ * One attempt at one request, on the asking side (a gateway's object or an agent's ingress): opens the stream, sends the body,
  * hands the answer on. Survives the loss of its socket (both directions continue at their offsets on the next one) but not of
  * its object: then the Worker claims the stream from a new one.
  *
@@ -139,7 +139,7 @@ export class UpstreamStream {
     this.#answer();
   }
 
-  /** As the listener's. Nobody is asked to attend yet. */
+  /** As the listener's. No reader is asked to attend yet. */
   inform(tell: (result: WholeResult) => void, large: () => void, begun?: (known: Known) => boolean): void {
     this.#listener.inform(tell, large, begun);
   }
@@ -219,7 +219,7 @@ export class UpstreamStream {
     if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
   }
 
-  /** Answers, and nobody has asked for more of it for a while. */
+  /** Answers, and its reader has not pulled for a while. */
   stalled(now: number): boolean {
     if (this.#over || this.#parked || this.#failing !== undefined) return false;
     if (this.#head === undefined || this.answer.hungry) return false;
@@ -287,7 +287,7 @@ export class UpstreamStream {
     return { kind: 'head', status, head };
   }
 
-  /** Called now and then with the time: gives up what nobody acknowledged, resumed or attends to. */
+  /** Called now and then with the time: gives up what was not acknowledged, resumed or attended to in time. */
   tick(now: number): void {
     if (this.#over) return;
     if (this.#listener.isGone(now)) return this.cancel();

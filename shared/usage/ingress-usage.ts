@@ -21,7 +21,7 @@ export const ingressUsageSchema = z.object({
   completion_tokens: tokens,
   cached_tokens: tokens,
   reasoning_tokens: tokens,
-  /** Counted from events or bytes, since nobody gave numbers. */
+  /** Counted from events or bytes, since the engine gave no numbers. */
   estimated: z.boolean(),
   complete: z.boolean(),
   /** The client left before the end. */

@@ -29,9 +29,9 @@ export interface UsageRecord extends ReportedUsage {
 export interface Course {
   endpoint: number;
   streamed: boolean;
-  /** The engine's; 0 where no head came; null where nobody knows whether one came. */
+  /** The engine's; 0 where no head came; null where it is not known whether one came. */
   status: number | null;
-  /** Since the opening; 0 where no data came; null where nobody knows. */
+  /** Since the opening; 0 where no data came; null where it is not known. */
   firstMs: number | null;
   totalMs: number | null;
   /** Milliseconds of one GPU: see gpu-share.ts. Absent where its asker does not count them. */

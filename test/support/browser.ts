@@ -27,7 +27,7 @@ export async function openPage(browser: Browser, options: BrowserContextOptions 
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
-    // Whoever is not logged in is told by a 401, which browsers count as an error.
+    // A page without a login gets a 401, which browsers count as an error.
     if (message.type() === 'error' && !message.text().includes('status of 401')) complaints.push(message.text());
   });
   return { page, complaints };

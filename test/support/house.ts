@@ -67,7 +67,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
   return { gateway, key, token, engines, agents, engine, base: `${gateway.url}/v1`, ask };
 }
 
-/** Asks something good, whatever the engine was told before: 200 where what broke was nobody else's, else what was answered. */
+/** Asks something good, whatever the engine was told before: 200 where the break did no harm to others, else what was answered. */
 export async function stillServes(house: House): Promise<number | string> {
   house.engine.control({}, 1);
   const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));

@@ -97,7 +97,7 @@ export function dial(url: string): Promise<Socket> {
   });
 }
 
-/** Sends until nobody takes more. */
+/** Sends until the peer takes no more. */
 export async function sendUntilHeld(socket: Socket): Promise<void> {
   const piece = Buffer.alloc(64 * 1024, 'x');
   let sent = 0;

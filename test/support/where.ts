@@ -1,4 +1,4 @@
-/** Where things are, whoever asks. */
+/** Where things are. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 

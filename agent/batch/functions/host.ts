@@ -29,7 +29,7 @@ interface Loaded {
   usedMs: number;
 }
 
-/** A function that nobody uses leaves its GPU to others. */
+/** An unused function leaves its GPU to others. */
 const IDLE_MS = 600_000;
 const LOOK_MS = 5_000;
 /** Files that are kept; the oldest goes. */

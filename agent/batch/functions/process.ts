@@ -154,7 +154,7 @@ export class FunctionProcess {
   }
 
   #take(frame: Frame): void {
-    // Something that it left behind may write to the pipe when nobody asked.
+    // A process that it left behind may write to the pipe between calls.
     if (this.#waits === undefined) this.#break('it answered when nothing was asked');
     else this.#waits(frame);
   }

@@ -1,4 +1,4 @@
-/** The way to a gateway, by a question that admits nobody: `POST /agent/admit` without a token is refused in OpenTela's own words. */
+/** The way to a gateway, by a request that admits no agent: `POST /agent/admit` without a token is refused in OpenTela's own words. */
 
 import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';

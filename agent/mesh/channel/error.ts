@@ -1,6 +1,6 @@
 /** Why there is no channel (any more). */
 export type ChannelErrorCode =
-  | 'unreachable' // nobody took the connection at any address
+  | 'unreachable' // no address took the connection
   | 'timeout' // the other end did not go on
   | 'stranger' // no preface of ours, or a ticket that is not good here
   | 'wrong_key' // the other end's key is not the one of its ticket, or it is another session than the one dialled

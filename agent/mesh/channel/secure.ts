@@ -37,7 +37,7 @@ export function secureClient(socket: Duplex, context: SecureContext): TLSSocket 
   return quiet(tlsConnect({ socket, secureContext: context, rejectUnauthorized: false }));
 }
 
-/** One that ends in its handshake reports that twice, as its end and as an error; the second, heard by nobody, would end the process. */
+/** One that ends in its handshake reports that twice, as its end and as an error; the second, without a listener, would end the process. */
 function quiet(socket: TLSSocket): TLSSocket {
   return socket.on('error', () => {});
 }

@@ -84,7 +84,7 @@ export class Relay {
     }
   }
 
-  /** Which gateway is asked for, where this is one of ours and who asks may have it. */
+  /** The gateway that is asked for, where it is one of ours and the peer may have it. */
   async #gateway(socket: Socket): Promise<URL | undefined> {
     const head = await readHead(socket);
     const target = /^CONNECT (\S{1,300}) HTTP\/1\.1\r\n/.exec(head)?.[1];

@@ -33,7 +33,7 @@ const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'not_accepted',
   'failed',
   'hung',
-  'lost', // it may wake up, and would go on for nobody
+  'lost', // it may wake up, and would go on without a reader
 ]);
 
 export interface AskedPeerHost {
@@ -47,7 +47,7 @@ export interface AskedPeerHost {
   onUnreachable(session: string): void;
   /** How busy its engine is. */
   onLoad(session: string, load: EngineLoad): void;
-  /** Its engine answers nobody: `judge` is to be called with what those see that were asked for the same. */
+  /** Its engine answers no request: `judge` is to be called with what other nodes of the model see. */
   compare(peer: AskedPeer): void;
   /** Its engine is taken to hang and left alone for so long, or (undefined) answers again. */
   onHang(session: string, pauseMs: number | undefined): void;
@@ -155,7 +155,7 @@ export class AskedPeer implements UpstreamStreamHost {
     );
   }
 
-  /** `gone`: nobody listens there any more; a session that ended never comes back. */
+  /** `gone`: the peer does not listen any more; a session that ended never comes back. */
   #onDialFailed(reason: string, gone = false): void {
     if (this.#active !== undefined) return; // it came the other way meanwhile
     this.#host.onUnreachable(this.session);

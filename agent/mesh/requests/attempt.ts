@@ -41,7 +41,7 @@ export class Attempt {
     }
   }
 
-  /** Nobody wants it any more: the engine's work ends. Idempotent, and of no effect after the end. */
+  /** Ends the engine's work. Idempotent, and of no effect after the end. */
   cancel(): void {
     this.#upstream.cancel();
   }

@@ -4,7 +4,7 @@ import type { OpenFrame } from '../../../shared/wire/frames.ts';
 /** A peer with attempts that says nothing for so long is asked for a sign of life, and has as long to give it. */
 export const QUIET_MS = 5_000;
 
-/** Claims what nobody opened: that is answered at once, with RESET unknown, and starts nothing. */
+/** Claims a stream that was never opened: that is answered at once, with RESET unknown, and starts nothing. */
 export const SIGN_OF_LIFE: Omit<OpenFrame, 'stream'> = {
   ...CLAIM,
   requestId: 'are-you-there',

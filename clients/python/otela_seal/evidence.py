@@ -28,7 +28,7 @@ _REFUSED_S = 300
 # How long a node is left alone that gave no evidence, or whose evidence the verifier failed to judge.
 _FAILED_S = 10
 
-# Headers that say who asks.
+# Headers that identify a caller.
 _WHO = ("authorization", "x-api-key")
 
 _Verdict = TypeVar("_Verdict", bool, Exception)
@@ -98,7 +98,7 @@ class Question:
 
 
 class Judged:
-    """What the verifier said, by key; failures by who asked as well, since a wrong key of one caller is no fault of the node."""
+    """What the verifier said, by key; failures by key and caller, since a wrong key of one caller is no fault of the node."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[object, ...], tuple[float, bool | Exception]] = {}

@@ -113,7 +113,7 @@ export class LimitReservation implements Reservation {
   /** The answer is over, or there will be none. `used`: an engine was asked, and its node will say what for. Idempotent. */
   release(used: boolean): void {
     if (this.#over) return;
-    if (used && !this.concurrent) return; // nobody waits for its place, and its settlement ends it
+    if (used && !this.concurrent) return; // no request waits for its place, and its settlement ends it
     this.#over = true;
     const released = this.#verdict.then(() =>
       this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, used),

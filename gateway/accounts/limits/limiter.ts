@@ -9,7 +9,7 @@ import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
 import { type LimitUse, Meter, type Moment, type MonthLedger, rateLimitHeaders, type Shortage } from './meter.ts';
 import { type Forecast, TokenEstimator, type Used } from './token-estimator.ts';
 
-/** Who asks for what, as far as limits count it. Absent members are not counted. */
+/** The request's owner and model, as far as limits count them. Absent members are not counted. */
 export interface Counted {
   keyId: string;
   userId?: string | undefined;

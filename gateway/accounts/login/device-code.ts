@@ -9,7 +9,7 @@ import { sha256Hex } from '../secrets.ts';
 
 /** RFC 8628 §6.1: no vowels, so no words. */
 const ALPHABET = 'BCDFGHJKLMNPQRSTVWXZ';
-/** 20^8 codes, of which ten minutes see a few: who asks for many device codes in the hope of another's user code asks in vain. */
+/** 20^8 codes, and a few are valid in any ten minutes: a client that requests many device codes does not hit another's user code. */
 const RANDOM_LETTERS = 8;
 const GROUP = 3;
 

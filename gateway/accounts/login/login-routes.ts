@@ -30,7 +30,7 @@ type LoginContext = Context<{ Bindings: Env }>;
 
 const LOGIN_COOKIE = 'otela-login';
 const LOGIN_MS = 10 * 60_000;
-/** Longer paths to go back to are nobody's. */
+/** No page has a longer path to return to. */
 const RETURN_MAX = 512;
 
 const loginSchema = z.object({

@@ -49,7 +49,7 @@ export interface ProjectStanding {
   own: string | undefined;
   /** The other projects of the person, with whether they lead them; their own where they lead it. */
   members: ReadonlyMap<string, { lead: boolean }>;
-  /** Those of which this issuer's claims decide. */
+  /** The projects that this issuer's claims decide over. */
   decided: ReadonlySet<string>;
 }
 

@@ -42,7 +42,7 @@ export const nodeSchema = z.looseObject({
   breaker: z.object({
     state: z.enum(['closed', 'open', 'half-open']),
     since: z.iso.datetime().nullable(),
-    /** Its engine took requests and answered nobody. */
+    /** Its engine took requests and answered none. */
     hangs: z.boolean(),
   }),
 });

@@ -19,7 +19,7 @@ const OPEN_MAX = 5;
 const bodySchema = z.strictObject({
   /** As the machine shows it; case and dashes do not matter. */
   user_code: z.string().min(1).max(32),
-  /** false: whoever holds the code is told that you refused. */
+  /** false: the client with the code is told that you refused. */
   approve: z.boolean().default(true),
   /** Where the machine works: a project of the person. Left out: as of the login or key that approves. */
   project_id: z.string().max(64).optional(),
@@ -72,7 +72,7 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
     denied: !body.approve,
     expiresAt: now + DEVICE_MS,
   };
-  // Whoever typed a code first has it: a second person cannot put themselves in the place of the first, who may still refuse.
+  // The first person who typed a code has it: a second person cannot take the place of the first, who may still refuse.
   const insert = db.insert(deviceLogins).values(row);
   const { hash: target } = deviceLogins;
   const statements = [

@@ -81,7 +81,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
     ...PROVIDER,
     method: 'delete',
     path: '/join-tokens/:id',
-    summary: 'Revoke a join token: nobody joins with it any more, and the sessions that joined with it end.',
+    summary: 'Revoke a join token: no agent joins with it any more, and the sessions that joined with it end.',
     answer: joinTokenSchema,
     run: revokeToken,
   }),

@@ -29,7 +29,7 @@ export const meRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me',
-    summary: 'Who asks.',
+    summary: 'The caller: name, role and rights.',
     answer: meSchema,
     run: async ({ account, login, env }) => ({
       object: 'me',

@@ -1,4 +1,4 @@
-/** What the one who asks used and may still use: for the page of their own use. Others' use is in usage.ts. */
+/** What the caller used and may still use: for the page of their own use. Others' use is in usage.ts. */
 import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
 import { asked } from '../../accounts/database.ts';

@@ -15,7 +15,7 @@ export class LostNodes {
     for (const node of this.#since.keys()) if (!holders.has(node)) this.#since.delete(node);
     for (const node of holders) {
       const entry = view.nodes.get(node);
-      // A registry that is starting knows nobody: unknown is not gone.
+      // A registry that is starting knows no session: unknown is not gone.
       // JOIN is a node without an engine, which runs functions.
       const works = entry?.state === 'SERVING' || entry?.state === 'JOIN';
       const present = entry === undefined || (entry.connected && !entry.suspected && works);

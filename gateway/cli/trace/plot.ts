@@ -42,7 +42,7 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
 /** @throws ClientError with the number of the line that cannot be read */
 export async function eachLine(source: Readable, take: (line: string) => void): Promise<void> {
   let number = 0;
-  // An error of the source ends the lines and is told to nobody else.
+  // An error of the source ends the lines and is reported nowhere else.
   const failed = new Promise<never>((_, reject) =>
     source.once('error', (error) => reject(new ClientError(error.message))),
   );

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
 import type { Connection } from './connections.ts';
 
-/** A host as RFC 3986 §3.2.2 has it, but for what nobody names one with. */
+/** A host as RFC 3986 §3.2.2 has it, without the characters that no host name has. */
 const HOST = /^(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
 export interface Refused {

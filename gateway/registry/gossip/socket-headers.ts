@@ -1,3 +1,3 @@
-/** What the door tells the objects of a socket that it let through. */
+/** Headers by which a route hands an agent's socket to its object. */
 export const AUDIENCE_HEADER = 'x-otela-audience';
 export const GATEWAY_HEADER = 'x-otela-gateway';

@@ -1,4 +1,4 @@
-/** Joins and losses, for an operator who asks what happened while no page was open. */
+/** Joins and losses, also those while no page was open. */
 import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../object-context.ts';

@@ -77,7 +77,7 @@ export class LivePlanner {
     this.#options = options;
   }
 
-  /** Models that have no node anywhere, or of which no answer has ever been timed, are left out. */
+  /** Leaves out models without a node anywhere and models without a timed answer. */
   plan(observed: Observed, facts: readonly RegionFacts[]): LivePlan {
     const { usdKwh, notes } = plannablePrices(facts);
     const farthest = Math.max(0, ...observed.roundTripS.values());

@@ -9,7 +9,7 @@ export interface PlannablePrices {
 
 /**
  * A missing or stale price becomes the median of the current ones, so that a region is neither preferred nor shunned because its feed broke; a negative one
- * becomes 0: nobody is to burn energy for its own sake. Without any current price all are 0, and network and computation alone count.
+ * becomes 0: or planning would burn energy for its own sake. Without any current price all are 0, and network and computation alone count.
  */
 export function plannablePrices(facts: readonly Pick<RegionFacts, 'region' | 'price'>[]): PlannablePrices {
   const isCurrent = ({ price }: Pick<RegionFacts, 'price'>) =>

@@ -52,7 +52,7 @@ const PRICE_STALE_S = 2 * 3600;
 
 /**
  * What a planner may count with, by region. A missing or stale price becomes the median of the others, so that a region is neither
- * preferred nor shunned because its feed broke. A negative one becomes 0: nobody is to burn energy for its own sake.
+ * preferred nor shunned because its feed broke. A negative one becomes 0: or planning would burn energy for its own sake.
  */
 export function plannablePrices(prices: Prices, regions: number, nowS: number): number[] {
   const raw = Array.from({ length: regions }, (_, region) => {

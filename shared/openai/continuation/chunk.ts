@@ -74,7 +74,7 @@ function isNothing(value: unknown): boolean {
   return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
-/** vLLM writes the status as a number into `code`; where nobody says, an engine that breaks off is in trouble. */
+/** vLLM writes the status as a number into `code`; without a code, an engine that breaks off counts as broken. */
 function readError(error: unknown): SaidError {
   const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;
   return { isEngines: !(code >= 400 && code < 500) };

@@ -12,7 +12,7 @@ import type { ContinuedKind, Plan } from './plan.ts';
 /** Text that is remembered of an answer; a longer one cannot be continued any more. */
 export const TEXT_MAX_CHARS = 512 * 1024;
 
-/** An event that has not ended by then passes as it comes, and nobody can go on after it. */
+/** An event that has not ended by then passes as it comes, and no node can continue after it. */
 const HELD_MAX_BYTES = 256 * 1024;
 
 const LF = 0x0a;
@@ -82,7 +82,7 @@ export class JoinedStream {
     return this.#finish !== undefined;
   }
 
-  /** Why nobody could go on after a break now. */
+  /** Why no node could continue after a break now. */
   get obstacle(): string | undefined {
     if (this.#obstacle !== undefined) return this.#obstacle;
     const { text } = this;
@@ -95,12 +95,12 @@ export class JoinedStream {
     return this.#fault;
   }
 
-  /** The event with which the engine said so; to be passed on where nobody goes on. */
+  /** The event with which the engine said so; to be passed on where no node continues. */
   get withheld(): Uint8Array | undefined {
     return this.#withheld;
   }
 
-  /** Nobody shall go on after this. */
+  /** No node shall continue after this. */
   forbid(why: string): void {
     this.#obstacle ??= why;
     if (this.#first) this.#pieces = [];

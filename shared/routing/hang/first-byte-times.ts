@@ -48,7 +48,7 @@ export class FirstByteTimes {
 }
 
 /**
- * The time that a share `q` of requests like this one waited at most, by the slowest of `nodes`, in ms. Where nobody has had requests of this
+ * The time that a share `q` of requests like this one waited at most, by the slowest of `nodes`, in ms. Where no node has had requests of this
  * size: that of the next smaller size known, and `perByteMs` for what this one is larger. Undefined: nothing alike is known.
  */
 export function quantileMs(

@@ -26,7 +26,7 @@ const SLOWER_FACTOR = 3;
 /** A request that waited less says nothing, however fast its peers are. */
 const WAITED_MIN_MS = 2_000;
 
-/** Prefill of a prompt whose size nobody has seen: 2 KiB, some 500 tokens, a second. Slower engines are known after their first answers. */
+/** Prefill of a prompt of unseen size: 2 KiB, some 500 tokens, a second. Slower engines are known after their first answers. */
 const PER_BYTE_MS = 1000 / 2048;
 /** More than this no unknown prompt is given: a body may hold a picture. */
 const UNKNOWN_MAX_MS = 300_000;
@@ -90,7 +90,7 @@ function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly Fi
     undefined,
   );
   if (oldest === undefined) return false;
-  const prompt = { ...oldest.shape, streaming: true }; // a unary answer's time is that of its tokens, behind which nobody waits
+  const prompt = { ...oldest.shape, streaming: true }; // a unary answer's time is that of its tokens, and no request waits for those
   return oldest.waitedMs < allowedMs(prompt, known, 1 - CHANCE);
 }
 

@@ -3,7 +3,7 @@ import type { Policy, RoutedRequest } from '../policy.ts';
 import { twoChoices } from './least-load.ts';
 import { pressure } from './pressure.ts';
 
-/** Nobody is given more than this many times the mean. */
+/** No node is given more than this many times the mean. */
 const BOUND = 1.25;
 
 /**

@@ -84,7 +84,7 @@ it('says what is missing or wrong', async () => {
     [['--sbatch-option', 'comment=a b'], 'not one word'],
     [['--sbatch-option', 'wrap="rm"'], 'not one word'],
     [['--', 'vllm', 'serve', 'm'], "the engine's flags"],
-    [['--image', 'vllm.sif'], 'of which --container'],
+    [['--image', 'vllm.sif'], '--image needs --container'],
     [['--model=--trust-remote-code'], 'for a flag'],
     [['--model', 'm\n#SBATCH --uid=0'], 'a line break'],
     [['--gateway', 'gw example'], 'is not an address'],

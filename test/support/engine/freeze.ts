@@ -12,7 +12,7 @@ export class Freeze {
     }
   }
 
-  /** Fulfilled when it goes on, or nobody waits any more. */
+  /** Fulfilled when it goes on, or its client has left. */
   async over(res: ServerResponse): Promise<void> {
     while (this.#thawed !== undefined && !res.destroyed) {
       const left = Promise.withResolvers<void>();

@@ -37,7 +37,7 @@ export const BACKUP: Command = {
   tar -xzOf otela-2026-11-22.tar.gz manifest.json              what is in it, with SHA-256 of each file
   otela-gateway restore --data ./elsewhere otela-2026-11-22.tar.gz
 
-Takes accounts, records of use, the registry, the admin key and the issuer's keys. Whoever has the file has the gateway: it is
+Takes accounts, records of use, the registry, the admin key and the issuer's keys. The file is enough to be the gateway: it is
 readable for you alone (0600), keep it so. Needs as much room beside FILE as the data has. Not in it: environment variables, TLS
 files, and a root key that is kept elsewhere.`,
   flags: FLAGS,

@@ -85,7 +85,7 @@ async function restore(directory: string, file: string, known: readonly string[]
     skipNumbers(unfinished);
     ringAll(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
-    // The last: without it nobody takes the directory for a gateway's.
+    // The last: without it no program takes the directory for a gateway's.
     await (await open(join(data, 'lock'), 'w', 0o600)).close();
     return manifest;
   } finally {

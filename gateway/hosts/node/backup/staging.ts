@@ -24,7 +24,7 @@ export async function withStaging<T>(
   });
   const gone = (signal: NodeJS.Signals) => {
     rmSync(staging, { recursive: true, force: true, maxRetries: REMOVE_TRIES });
-    // Nobody listens any more: it ends us, and the waiting caller gets the error.
+    // No listener is left: it ends us, and the waiting caller gets the error.
     for (const one of SIGNALS) process.off(one, gone);
     process.kill(process.pid, signal);
   };
@@ -44,7 +44,7 @@ export async function withStaging<T>(
   }
 }
 
-/** Those of this user whose lock nobody holds; without a lock there is nothing in it yet. */
+/** This user's directories whose lock no process holds; without a lock there is nothing in it yet. */
 async function leftBeside(beside: string): Promise<string[]> {
   const left: string[] = [];
   for (const name of (await readdir(beside)).filter((one) => one.startsWith(PREFIX))) {

@@ -28,7 +28,7 @@ const NETWORK: Readonly<Record<number, string>> = {
 const RIGHTS = 0o777;
 const OTHERS = 0o077;
 const DAY_MS = 86_400_000;
-/** Without the root at hand nobody renews the certificate by itself. */
+/** Without the root at hand the certificate is not renewed by itself. */
 const CERTIFICATE_SOON_DAYS = 30;
 
 const exists = (path: string) =>

@@ -39,7 +39,7 @@ interface FollowerOptions {
   /** Monotonic milliseconds. */
   now(): number;
   save(state: CopyState): void;
-  /** Rows came that differ; `revoked`: join tokens that let nobody in any more. */
+  /** Rows came that differ; `revoked`: join tokens that are revoked. */
   changed(revoked: readonly string[]): Promise<void>;
   /** The answer's epoch and its statement. @returns false: it is not this institution's first */
   believe(answer: Followed, by: string): boolean;

@@ -15,7 +15,7 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
 
 /**
  * Opens it, making what is missing. Where the disk takes nothing at the first start that has it, the tables are in memory until the next one:
- * a gateway that nobody follows loses nothing by that.
+ * a gateway without followers loses nothing by that.
  */
 export function openFollowingFile(data: string): Database {
   const database = new Database(join(data, FOLLOWING_FILE));

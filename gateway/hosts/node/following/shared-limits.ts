@@ -65,7 +65,7 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
           if (await options.alone()) return withPart(stub, asked, options.part());
           // The first counts for all as long as it hears this gateway: a part beside that would be more than the limit.
           if (options.now() - from > ASKED_FOR_MS) {
-            // It may have been granted there, and nobody else would give that place back for an hour.
+            // It may have been granted there, and that place would stay taken for an hour.
             void options.ask(subject, 'release', [asked.name, false]).catch(() => {});
             throw error;
           }

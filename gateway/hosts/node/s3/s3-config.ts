@@ -1,4 +1,4 @@
-/** Where a bucket is and who asks: `--files s3://BUCKET[/PREFIX]`, and the environment variables that AWS' own programs read. */
+/** A bucket's address and credentials: `--files s3://BUCKET[/PREFIX]`, and the environment variables that AWS' own programs read. */
 import { readFileSync, statSync } from 'node:fs';
 import { UsageError } from '../../../../shared/command-line/index.ts';
 import { CommandError } from '../../../command.ts';

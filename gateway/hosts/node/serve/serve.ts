@@ -167,7 +167,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     });
     await checkReady(url, data.adminKey);
     if (!isOn(given.REQUIRE_SIGNED_AGENT))
-      log('agents need no signed release here: whoever has a join token may run any program as one');
+      log('agents need no signed release here: the holder of a join token may run any program as one');
     const pem = options.tls;
     if (pem === undefined) return { url, stop };
     return { url, stop, reloadTls: async () => gateway.reload(await readTls(pem)) };

@@ -19,7 +19,7 @@ const WAITING_MAX = 10_000;
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** Requests that go on, and of which attempts are over: their tokens wait for the end. Of more, the oldest go without. */
+/** Requests that go on after an attempt has ended: their tokens wait for the end. Beyond it the oldest go without. */
 const EARLY_MAX = 10_000;
 /** Attempts of one request whose tokens are told. */
 const USAGES_MAX = 32;
