@@ -14,9 +14,9 @@ import {
   SBATCH_OPTIONS_MAX,
 } from '../../shared/slurm/job-script.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
+import { gatewayUrl } from '../config/gateways-config.ts';
 import { COMMAND_FLAG } from '../config/settings.ts';
 import { type Env, readSettings } from '../config/sources.ts';
-import { gatewayUrl } from '../config/start-config.ts';
 import type { Context } from './context.ts';
 
 const FLAGS = {

@@ -185,3 +185,10 @@ function readBounded(path: string, maxBytes: number): string {
   if (length > maxBytes) throw new UsageError(`${path} is longer than ${maxBytes} bytes`);
   return buffer.toString('utf8', 0, length);
 }
+
+/** It travels in a header: a line break in it would end the header, and what is no ASCII arrives as something else, or not. @throws UsageError */
+export function oneWord(what: string, text: string): string {
+  const word = text.trim();
+  if (/^[\x21-\x7e]{1,4096}$/.test(word)) return word;
+  throw new UsageError(`${what} is not one word of printable ASCII characters`);
+}

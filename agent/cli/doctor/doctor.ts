@@ -3,9 +3,10 @@
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../../shared/command-line/index.ts';
 import { bad, described, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { EXIT_ENGINE } from '../../config/exit.ts';
+import { gatewayUrl } from '../../config/gateways-config.ts';
 import { START_FLAGS } from '../../config/settings.ts';
 import { type Env, readSettings, type Settings } from '../../config/sources.ts';
-import { gatewayUrl, type StartConfig, startConfig } from '../../config/start-config.ts';
+import { type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
 import { relayProxy } from '../../mesh/relay/pass.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
