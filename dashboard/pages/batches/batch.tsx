@@ -1,8 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { ArrowLeft } from 'lucide-react';
 import { useState } from 'react';
-import { Link } from 'wouter';
 import { type Batch, changeBatch, isOver, readBatch } from '../../api/batches.ts';
+import { DetailTitle } from '../../parts/detail-title.tsx';
 import { count } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
@@ -30,21 +29,9 @@ export function BatchPage({ id }: { id: string }) {
   return (
     <Page
       title={
-        <span className="flex flex-wrap items-center gap-3">
-          <Link
-            href="/batches"
-            aria-label={texts.back}
-            className="rounded-md p-1 text-muted hover:bg-hover hover:text-ink"
-          >
-            <ArrowLeft className="size-5" aria-hidden />
-          </Link>
+        <DetailTitle href="/batches" back={texts.back} state={data && <BatchState of={data} />}>
           <span className="[overflow-wrap:anywhere]">{data === undefined ? id : nameOf(data)}</span>
-          {data !== undefined && (
-            <span className="text-base">
-              <BatchState of={data} />
-            </span>
-          )}
-        </span>
+        </DetailTitle>
       }
       actions={data !== undefined && <Actions batch={data} />}
     >

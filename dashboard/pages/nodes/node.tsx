@@ -1,8 +1,7 @@
-import { ArrowLeft } from 'lucide-react';
 import { useState } from 'react';
-import { Link } from 'wouter';
 import { gateway } from '../../api/client.ts';
 import type { Node } from '../../api/schemas.ts';
+import { DetailTitle } from '../../parts/detail-title.tsx';
 import { NodeState } from '../../parts/node-state.tsx';
 import { useLive, useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
@@ -28,21 +27,9 @@ export function NodePage({ session }: { session: string }) {
   return (
     <Page
       title={
-        <span className="flex flex-wrap items-center gap-3">
-          <Link
-            href="/nodes"
-            aria-label={texts.back}
-            className="rounded-md p-1 text-muted hover:bg-hover hover:text-ink"
-          >
-            <ArrowLeft className="size-5" aria-hidden />
-          </Link>
+        <DetailTitle href="/nodes" back={texts.back} state={node && <NodeState node={node} />}>
           {texts.title(session.slice(0, 8))}
-          {node !== undefined && (
-            <span className="text-base">
-              <NodeState node={node} />
-            </span>
-          )}
-        </span>
+        </DetailTitle>
       }
       actions={isOwn && <Actions session={session} node={node} isOperator={me.role === 'operator'} />}
     >

@@ -1,0 +1,26 @@
+import { ArrowLeft } from 'lucide-react';
+import type { ReactNode } from 'react';
+import { Link } from 'wouter';
+
+interface DetailTitleProps {
+  /** The list that this page belongs to. */
+  href: string;
+  /** What the arrow is called. */
+  back: string;
+  /** Beside the title, once it is known. */
+  state: ReactNode;
+  children: ReactNode;
+}
+
+/** The title of one row's page: an arrow back to its list, its name, its state. */
+export function DetailTitle({ href, back, state, children }: DetailTitleProps) {
+  return (
+    <span className="flex flex-wrap items-center gap-3">
+      <Link href={href} aria-label={back} className="rounded-md p-1 text-muted hover:bg-hover hover:text-ink">
+        <ArrowLeft className="size-5" aria-hidden />
+      </Link>
+      {children}
+      {state !== undefined && <span className="text-base">{state}</span>}
+    </span>
+  );
+}
