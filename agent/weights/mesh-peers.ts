@@ -78,7 +78,7 @@ export class MeshPeers implements Peers {
 
   /** Its ticket is good now: a session that was evicted, or has left, gets nothing more. */
   admits({ ticket }: Pick<Proven['peer'], 'ticket'>): boolean {
-    return this.#mesh?.replica.standing(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good';
+    return this.#mesh?.replica.ticketState(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good';
   }
 
   async connect(session: string, signal: AbortSignal): Promise<Duplex> {

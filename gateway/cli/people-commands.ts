@@ -1,4 +1,4 @@
-/** `otela-gateway members …` and `access …`: who works in a project, and who asks to, or for a model. */
+/** `otela-gateway members …` and `access …`: a project's members, and requests for membership or for a model. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, targetAt, list, print } from './client.ts';

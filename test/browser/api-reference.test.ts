@@ -7,7 +7,7 @@ import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
 
-it('whoever opens /docs finds a request, reads what it takes, and tries it with a key', async () => {
+it('a reader of /docs finds a request, reads what it takes, and tries it with a key', async () => {
   const { page, complaints } = await openPage(visitors.browser);
   await page.goto(`${visitors.house.gateway.url}/docs`);
   await page.getByRole('heading', { level: 1, name: 'API reference' }).waitFor();

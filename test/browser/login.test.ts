@@ -22,7 +22,7 @@ it('a wrong key is told so; a right one opens the page, and no script can read i
   expect(complaints).toEqual([]);
 });
 
-it('whoever is a consumer sees no nodes and no providers; logging out ends it', async () => {
+it('a consumer sees no nodes and no providers; logging out ends it', async () => {
   const { page } = await visitors.enter(visitors.house.key);
   expect(await page.getByRole('navigation').getByRole('link').allTextContents()).toEqual([
     'Chat',

@@ -1,4 +1,4 @@
-/** (A) Open loop below capacity while nodes fall: nobody who asks for one answer, or for a stream that may be continued, sees an error. */
+/** (A) Open loop below capacity while nodes fall: no request for one answer, or for a stream that may be continued, sees an error. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quantile } from '../../bench/stats.ts';
 import type { Kind, Result, Verdict } from './client.ts';

@@ -235,7 +235,7 @@ it('otela login on a machine without a browser gets a key of the person who ente
   await eventually('its end', 10_000, async () => ((await status(chat(fetched))) === 401 ? true : undefined));
 });
 
-it('a code is good once, for one person, for whoever began the login, and what is wrong is answered alike', async () => {
+it('a code is good once, for one person, for the client that began the login, and what is wrong is answered alike', async () => {
   const [ada, eve] = [await made('users', {}), await made('users', {})];
   const [adas, eves] = [await keyOf({ user_id: ada }), await keyOf({ user_id: eve })];
   const [mine, other] = [await started(), await started()];

@@ -231,7 +231,7 @@ it('prompts that begin alike have the same first buckets, where the project want
   });
   const bucketsOf = (n: number) => lines[n]?.prefix_buckets ?? [];
   const [a, b, short] = [bucketsOf(0), bucketsOf(1), bucketsOf(2)];
-  // Six full blocks of sixteen, of which four are the same.
+  // Six full blocks of sixteen; four of them are the same.
   expect([a.length, b.length, short.length]).toEqual([6, 6, 0]);
   expect(a.slice(0, 4)).toEqual(b.slice(0, 4));
   expect(a[4]).not.toBe(b[4]);

@@ -64,7 +64,7 @@ test('a filter that means nothing is 400 and says which there are', async () => 
   });
 });
 
-test('whoever has the newest answer is told so; HEAD has the head alone; nothing can be written', async () => {
+test('a client with the newest answer is told so; HEAD has the head alone; nothing can be written', async () => {
   const first = await house.ask('/v1/registry/nodes');
   const etag = first.headers.get('etag') ?? '';
   expect(etag).toMatch(/^W\/".+"$/);

@@ -193,7 +193,7 @@ it('a node shows what runs there now, and what went wrong there last', async () 
   );
 });
 
-it('an agent shows its figures to its owner and to whoever has the key, and to nobody else', async () => {
+it('an agent shows its figures to its owner and to holders of the key alone', async () => {
   const [agent] = house.agents;
   if (agent === undefined) throw new Error('no agent');
   const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), key in (\S+)/, 5_000);
@@ -217,7 +217,7 @@ it('an agent shows its figures to its owner and to whoever has the key, and to n
   agentText = text;
 });
 
-it('who asks in the wrong way is told the id that is in the log', async () => {
+it('a wrong request is told the id that is in the log', async () => {
   const response = await house.ask('/v1/chat/completions');
   expect(await logged(response.headers.get('x-request-id') ?? '')).toMatchObject({ status: 405 });
 });

@@ -61,7 +61,7 @@ it('what a verifier does not take is sealed nothing, and nothing is sent', async
   expect(asked()).toBe(before);
 });
 
-it('a node without evidence is left out, and says so to who asks it', async () => {
+it('a node without evidence is left out, and says so when asked', async () => {
   const engine = await startEngine({ models: [MODEL] });
   atEnd(() => engine.close());
   const { gateway, token } = house;

@@ -240,7 +240,7 @@ describe('a gateway that lies, against a client that pins', () => {
   });
 });
 
-it('a client whose clock is ten minutes off is told so, and of which clock', async () => {
+it('a client whose clock is ten minutes off is told so, and which clock is meant', async () => {
   const ahead = await ask('x', { now: () => Date.now() + 600_000 });
   expect([ahead.status, await ahead.text()]).toEqual([
     400,

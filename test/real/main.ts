@@ -43,7 +43,7 @@ async function main(): Promise<number> {
       told = error instanceof Error ? `${error.message} ${error.cause ?? ''}` : String(error);
     }
     seen[word]++;
-    // The first line; what all programs printed until then follows it, and is for whoever looks for the reason.
+    // The first line; what all programs printed until then follows it, and helps to find the reason.
     console.log(`${word.padEnd(9)}  ${what}: ${word === 'failed' ? told.slice(0, TOLD_MAX) : told}`);
   }
   console.log(`\n${seen.ok} ok, ${seen.failed} failed, ${seen['not there']} not there`);

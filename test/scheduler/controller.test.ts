@@ -204,7 +204,7 @@ describe('the controller', () => {
       weights: [
         { session: 'aaaaaaaaaaaaaaaaaaaaaaaaaa', weight: 0.5 },
         { session: 'bbbbbbbbbbbbbbbbbbbbbbbbbb', weight: 0.5 },
-        // Whoever comes after this is not left without requests.
+        // Later calls are not left without requests.
         { weight: 0.5 },
       ],
     });

@@ -35,7 +35,7 @@ function plan(seed: number): Plan {
   };
 }
 
-/** What happened to sessions: whoever is evicted must have had cause to be silent. */
+/** What happened to sessions: an evicted session must have had cause to be silent. */
 class Swarm {
   readonly world: World;
   readonly rng: Rng;

@@ -1,4 +1,4 @@
-/** A batch on real Slurm jobs, half of which are preempted while they work on it. */
+/** A batch on real Slurm jobs; half of them are preempted while they work on it. */
 import OpenAI, { toFile } from 'openai';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type House, MODEL } from '../support/house.ts';

@@ -1,4 +1,4 @@
-/** What a user of a cluster would have installed: one file for each program, Node, an engine; readable for everybody, whoever owns the checkout. */
+/** What a user of a cluster would have installed: one file for each program, Node, an engine; readable for everybody, whatever user owns the checkout. */
 import { chmod, copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { build } from 'esbuild';

@@ -138,7 +138,7 @@ it('an engine that breaks ends its job, and the next one has its GPUs', async ()
   await allServe([waiting]);
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
-  // What it said last is with the gateway, for whoever looks.
+  // The gateway keeps its last output.
   const log = await fetch(`${house.gateway.url}/admin/nodes/${node?.session}/logs`, {
     headers: { authorization: `Bearer ${house.gateway.adminKey}` },
   });

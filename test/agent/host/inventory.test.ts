@@ -61,7 +61,7 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
 
   const H100 = { class: 'H100', name: 'NVIDIA H100', vram_mib: 81_559 };
   it.each(['99999999999999999999999', '18446744073709551615', '-5000000', '1e999', '0x7', '1.5'])(
-    'is without a GPU of which nvidia-smi tells %s MiB, and the log says so',
+    'leaves out a GPU with %s MiB by nvidia-smi, and the log says so',
     async (memory) => {
       const listed = `0, GPU-a, NVIDIA H100, ${memory}\n1, GPU-b, NVIDIA H100, 81559`;
       const { gpus, log } = await found({ 'nvidia-smi': smi(listed, '') });
@@ -86,7 +86,7 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
   });
 
   it.each(['99999999999999999999999', '18446744073709551615', '-5000000', '1e999'])(
-    'is without a GPU of which rocm-smi tells %s bytes, and the log says so',
+    'leaves out a GPU with %s bytes by rocm-smi, and the log says so',
     async (memory) => {
       const csv = `device,Card Series,Unique ID,VRAM Total Memory (B)
 card0,AMD Instinct MI300X OAM,0x1e,${memory}

@@ -185,7 +185,7 @@ describe('a channel for requests', () => {
   });
 });
 
-describe('whoever has no business here', () => {
+describe('a stranger', () => {
   it('with a ticket of an issuer that is not listed is not let in, and is told nothing', async () => {
     const { join } = village();
     const a = await join();

@@ -1,4 +1,4 @@
-/** Whoever is no agent of this network gets no byte, and keeps nobody out. */
+/** A stranger to this network gets no byte, and keeps no agent out. */
 import { connect, type Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';

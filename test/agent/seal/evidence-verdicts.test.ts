@@ -46,7 +46,7 @@ const gateway: typeof fetch = async (_, init) => {
 const asking = (authorization: string) => ({ base: 'http://gateway', model: 'm', headers: { authorization } });
 const judging = (verify: EvidenceVerifier['verify']) => new JudgedNodes({ verify }, gateway, () => now);
 
-it('a node that the verifier refused is not asked again before five minutes are over, whoever asks', async () => {
+it('a node that the verifier refused is not asked again before five minutes are over, by any caller', async () => {
   const nodes = judging(() => false);
   for (let n = 0; n < 3; n++)
     await expect(nodes.among([node], 3, asking('good'))).rejects.toThrow('took the evidence of no node');

@@ -127,7 +127,7 @@ describe('a gateway that breaks the protocol', () => {
   }, 30_000);
 });
 
-/** An engine that says these bytes to whoever connects. */
+/** An engine that says these bytes to every client. */
 async function rawEngine(answer: string): Promise<string> {
   const server = createServer((socket) => {
     socket.on('error', () => undefined).once('data', () => socket.end(answer));

@@ -2,8 +2,8 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import type { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
 import { Follower } from '../../../gateway/hosts/node/following/follower.ts';
-import type { HandedOver, HandOver } from '../../../gateway/hosts/node/following/hand-over.ts';
 import type { GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
+import type { QueuedRecord, RecordQueue } from '../../../gateway/hosts/node/following/record-queue.ts';
 
 const ANSWER = { feed: 'f', epoch: 0, anew: false, rows: [], seq: 1, more: false, followers: [] };
 const EVERY_MS = 1_000;
@@ -13,7 +13,7 @@ afterEach(() => void vi.useRealTimers());
 function follower(
   say: (path: string, asked: unknown) => object,
   apply: () => number = () => 0,
-  waiting: readonly HandedOver[] = [],
+  waiting: readonly QueuedRecord[] = [],
 ) {
   vi.useFakeTimers();
   const lines: string[] = [];
@@ -27,11 +27,11 @@ function follower(
       ask: async (_: URL, path: string, asked: unknown) => ({ answer: say(path, asked), by: 'first' }),
     } as unknown as GatewayLink,
     copy: { begin() {}, complete() {}, apply } as unknown as AccountsCopy,
-    handOver: {
+    records: {
       waiting: waiting.length,
       oldest: () => (told.includes('delivered') ? [] : waiting),
       done: () => told.push('delivered'),
-    } as unknown as HandOver,
+    } as unknown as RecordQueue,
     origin: 'follower',
     heard: async ({ subject }) => void told.push(subject),
     state: { cursor: { feed: 'f', seq: 0 }, syncedAt: 0 },

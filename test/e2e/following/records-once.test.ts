@@ -12,11 +12,11 @@ import { ACCOUNTS_FILE } from '../../../gateway/hosts/node/data/schema-version.t
 import { Budgets } from '../../../gateway/hosts/node/following/budgets.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
 import { openFollowingFile } from '../../../gateway/hosts/node/following/following-file.ts';
-import { HandOver } from '../../../gateway/hosts/node/following/hand-over.ts';
 import { Leader } from '../../../gateway/hosts/node/following/leader.ts';
 import { ANSWER_MAX_BYTES, GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
 import { MemberTable } from '../../../gateway/hosts/node/following/member-table.ts';
 import { budgetsPageSchema, recordsTakenSchema } from '../../../gateway/hosts/node/following/messages.ts';
+import { RecordQueue } from '../../../gateway/hosts/node/following/record-queue.ts';
 import { FOLLOWING_FILE } from '../../../gateway/hosts/node/following/role.ts';
 import { type GatewayIdentity, SIGNED_HEADER, sign } from '../../../gateway/hosts/node/following/signed.ts';
 import { certify, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
@@ -113,22 +113,22 @@ it('a follower that was restored from a backup hands over what it counts from th
   const { url, added } = await first();
   const link = new GatewayLink(identity(3));
   atEnd(() => link.close());
-  const handOver = async (queue: HandOver) => {
+  const handOver = async (queue: RecordQueue) => {
     const asked = { origin: 'restored', items: queue.oldest() };
     const { answer } = await link.ask(url, '/gateway/records', asked, recordsTakenSchema, WITHIN_MS);
     queue.done(answer.position);
   };
-  const add = (queue: HandOver, stream: number) => queue.add('usage', '2026-11-25T09', [{ session: 's', stream }]);
+  const add = (queue: RecordQueue, stream: number) => queue.add('usage', '2026-11-25T09', [{ session: 's', stream }]);
   const [data, elsewhere] = [await temporaryDirectory('otela-follower'), await temporaryDirectory('otela-restored')];
   const database = openFollowingFile(data);
-  const queue = new HandOver(database);
+  const queue = new RecordQueue(database);
   add(queue, 1);
   database.rows('VACUUM INTO ?', [join(elsewhere, FOLLOWING_FILE)]);
   add(queue, 2);
   add(queue, 3);
   await handOver(queue);
   skipNumbers(elsewhere);
-  const restored = new HandOver(openFollowingFile(elsewhere));
+  const restored = new RecordQueue(openFollowingFile(elsewhere));
   expect(restored.waiting).toBe(1);
   add(restored, 4);
   await handOver(restored);
@@ -217,7 +217,7 @@ it('months of a subject with more keys than one item may have are handed over wh
   const former = new Budgets(openFollowingFile(await temporaryDirectory('otela-former')), 'former');
   former.note('project:a');
   former.depose();
-  const queue = new HandOver(openFollowingFile(await temporaryDirectory('otela-queue')));
+  const queue = new RecordQueue(openFollowingFile(await temporaryDirectory('otela-queue')));
   await former.handOver(limits, queue, () => {});
   for (let items = queue.oldest(); items.length > 0; items = queue.oldest()) {
     const { answer } = await link.ask(

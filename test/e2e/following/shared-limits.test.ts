@@ -94,7 +94,7 @@ function limitsObject(): LimitsObject {
   const reads = new ReadSql(database);
   const exec = (query: string, ...bindings: unknown[]) => {
     if (query.startsWith('SELECT')) return reads.exec(query, ...bindings);
-    // At once: a cursor that nobody reads runs nothing.
+    // The statement runs only when its cursor is read.
     if (bindings.length === 0) database.script(query);
     else database.rows(query, bindings);
     return reads.exec('SELECT 1');

@@ -89,7 +89,7 @@ test('what an editor left among the keys is not taken; a database at a strange p
 
 test('a signal leaves no copy of the keys behind; what kill -9 left is removed by the next backup, what runs is not', async () => {
   const [data, stuck] = [await withObjects(1), await withObjects(1)];
-  // Nobody writes into it: whoever reads the keys waits for ever, with the databases copied.
+  // No process writes into it: the reader of the keys waits for ever, with the databases copied.
   spawnSync('mkfifo', [join(stuck, 'issuer/revoked')]);
   const beside = await temporaryDirectory();
   const start = async () => {

@@ -58,7 +58,7 @@ test('a change in the snapshot makes the isolate ask again, once; the cache alon
     status: 401,
     code: 'invalid_api_key',
   });
-  // Where more changed than a snapshot holds, whoever was read before it is asked for again.
+  // Where more changed than a snapshot holds, keys that were read before it are read again.
   const other = await seedKey('consumer');
   await authenticate({ DB }, withKey(other.key), NOBODY, now);
   const before = queries();

@@ -73,7 +73,7 @@ test('lengths have their P95', () => {
   expect(figuresOf(lines).get('lengths')?.facts['output, other: p95']).toBeCloseTo(95, -1);
 });
 
-test('how well lengths are foretold: by who asks always, by the model’s mean badly', () => {
+test('how well lengths are foretold: by the asking user always, by the model’s mean badly', () => {
   const lines = Array.from({ length: 100 }, (_, n) =>
     line({ user: `u${n % 2}`, output_tokens: n % 2 === 0 ? 10 : 1_000 }),
   );

@@ -42,7 +42,7 @@ test('who has waited as long as it may is told so, and is not in the queue any m
   expect((await depth('m2')).waiting).toBe(0);
 });
 
-test('a full queue refuses whoever fills it, says when to come again, and makes room for another project', async () => {
+test('a full queue refuses the project that fills it, says when to come again, and makes room for another project', async () => {
   const first = ask('m3', place({ places: 2, scope: 'a' }));
   await waiting('m3', 1);
   const second = ask('m3', place({ places: 2, scope: 'a' }));
@@ -64,7 +64,7 @@ test('those who leave give their places up', async () => {
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBe(0), { timeout: 1_000, interval: 10 });
 });
 
-test('who asks again because its question broke has one place, not two', async () => {
+test('a request that asks again because its call broke has one place, not two', async () => {
   const again = place();
   const broken = ask('m5', again);
   await waiting('m5', 1);

@@ -67,7 +67,7 @@ test('a node that says why it goes is told with that, when it is down and when i
   expect(await told(agent)).toEqual(['join', 'serving', 'down: time-limit', 'left: time-limit']);
 });
 
-test('whoever is ended is told with the reason, and a closed tunnel is a suspicion', async () => {
+test('the end of a session is told with its reason, and a closed tunnel is a suspicion', async () => {
   const agent = await TestAgent.join((await seedToken()).token);
   await agent.publish();
   await registry().closed(agent.session);

@@ -28,7 +28,7 @@ const step = fc.record({
   session: fc.constantFrom('a', 'b', 'c'),
 });
 
-test('whoever asks now and then, directly or through a relay, has what there is', () => {
+test('a holder that asks now and then, directly or through a relay, has what there is', () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
       const registry = new SnapshotStore('registry');

@@ -169,7 +169,7 @@ export async function openDay(): Promise<Day> {
   };
 }
 
-/** The certificate of both gateways, which has two days left, and its successor. Whoever trusts `authorities` trusts both. */
+/** The certificate of both gateways, which has two days left, and its successor. A client that trusts `authorities` trusts both. */
 async function certificates(directory: string) {
   const names = [`IP:${GATEWAY_ADDRESS}`, `IP:${FOLLOWER_ADDRESS}`];
   const [old, next] = [

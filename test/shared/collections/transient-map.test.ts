@@ -18,7 +18,7 @@ describe('a map of what comes and goes', () => {
     expect([map.size, map.get('b'), [...map.values()]]).toEqual([0, undefined, []]);
   });
 
-  it('may be changed by whoever goes through it', () => {
+  it('may be changed while it is iterated', () => {
     const map = new TransientMap<number, string>();
     for (let n = 0; n < 6; n++) map.set(n, `of ${n}`);
     const seen: string[] = [];

@@ -34,7 +34,7 @@ describe('a suspicion', () => {
     expect(ofType(partsTo(actions, one.id(3)), 'suspicion')).not.toEqual([]);
   });
 
-  it('of an incarnation that was refuted is old: it stays refuted whoever repeats it', () => {
+  it('of an incarnation that was refuted is old: it stays refuted when any peer repeats it', () => {
     const one = among();
     one.say(1, one.suspicion(3, 2));
     expect(liveness(one.say(1, one.refutation(3, 1)))).toEqual(['alive']);

@@ -110,7 +110,8 @@ export const LAWS = {
       that(here.get(entry.session) === undefined, 'resurrected');
       that(here.merge(entry.update(true)).outcome === 'collected', 'not told that it is over');
     }
-    for (const { ticket } of gone) that(['collected', 'revoked'].includes(here.ticketState(ticket)), 'in good standing');
+    for (const { ticket } of gone)
+      that(['collected', 'revoked'].includes(here.ticketState(ticket)), 'in good standing');
   }),
   delta: law('digest and delta are a merge', two, (lattice, [x, y]) => {
     const [a, b] = [replicaOf(lattice, x), replicaOf(lattice, y)];

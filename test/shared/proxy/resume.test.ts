@@ -16,7 +16,7 @@ const piece = (text: string, finish: string | null = null) =>
   `data: ${JSON.stringify({ id: 'c', object: 'text_completion', created: 1, model: 'm', choices: [{ index: 0, text, finish_reason: finish }] })}\n\n`;
 const REST = [piece(' a time', 'stop'), 'data: [DONE]\n\n'];
 
-/** Engines of which none tells how it reads a text, which completions do without. */
+/** Engines without a tokenizer, which completions do without. */
 class Resuming extends FakeHost {
   readonly opened: AttemptContext<string>[] = [];
   readonly queued: QueueRequest<string>[] = [];

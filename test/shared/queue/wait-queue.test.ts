@@ -76,7 +76,7 @@ test('who waits is let try after a while; who comes back waits as long again', a
   expect(line.depth.waiting).toBe(0);
 });
 
-test('an end at a node that was busy is a turn with its name, for whoever was turned away there', async () => {
+test('an end at a node that was busy is a turn with its name, for a request that was turned away there', async () => {
   const { told, line, enter, clock } = opened();
   const [one, two] = [enter({ busy: ['n1'], scope: 'a' }), enter({ busy: ['n2'], scope: 'b' })];
   expect([line.wants('n1'), line.wants('n2'), line.wants('n3')]).toEqual([true, true, false]);
@@ -99,7 +99,7 @@ test('who has waited its time is late, who leaves is nowhere, and no timer stays
   expect([line.depth.waiting, line.idle, clock.armed]).toEqual([0, true, 0]);
 });
 
-test('a full line refuses whoever fills it, and makes room for another project', async () => {
+test('a full queue refuses the project that fills it, and makes room for another project', async () => {
   const { told, enter, clock } = opened();
   const [, second, third] = [enter({ places: 2 }), enter({ places: 2 }), enter({ places: 2 })];
   await clock.advance(0);

@@ -150,7 +150,7 @@ describe('a full queue', () => {
     return queue;
   };
 
-  it('refuses whoever fills it', () => {
+  it('refuses the project that fills it', () => {
     expect(full({}).enter(place())).toEqual({ kind: 'full' });
   });
 

@@ -110,7 +110,7 @@ describe('another node is asked', () => {
     expect(asked(side)).toBe('1:a');
   });
 
-  it('at most three times, whoever else is there, and each node once', async () => {
+  it('at most three times, however many nodes are there, and each node once', async () => {
     const side = new Side({ a: 'lost', b: 'lost', c: 'lost', d: 'lost', e: 200 });
     await expect(dispatch(side)).rejects.toMatchObject({ code: 'upstream_error' });
     expect(asked(side)).toBe('1:a 2:b 3:c 4:d');

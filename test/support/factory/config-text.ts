@@ -1,4 +1,4 @@
-/** A small factory.toml, of which tests change single lines. */
+/** A small factory.toml; tests change single lines of it. */
 export const CONFIG = `factory = "pool"
 gateway = "https://otela.example.org"
 token_file = "token"

@@ -1,4 +1,4 @@
-/** What a process of members and whoever started it say to each other, over Node's IPC. Bytes are base64, times ns of CLOCK_MONOTONIC. */
+/** What a process of members and its parent say to each other, over Node's IPC. Bytes are base64, times ns of CLOCK_MONOTONIC. */
 import * as z from 'zod';
 
 const memberSchema = z.object({ seed: z.string(), ticket: z.string(), host: z.string() });
@@ -20,7 +20,7 @@ export const commandSchema = z.discriminatedUnion('do', [
   /** What was seen since the last report. */
   z.object({ do: z.literal('report') }),
   z.object({ do: z.literal('view'), index: z.number() }),
-  /** Answered by whoever is there. */
+  /** Answered by all members. */
   z.object({ do: z.literal('ping') }),
   z.object({ do: z.literal('gateways'), gateways: z.array(z.object({ id: z.string(), url: z.string() })) }),
 ]);

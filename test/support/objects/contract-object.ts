@@ -4,7 +4,7 @@ import type { ObjectContext, ObjectNamespace, ObjectSocket } from '../../../gate
 
 type Answer = number | string | boolean | null | (number | string)[];
 
-/** Names of which the first instance could not be made. */
+/** Names whose first instance could not be made. */
 const failedOnce = new Set<string>();
 
 export class ContractObject extends GatewayObject implements ObjectHandlers {

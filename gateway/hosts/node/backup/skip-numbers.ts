@@ -16,7 +16,7 @@ const SKIPPED = 2 ** 24;
  *
  * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from after the backup
  *   would be taken for the new one's.
- * - Records that wait (gateway/usage/record.ts, following/hand-over.ts): limits, and the gateway that this one follows, know by number what
+ * - Records that wait (gateway/usage/record.ts, following/record-queue.ts): limits, and the gateway that this one follows, know by number what
  *   they have, and would drop as many new records as they had got since the backup.
  * - Changes of accounts: followers that had more than the backup get everything anew, since a revocation might have one of their numbers.
  *

@@ -7,8 +7,8 @@ import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-o
 import type { ObjectNamespace } from '../../../object-context.ts';
 import { writeIfPossible } from '../../../storage/health.ts';
 import type { Database } from '../sqlite.ts';
-import type { HandOver } from './hand-over.ts';
 import { ANSWER_MAX_BYTES } from './link.ts';
+import type { RecordQueue } from './record-queue.ts';
 
 /** Subjects of one answer, its bytes, and counts of one subject in it. A follower reads ANSWER_MAX_BYTES, and 100,000 counts. */
 const PAGE = 50;
@@ -128,7 +128,7 @@ export class Budgets {
    */
   async handOver(
     limits: ObjectNamespace<LimitsObject>,
-    queue: Pick<HandOver, 'add'>,
+    queue: Pick<RecordQueue, 'add'>,
     log: (line: string) => void,
   ): Promise<void> {
     try {

@@ -1,10 +1,10 @@
 /** Asks the first once a second what changed, and hands over what was counted here. */
 import type { CountPlace, SubjectCounts } from './budgets.ts';
 import type { AccountsCopy } from './copy.ts';
-import type { HandOver } from './hand-over.ts';
 import type { GatewayLink } from './link.ts';
 import { SILENCE_MS } from './member-table.ts';
 import { budgetsPageSchema, epochTakenSchema, type Followed, followedSchema, recordsTakenSchema } from './messages.ts';
+import type { RecordQueue } from './record-queue.ts';
 
 const EVERY_MS = 1_000;
 const ANSWER_MS = 2_000;
@@ -30,7 +30,7 @@ interface FollowerOptions {
   version: string;
   link: GatewayLink;
   copy: AccountsCopy;
-  handOver: HandOver;
+  records: RecordQueue;
   /** Names this gateway's counts of months. */
   origin: string;
   /** What other gateways booked for months. */
@@ -178,8 +178,8 @@ export class Follower {
   }
 
   async #follow(): Promise<Followed> {
-    const { link, first, url, version, handOver, believe } = this.#options;
-    const asked = { url, version, cursor: this.#state.cursor, waiting: handOver.waiting };
+    const { link, first, url, version, records, believe } = this.#options;
+    const asked = { url, version, cursor: this.#state.cursor, waiting: records.waiting };
     const within = this.#state.cursor === null ? LONG_ANSWER_MS : ANSWER_MS;
     const { answer, by } = await link.ask(first, '/gateway/follow', asked, followedSchema, within);
     if (!believe(answer, by)) throw new Error('it is not the first of this institution');
@@ -235,8 +235,8 @@ export class Follower {
 
   /** What waits, in order, until nothing does. */
   async #deliver(): Promise<void> {
-    const { link, first, handOver, origin } = this.#options;
-    for (let items = handOver.oldest(); items.length > 0; items = handOver.oldest()) {
+    const { link, first, records, origin } = this.#options;
+    for (let items = records.oldest(); items.length > 0; items = records.oldest()) {
       const { answer } = await link.ask(
         first,
         '/gateway/records',
@@ -245,7 +245,7 @@ export class Follower {
         LONG_ANSWER_MS,
       );
       if (answer.position < (items[0]?.position ?? 0)) throw new Error('it takes no records');
-      handOver.done(answer.position);
+      records.done(answer.position);
     }
   }
 }

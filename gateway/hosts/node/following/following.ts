@@ -13,12 +13,12 @@ import { ChangeFeed } from './change-feed.ts';
 import { AccountsCopy } from './copy.ts';
 import { type CopyState, Follower } from './follower.ts';
 import { openFollowingFile } from './following-file.ts';
-import { HandOver } from './hand-over.ts';
 import { Leader } from './leader.ts';
 import { GatewayLink } from './link.ts';
 import { type Follower as KnownFollower, MemberTable } from './member-table.ts';
 import { type LimitCall, limitAnswerSchema } from './messages.ts';
 import { PastRecords } from './past-records.ts';
+import { RecordQueue } from './record-queue.ts';
 import type { Role } from './role.ts';
 import { RoleKeeper } from './role-keeper.ts';
 import { limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
@@ -51,7 +51,7 @@ export class Following {
   readonly #options: FollowingOptions;
   readonly #database: Database;
   readonly #members: MemberTable;
-  readonly #handOver: HandOver;
+  readonly #records: RecordQueue;
   readonly #budgets: Budgets;
   /** What a former first booked is in the queue. */
   #budgetsTold: Promise<void> = Promise.resolve();
@@ -67,7 +67,7 @@ export class Following {
     this.#options = options;
     this.#database = openFollowingFile(options.data);
     this.#members = new MemberTable(this.#database, () => performance.now());
-    this.#handOver = new HandOver(this.#database);
+    this.#records = new RecordQueue(this.#database);
     this.#budgets = new Budgets(this.#database, options.identity.certificate.keyName);
     // Until something is written: a file that was opened on a full disk is this process's alone.
     if (this.#database.path !== ':memory:') this.#database.close();
@@ -117,7 +117,7 @@ export class Following {
       database: this.#database,
       directory: this.#options.hours,
       usage: own.usage,
-      handOver: this.#handOver,
+      records: this.#records,
       log,
     });
     this.#act();
@@ -176,7 +176,7 @@ export class Following {
             first: this.first,
             connected: this.#follower?.connected ?? false,
             synced_at: this.#follower?.syncedAt ? new Date(this.#follower.syncedAt).toISOString() : null,
-            waiting_records: this.#handOver.waiting,
+            waiting_records: this.#records.waiting,
             ...(this.#follower?.lastError === undefined ? {} : { error: this.#follower.lastError }),
           }),
     };
@@ -212,7 +212,7 @@ export class Following {
       part: () => ({ of: 'follower', followers: Math.max(1, this.#follower?.others.length ?? 1) }),
       settled: () => this.#budgetsTold,
       note: (subject) => this.#budgets.note(subject),
-      handOver: (subject, source, items) => this.#handOver.add('settle', subject, { source, items }),
+      handOver: (subject, source, items) => this.#records.add('settle', subject, { source, items }),
     });
     return { getByName: (name) => (this.#role.role === 'first' ? first : follower).getByName(name) };
   }
@@ -225,7 +225,7 @@ export class Following {
         if (this.#role.role === 'first') return stub;
         const add: ObjectStub<UsageObject>['add'] = async (rows) => {
           await stub.add(rows);
-          this.#handOver.add('usage', name, rows);
+          this.#records.add('usage', name, rows);
         };
         return Object.assign(Object.create(stub) as ObjectStub<UsageObject>, { add });
       },
@@ -258,14 +258,14 @@ export class Following {
     const { url, log } = this.#options;
     if (role === 'first' || follow === undefined) return;
     void this.#past?.run();
-    if (this.#own !== undefined) this.#budgetsTold = this.#budgets.handOver(this.#own.limits, this.#handOver, log);
+    if (this.#own !== undefined) this.#budgetsTold = this.#budgets.handOver(this.#own.limits, this.#records, log);
     this.#follower = new Follower({
       first: new URL(follow),
       url: url ?? '',
       version: manifest.version,
       link: this.#link,
       copy: new AccountsCopy(this.#options.accounts),
-      handOver: this.#handOver,
+      records: this.#records,
       origin: this.#budgets.own,
       heard: async (counts) => {
         if (this.#own !== undefined) await this.#budgets.hear(counts, this.#own.limits);

@@ -7,7 +7,6 @@ import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
 import type { Budgets, BudgetsPage } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import type { HandedOver } from './hand-over.ts';
 import { IdempotentCalls } from './idempotent-calls.ts';
 import type { MemberTable } from './member-table.ts';
 import {
@@ -19,6 +18,7 @@ import {
   recordsSchema,
   subjectCountsSchema,
 } from './messages.ts';
+import type { QueuedRecord } from './record-queue.ts';
 import type { Role } from './role.ts';
 import { CLOCK_SKEW_S, type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
 
@@ -207,7 +207,7 @@ export class Leader {
     this.#options.log(`the clock of gateway ${url} is ${how} this one's`);
   }
 
-  async #take({ from, origin }: { from: string; origin: string }, sent: readonly HandedOver[]): Promise<number> {
+  async #take({ from, origin }: { from: string; origin: string }, sent: readonly QueuedRecord[]): Promise<number> {
     const { members, usage, limits, budgets } = this.#options;
     let done = members.taken(origin);
     for (const { position, kind, name, body: text } of sent) {

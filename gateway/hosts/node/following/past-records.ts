@@ -4,7 +4,7 @@ import type { ObjectNamespace } from '../../../object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import { objectName } from '../object-file.ts';
 import type { Database } from '../sqlite.ts';
-import type { HandOver } from './hand-over.ts';
+import type { RecordQueue } from './record-queue.ts';
 
 /** Of one message to the first. */
 const PAGE_ROWS = 200;
@@ -17,7 +17,7 @@ interface PastRecordsOptions {
   /** The directory of the hours' files. */
   directory: string;
   usage: ObjectNamespace<UsageObject>;
-  handOver: HandOver;
+  records: RecordQueue;
   log(line: string): void;
 }
 
@@ -71,14 +71,14 @@ export class PastRecords {
   }
 
   async #hour(name: string, ofFirst: string): Promise<void> {
-    const { usage, handOver } = this.#options;
+    const { usage, records } = this.#options;
     const hour = usage.getByName(name);
     for (let after = 0; !this.#stopped; ) {
-      while (handOver.waiting > WAITING_MAX && !this.#stopped)
+      while (records.waiting > WAITING_MAX && !this.#stopped)
         await new Promise((resolve) => setTimeout(resolve, WAIT_MS).unref());
       const page = await hour.page(after, PAGE_ROWS, false);
       const rows = page.map(({ row }) => row).filter(({ session }) => !session.endsWith(ofFirst));
-      if (rows.length > 0) handOver.add('usage', name, rows);
+      if (rows.length > 0) records.add('usage', name, rows);
       if (page.length < PAGE_ROWS) return;
       after = page.at(-1)?.n ?? after;
     }

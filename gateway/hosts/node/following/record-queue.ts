@@ -7,7 +7,7 @@ const TOGETHER_BYTES = 4 * 1024 * 1024;
 /** Beyond this the oldest make room: some 2 GiB, a month of a busy follower. */
 const WAITING_MAX = 2_000_000;
 
-export interface HandedOver {
+export interface QueuedRecord {
   position: number;
   /** `usage`: rows for an hour; `settle`: what requests used, for limits; `months`: what a former first booked until it was deposed. */
   kind: 'usage' | 'settle' | 'months';
@@ -17,7 +17,7 @@ export interface HandedOver {
   body: string;
 }
 
-export class HandOver {
+export class RecordQueue {
   readonly #database: Database;
   #waiting: number;
   lost = 0;
@@ -33,7 +33,7 @@ export class HandOver {
   }
 
   /** On disk when it returns. @throws Error where the disk takes nothing */
-  add(kind: HandedOver['kind'], name: string, body: unknown): void {
+  add(kind: QueuedRecord['kind'], name: string, body: unknown): void {
     this.#database.rows('INSERT INTO hand_over (kind, name, body) VALUES (?, ?, ?)', [
       kind,
       name,
@@ -46,9 +46,9 @@ export class HandOver {
     this.lost++;
   }
 
-  oldest(): HandedOver[] {
+  oldest(): QueuedRecord[] {
     const query = 'SELECT position, kind, name, body FROM hand_over ORDER BY position LIMIT ?';
-    const items: HandedOver[] = this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
+    const items: QueuedRecord[] = this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
       position: Number(position),
       kind: kind === 'settle' || kind === 'months' ? kind : 'usage',
       name: String(name),

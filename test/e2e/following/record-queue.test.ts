@@ -1,13 +1,13 @@
 /** The queue of records that a follower hands over. */
 import { expect, test } from 'vitest';
 import { openFollowingFile } from '../../../gateway/hosts/node/following/following-file.ts';
-import { HandOver } from '../../../gateway/hosts/node/following/hand-over.ts';
+import { RecordQueue } from '../../../gateway/hosts/node/following/record-queue.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
 
 const MIB = 1024 * 1024;
 
 test('a message has at most 4 MiB, or one record; every record goes out once, in order', async () => {
-  const queue = new HandOver(openFollowingFile(await temporaryDirectory('otela-hand-over')));
+  const queue = new RecordQueue(openFollowingFile(await temporaryDirectory('otela-hand-over')));
   const sizes = [MIB, MIB, 3 * MIB, 6 * MIB, 1, 1];
   for (const [at, size] of sizes.entries()) queue.add('usage', String(at), 'x'.repeat(size));
   const messages: string[][] = [];
