@@ -9,7 +9,7 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
   const client = new AbortController();
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
-  const note = new RequestLog(
+  const log = new RequestLog(
     seen,
     { header: (name) => request.headers.get(name) },
     new ClientDisconnect(client.signal),
@@ -19,10 +19,10 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
     },
   );
   reporter.counts.take();
-  const waited = note.queues();
+  const waited = log.queues();
   client.abort();
   waited('turn');
-  note.refused(new Error('nobody was asked'));
+  log.refused(new Error('nobody was asked'));
   const counted = reporter.counts.take();
   expect(counted[QUEUE_WAIT.name]).toEqual([expect.objectContaining({ key: expect.stringContaining('left') })]);
   expect(counted[LEFT.name]).toEqual([expect.objectContaining({ value: 1 })]);
@@ -31,34 +31,34 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
 test('a failure of the gateway itself is told by its place, without its message', () => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
   const context = { env, ctx: { waitUntil: () => {} } };
-  const note = new RequestLog(
+  const log = new RequestLog(
     seen,
     { header: () => null },
     new ClientDisconnect(new AbortController().signal),
     context,
   );
-  note.refused(new TypeError('unexpected "a word of a prompt"'));
-  expect(note.failedAt).toMatch(/^TypeError at .*note\.test/);
-  expect(note.failedAt).not.toContain('prompt');
+  log.refused(new TypeError('unexpected "a word of a prompt"'));
+  expect(log.failedAt).toMatch(/^TypeError at .*request-log\.test/);
+  expect(log.failedAt).not.toContain('prompt');
 });
 
 test.each([
-  ['was answered', 200, (note: RequestLog) => note.over(), true],
-  ['was refused by the engine', 400, (note: RequestLog) => note.over(), false],
-  ['broke off', 200, (note: RequestLog) => note.broke('stall', 'upstream_error'), false],
-  ['was given up by its client', 200, (note: RequestLog) => note.left(), false],
+  ['was answered', 200, (log: RequestLog) => log.over(), true],
+  ['was refused by the engine', 400, (log: RequestLog) => log.over(), false],
+  ['broke off', 200, (log: RequestLog) => log.broke('stall', 'upstream_error'), false],
+  ['was given up by its client', 200, (log: RequestLog) => log.left(), false],
 ])('the time of a request that %s tells what an answer takes: %i', (_, status, end, counts) => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
   const context = { env, ctx: { waitUntil: () => {} } };
-  const note = new RequestLog(
+  const log = new RequestLog(
     seen,
     { header: () => null },
     new ClientDisconnect(new AbortController().signal),
     context,
   );
   reporter.counts.take();
-  note.attempt(status, 's', { region: 'near', model: 'm', forwardMs: 1, engineMs: 5 });
-  note.answered(status, { node: { session: 's', provider: 'lab' }, model: 'm' });
-  end(note);
+  log.attempt(status, 's', { region: 'near', model: 'm', forwardMs: 1, engineMs: 5 });
+  log.answered(status, { node: { session: 's', provider: 'lab' }, model: 'm' });
+  end(log);
   expect(reporter.counts.take()[REGION_SERVICE.name] !== undefined).toBe(counts);
 });
