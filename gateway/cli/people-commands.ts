@@ -1,7 +1,7 @@
 /** `otela-gateway members …` and `access …`: a project's members, and requests for membership or for a model. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, targetAt, list, print } from './client.ts';
+import { ask, CONNECTION, list, print, targetAt } from './client.ts';
 import { bodyOf, limitsOf, merged } from './resource-command.ts';
 import { LIMITS } from './resources.ts';
 

@@ -31,12 +31,7 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
 test('a failure of the gateway itself is told by its place, without its message', () => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
   const context = { env, ctx: { waitUntil: () => {} } };
-  const log = new RequestLog(
-    seen,
-    { header: () => null },
-    new ClientDisconnect(new AbortController().signal),
-    context,
-  );
+  const log = new RequestLog(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
   log.refused(new TypeError('unexpected "a word of a prompt"'));
   expect(log.failedAt).toMatch(/^TypeError at .*request-log\.test/);
   expect(log.failedAt).not.toContain('prompt');
@@ -50,12 +45,7 @@ test.each([
 ])('the time of a request that %s tells what an answer takes: %i', (_, status, end, counts) => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
   const context = { env, ctx: { waitUntil: () => {} } };
-  const log = new RequestLog(
-    seen,
-    { header: () => null },
-    new ClientDisconnect(new AbortController().signal),
-    context,
-  );
+  const log = new RequestLog(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
   reporter.counts.take();
   log.attempt(status, 's', { region: 'near', model: 'm', forwardMs: 1, engineMs: 5 });
   log.answered(status, { node: { session: 's', provider: 'lab' }, model: 'm' });
