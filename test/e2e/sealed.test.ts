@@ -85,7 +85,7 @@ describe('a gateway that lies, against a client that pins', () => {
     const changes: ((one: Record<string, unknown>) => object)[] = [
       () => ({ session: 'a'.repeat(26) }),
       () => ({ provider: 'eth' }),
-      ({ vouch }) => ({ vouch: `${String(vouch).slice(0, -2)}AA` }),
+      ({ vouch }) => ({ vouch: `${String(vouch).slice(0, -8)}AAAAAAAA` }),
       () => ({ vouch: undefined }),
     ];
     for (const change of changes) {
