@@ -284,4 +284,4 @@ it('alerts fire when their time is over and not before', () => {
   });
   expect(`${stdout}${stderr}`).toContain('SUCCESS');
   expect(status).toBe(0);
-});
+}, 240_000);

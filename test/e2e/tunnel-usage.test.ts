@@ -126,14 +126,14 @@ it('a hundred counts are stored as they come and not at the next tick: the agent
   const streams = agent.all('open').map(({ stream }) => stream);
   agent.send(...streams.flatMap((stream) => answerOf(stream)));
   agent.send({ type: 'data', stream: 1_000_000, offset: 0, bytes: new Uint8Array(1) });
-  await agent.when('reset');
+  await agent.when('reset', 1, 20_000);
   expect(agent.frames.slice(-2).map(({ type }) => type)).toEqual(['settled', 'reset']);
   expect(new Set(await Promise.all(asked))).toEqual(new Set([200]));
   // An answer whose Worker came back for it later is over later.
   const settledNow = () => agent.all('settled').flatMap((frame) => frame.streams);
-  await eventually('all are settled', 5_000, () => (settledNow().length >= 100 ? true : undefined));
+  await eventually('all are settled', 20_000, () => (settledNow().length >= 100 ? true : undefined));
   expect(settledNow().toSorted((one, other) => one - other)).toEqual(streams);
-});
+}, 90_000);
 
 it('a count said again by name, while its answer goes on, does not let the agent forget that answer', async () => {
   const shop = await openWorkshop();
