@@ -23,7 +23,7 @@ it.each([
     expect(await curl.end(20_000)).toMatchObject({ code: 0 });
     expect(Date.now() - startedAt).toBeLessThan(60_000);
     expect(curl.output).toContain('data: [DONE]');
-    expect(curl.output).toContain('otela-stand-in');
+    expect(curl.output).toContain('"content":" stand-in"');
     expect(demo.output).toMatch(/no language model/);
     const [, page = ''] = /dashboard +(\S+)/.exec(demo.output) ?? [];
     const shown = await fetch(page);
