@@ -50,7 +50,7 @@ const PARTS = [
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
 /** Tests wait for two thirds of their time, so these many runs of vitest keep the cores busy. */
 const LANES = Math.min(2 * availableParallelism() + 1, 12);
-/** They compute, or have a browser do so: one at a time beside those that wait, whose bounds of time would break. */
+/** They compute, or have a browser do so: one at a time beside those that wait, since bounds of time would break. */
 const COMPUTING: ReadonlySet<string> = new Set(['gateway', 'browser', 'docs', 'sim', 'shared', 'scheduler', 'factory']);
 /** Files that are named with their time at the end. */
 const SLOWEST = 20;
@@ -73,7 +73,10 @@ interface Ended {
   outcome: Outcome;
 }
 
-/** Runs `jobs` in their order, `lanes` at once, one of them that computes; gives each one's outcome. `quiet`: others speak too, so each is heard when it is over. */
+/**
+ * Runs `jobs` in their order, `lanes` at once; gives each one's outcome. One of them computes while others wait, and one for each core when no
+ * more begin. `quiet`: others speak too, so each is heard when it is over.
+ */
 async function runAll(
   jobs: readonly Job[],
   lanes: number,
@@ -81,21 +84,22 @@ async function runAll(
 ): Promise<Ended[]> {
   const ended: Ended[] = [];
   const left = [...jobs];
-  let computes = false;
+  let computing = 0;
   const next = (): Job | undefined => {
-    const index = left.findIndex(({ part }) => !(computes && COMPUTING.has(part)));
+    const most = left.some(({ part }) => !COMPUTING.has(part)) ? 1 : availableParallelism();
+    const index = left.findIndex(({ part }) => computing < most || !COMPUTING.has(part));
     return index < 0 ? undefined : left.splice(index, 1)[0];
   };
-  // A lane ends where only computing is left and one does it: that one goes on.
+  // A lane ends where only computing is left and enough do it: those go on.
   const lane = async () => {
     for (let job = next(); job !== undefined; job = next()) {
       const { part, project, title, files } = job;
       const isComputing = COMPUTING.has(part);
-      if (isComputing) computes = true;
+      if (isComputing) computing++;
       console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
       const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
       ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
-      if (isComputing) computes = false;
+      if (isComputing) computing--;
     }
   };
   await Promise.all(Array.from({ length: lanes }, lane));
