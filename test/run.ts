@@ -74,8 +74,8 @@ interface Ended {
 }
 
 /**
- * Runs `jobs` in their order, `lanes` at once; gives each one's outcome. One of them computes while others wait, and one for each core when no
- * more begin. `quiet`: others speak too, so each is heard when it is over.
+ * Runs `jobs` in their order, `lanes` at once; gives each one's outcome. One of them computes while others wait, and one for each core when those
+ * are over. `quiet`: others speak too, so each is heard when it is over.
  */
 async function runAll(
   jobs: readonly Job[],
@@ -85,8 +85,9 @@ async function runAll(
   const ended: Ended[] = [];
   const left = [...jobs];
   let computing = 0;
+  let waiting = jobs.filter(({ part }) => !COMPUTING.has(part)).length;
   const next = (): Job | undefined => {
-    const most = left.some(({ part }) => !COMPUTING.has(part)) ? 1 : availableParallelism();
+    const most = waiting > 0 ? 1 : availableParallelism();
     const index = left.findIndex(({ part }) => computing < most || !COMPUTING.has(part));
     return index < 0 ? undefined : left.splice(index, 1)[0];
   };
@@ -100,6 +101,7 @@ async function runAll(
       const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
       ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
       if (isComputing) computing--;
+      else waiting--;
     }
   };
   await Promise.all(Array.from({ length: lanes }, lane));
