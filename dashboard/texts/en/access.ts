@@ -9,7 +9,7 @@ export const access = {
     none: 'You work in no project. Ask for one below, or give your id to its lead.',
     members: 'Members',
     membersOf: (name: string) => `Members of ${name}`,
-    noMembers: 'Nobody works in this project yet.',
+    noMembers: 'This project has no members yet.',
     back: 'Close',
     open: 'Show members of',
     openHint: 'Operators see every project.',

@@ -16,7 +16,7 @@ const NAMES = [
 interface Words {
   /** Of the person, by operators. Empty limits are none. */
   own: Limits | null;
-  /** Of each person who has none of their own, by operators. */
+  /** What operators give each person without limits of their own. */
   ofAll: Limits | undefined;
   /** Of the person in this project, by its leads. */
   ofMember: Limits | null;

@@ -29,6 +29,7 @@ export const memberSchema = z.object({
   limits: limitsSchema.nullable(),
   created_at: z.iso.datetime(),
 });
+
 export function memberId(projectId: string, userId: string): string {
   return `${projectId}/${userId}`;
 }
@@ -65,7 +66,15 @@ export async function workersOf(env: Store, projectId: string, userId?: string):
         .where(and(eq(users.projectId, projectId), isNull(users.disabledAt), one))
         .orderBy(asc(users.createdAt))
         .limit(MEMBERS_MAX + 1),
-      db.select().from(memberLimits).where(eq(memberLimits.projectId, projectId)),
+      db
+        .select()
+        .from(memberLimits)
+        .where(
+          and(
+            eq(memberLimits.projectId, projectId),
+            userId === undefined ? undefined : eq(memberLimits.userId, userId),
+          ),
+        ),
     ]),
   );
   const limits = new Map(limited.map((row) => [row.userId, row.limits]));

@@ -1,4 +1,5 @@
 import { Hono } from 'hono';
+import { concat } from '../../../shared/collections/concat.ts';
 import { fromBase64url } from '../../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../../shared/lattice/session.ts';
@@ -56,11 +57,5 @@ async function readTail(request: Request): Promise<Uint8Array> {
       throw new ApiError('request_too_large', `A log may have ${LOG_TAIL_MAX_BYTES} bytes at most.`);
     chunks.push(chunk);
   }
-  const tail = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    tail.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return tail;
+  return concat(chunks);
 }

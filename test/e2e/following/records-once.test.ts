@@ -232,7 +232,7 @@ it('months of a subject with more keys than one item may have are handed over wh
   expect(heard).toEqual(counts);
 });
 
-it('of gateways that follow, eight are known, also after a restart; who is known stays, and one that is removed makes room', async () => {
+it('a gateway knows eight followers, also after a restart; a known one stays, and a removed one makes room', async () => {
   const database = openFollowingFile(await temporaryDirectory('otela-first'));
   const heard = (members: MemberTable, n: number) => members.heard(`key${n}`, `http://gw${n}.test`, '0.1.0', 0);
   const members = new MemberTable(database, () => 0);

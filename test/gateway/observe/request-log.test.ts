@@ -22,7 +22,7 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
   const waited = log.queues();
   client.abort();
   waited('turn');
-  log.refused(new Error('nobody was asked'));
+  log.refused(new Error('no node was asked'));
   const counted = reporter.counts.take();
   expect(counted[QUEUE_WAIT.name]).toEqual([expect.objectContaining({ key: expect.stringContaining('left') })]);
   expect(counted[LEFT.name]).toEqual([expect.objectContaining({ value: 1 })]);
