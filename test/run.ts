@@ -116,6 +116,8 @@ class Tally {
   skipped = 0;
   /** `file > test` of what passed at the second try only. */
   readonly flaky: string[] = [];
+  /** What failed at the last: `file > test`, or the name of a check. */
+  readonly failures: string[] = [];
   /** Of every file, where it ran first. */
   readonly times: FileTime[] = [];
   readonly #parts: string[] = [];
@@ -128,6 +130,7 @@ class Tally {
     // A test that passed at first and fails now is one that fails: the sum stays that of the tests that ran.
     this.passed += first.passed + first.failed - failed;
     this.failed += failed;
+    this.failures.push(...namesOf(part, second ?? first));
     this.skipped += first.skipped;
     this.times.push(...first.times);
   }
@@ -142,6 +145,11 @@ class Tally {
     const slow = this.times.toSorted((a, b) => b.seconds - a.seconds).slice(0, count);
     return slow.map(({ file, seconds }) => `  ${seconds.toFixed(0).padStart(4)} s  ${file}`).join('\n');
   }
+}
+
+/** A run may fail without a failed test, as when something is thrown outside of all of them. */
+function namesOf(part: string, { failed, failures }: Outcome): readonly string[] {
+  return failed > failures.length ? [...failures, `${part} > (the run itself)`] : failures;
 }
 
 function sum(outcomes: readonly Outcome[]): Outcome {
@@ -201,7 +209,10 @@ async function runChecks(checks: Record<string, string[]>, directory: string, ta
       const { code } = await command(argv, env, log);
       process.stdout.write(`\n== ${name}\n${readFileSync(log, 'utf8')}`);
       if (code === 0) tally.passed++;
-      else tally.failed++;
+      else {
+        tally.failed++;
+        tally.failures.push(name);
+      }
     }
   };
   await Promise.all(Array.from({ length: availableParallelism() + 1 }, lane));
@@ -234,6 +245,7 @@ async function main(only: string[]): Promise<number> {
   console.log(`\nSeconds by part:\n${tally.parts()}`);
   if (tally.times.length > SLOWEST) console.log(`\nThe slowest files:\n${tally.slowest(SLOWEST)}\n`);
   for (const test of tally.flaky) console.log(`flaky, passed at the second try: ${test}`);
+  for (const test of tally.failures) console.log(`failed: ${test}`);
   addToLedger(tally.flaky, new Date());
   const { passed, failed, skipped } = tally;
   console.log(`\n${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
@@ -263,6 +275,7 @@ async function mainOfChanged(): Promise<number> {
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }
+  for (const test of tally.failures) console.log(`failed: ${test}`);
   console.log(`\n${tally.passed} passed, ${tally.failed} failed, of the rooms that differ from main`);
   return tally.failed === 0 ? 0 : 1;
 }
