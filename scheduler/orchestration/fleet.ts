@@ -1,11 +1,13 @@
+import { kvBytesPerToken } from '../roofline/deployment.ts';
 import { Heap } from '../serving/heap.ts';
 import type { EngineLimits } from '../serving/limits.ts';
 import { type Held, Replica } from '../serving/replica.ts';
 import type { Requests } from '../serving/requests.ts';
 import type { Placed, Placement } from './placement.ts';
 import type { RateTable } from './rates.ts';
+import { kvMoveSeconds } from './switch-cost.ts';
 import type { Decision, Dispatch } from './timeline.ts';
-import { type Shape, sameShape } from './types.ts';
+import { gpusOfShape, type Shape, sameShape } from './types.ts';
 
 export type Role = 'both' | 'prefill' | 'decode';
 
@@ -20,6 +22,11 @@ interface Member {
   workS: number;
   /** `costS[kind]`: seconds of work of one request. */
   costS: readonly number[];
+}
+
+/** A replica that ends, and serves what runs until its keys and values have moved. */
+interface Leaving extends Pick<Member, 'placed' | 'engine'> {
+  atS: number;
 }
 
 /** A request that enters a replica at a later time: it moves there, or waits until one is ready. */
@@ -45,6 +52,7 @@ export class Fleet {
   readonly end: Float64Array;
   migrated = 0;
   #members: Member[] = [];
+  #leaving: Leaving[] = [];
   /** What waits for one moment goes on in the order in which it came: a switch must not send the oldest to the end of the queue. */
   readonly #later = new Heap<Later>({ byEpoch: true });
   readonly #prefilling: Uint8Array;
@@ -59,7 +67,7 @@ export class Fleet {
   readonly #judged: Int32Array;
   readonly #kvBytesPerS: number;
 
-  /** `judged`: the kind of each request as it is judged when it comes. `kvBytesPerS`: bytes/s between replicas. */
+  /** `judged`: the kind of each request as it is judged when it comes. `kvBytesPerS`: bytes/s of one link between replicas; each GPU has one. */
   constructor(table: RateTable, limits: EngineLimits, requests: Requests, judged: Int32Array, kvBytesPerS: number) {
     this.#table = table;
     this.#limits = limits;
@@ -85,12 +93,24 @@ export class Fleet {
     for (;;) {
       for (const { role, engine } of this.#members) if (role === 'prefill') engine.run(until);
       const next = this.#later.peek();
-      if (next === undefined || next.key > until || next.key === Number.POSITIVE_INFINITY) break;
-      this.#later.pop();
-      for (const { engine } of this.#members) engine.run(next.key);
-      this.#enter(next.item, next.key);
+      const first = least(this.#leaving, ({ atS }) => atS);
+      const at = Math.min(next?.key ?? Number.POSITIVE_INFINITY, first?.atS ?? Number.POSITIVE_INFINITY);
+      if (at > until || at === Number.POSITIVE_INFINITY) break;
+      this.#runAll(at);
+      if (first !== undefined && first.atS <= at) {
+        this.#leaving = this.#leaving.filter((one) => one !== first);
+        this.#moveAway(first.engine, at, true);
+      } else if (next !== undefined) {
+        this.#later.pop();
+        this.#enter(next.item, at);
+      }
     }
+    this.#runAll(until);
+  }
+
+  #runAll(until: number): void {
     for (const { engine } of this.#members) engine.run(until);
+    for (const { engine } of this.#leaving) engine.run(until);
   }
 
   arrive(request: number): void {
@@ -101,11 +121,16 @@ export class Fleet {
     this.#enter({ request, tokens, remaining, stored: false }, now);
   }
 
-  /** Goes over to another deployment: replicas that end give their requests away, new ones are ready after `darkS`. */
+  /**
+   * Goes over to another deployment: replicas that end give their requests away, those that run once their keys and values have moved. New
+   * ones are ready `darkS` after that.
+   */
   apply(decision: Decision, placement: Placement, now: number, darkS: number): void {
     this.#dispatch = decision.dispatch;
     this.#rebalanceS = decision.rebalanceS;
     const leaving = this.#members.filter(({ placed }) => !placement.kept.has(placed.id));
+    const migrates = decision.running === 'migrate';
+    const movedS = now + Math.max(0, ...leaving.map((member) => (migrates ? this.#kvS(member) : 0)));
     const known = new Map(this.#members.map((member) => [member.placed.id, member]));
     const left = decision.plan.map(({ replicas }) => replicas);
     this.#members = placement.replicas.map((placed, i) => {
@@ -114,9 +139,20 @@ export class Fleet {
       const role = decision.roles?.[i] ?? 'both';
       const member = known.get(placed.id);
       if (member !== undefined) return Object.assign(member, { group, role });
-      return this.#member(placed, group, role, now + darkS);
+      return this.#member(placed, group, role, movedS + darkS);
     });
-    for (const { engine } of leaving) this.#moveAway(engine, now, decision.running === 'migrate');
+    for (const { placed, engine } of leaving) {
+      // What waits has nothing to move.
+      if (migrates) for (const held of engine.surrender(engine.waiting)) this.#move(held, now, true);
+      else this.#moveAway(engine, now, false);
+      if (migrates) this.#leaving.push({ placed, engine, atS: movedS });
+    }
+  }
+
+  #kvS({ placed: { shape }, engine }: Member): number {
+    const { sequences, tokenS } = engine.decoding;
+    const bytesPerToken = kvBytesPerToken(this.#table.step(shape).deployment);
+    return kvMoveSeconds(sequences, { tokenS, bytesPerToken, bytesPerS: this.#kvBytesPerS * gpusOfShape(shape) });
   }
 
   /** A switch that failed half-way: replicas that should have ended are away for `darkS` and then serve on. */
@@ -128,8 +164,10 @@ export class Fleet {
 
   /** GPUs are gone, and with them what their replicas had computed. */
   lose(gpus: ReadonlySet<number>, now: number): void {
-    const gone = this.#members.filter(({ placed }) => placed.gpus.some((gpu) => gpus.has(gpu)));
-    this.#members = this.#members.filter((member) => !gone.includes(member));
+    const isGone = ({ placed }: Leaving | Member) => placed.gpus.some((gpu) => gpus.has(gpu));
+    const gone = [...this.#members.filter(isGone), ...this.#leaving.filter(isGone)];
+    this.#members = this.#members.filter((member) => !isGone(member));
+    this.#leaving = this.#leaving.filter((one) => !isGone(one));
     for (const { engine } of gone) this.#moveAway(engine, now, false);
   }
 
@@ -245,8 +283,8 @@ export class Fleet {
   }
 }
 
-function least(members: readonly Member[], of: (member: Member) => number): Member | undefined {
-  let [best, value]: [Member | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
+function least<T>(members: readonly T[], of: (member: T) => number): T | undefined {
+  let [best, value]: [T | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
   for (const member of members) {
     const own = of(member);
     if (own < value) [best, value] = [member, own];

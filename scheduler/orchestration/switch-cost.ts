@@ -1,4 +1,4 @@
-import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
+import { weightBytes } from '../roofline/deployment.ts';
 import { type Placed, place } from './placement.ts';
 import { shardMoves } from './shards.ts';
 import { greedyTransfers, H100_LINKS, type Links, type TransferPlan } from './transfer.ts';
@@ -60,55 +60,30 @@ export function switchCost(
 }
 
 /** A sequence on a replica that ends. */
-export interface RunningSequence {
+interface RunningSequence {
+  /** Whose keys and values it holds. */
   tokens: number;
+  /** Tokens of the answer still to come. */
   remaining: number;
 }
 
-/** Buffers for keys and values on their way, as a share of them (OServe §5.3: 10 to 20 %). */
-const BUFFER = 0.15;
-
-export interface KvPlan {
-  /** Sequences that end where they are. */
-  drain: number[];
-  /** Sequences whose keys and values move. */
-  migrate: number[];
-  /** Bytes of these, and of the buffers that receive them. */
-  bytes: number;
-  bufferBytes: number;
-  /** Chunks end at layers, so that the receiver can begin with the first while the last one is under way. */
-  chunkBytes: number;
-  seconds: number;
-}
-
 /**
- * Which running sequences drain and which move: one that ends before its keys and values would have arrived is left alone. `tokenS`: seconds of a
- * token where it runs; `bytesPerS`: of the link.
+ * Seconds in which the keys and values of a replica that ends move while its sequences go on: those that end by then drain, and
+ * need no move (OServe §5.3). What the others add meanwhile moves too. `tokenS`: seconds of a token; `bytesPerS`: of all its links.
  */
-export function kvPlan(
-  site: Site,
+export function kvMoveSeconds(
   sequences: readonly RunningSequence[],
-  { tokenS, bytesPerS, drainS }: { tokenS: number; bytesPerS: number; drainS: number },
-): KvPlan {
-  const { model } = site;
-  const perToken = kvBytesPerToken({ model, kv: model.storage.kv, tp: 1 });
-  const layers = model.layers.reduce((sum, layer) => sum + layer.count, 0);
-  const [drain, migrate]: [number[], number[]] = [[], []];
-  let bytes = 0;
-  for (const [i, { tokens, remaining }] of sequences.entries()) {
-    const endsS = remaining * tokenS;
-    if (endsS <= Math.max(drainS, (tokens * perToken) / bytesPerS)) drain.push(i);
-    else {
-      migrate.push(i);
-      bytes += tokens * perToken;
-    }
+  { tokenS, bytesPerToken, bytesPerS }: { tokenS: number; bytesPerToken: number; bytesPerS: number },
+): number {
+  let [moved, tokens, seconds] = [0, 0, 0];
+  for (const one of [...sequences].sort((a, b) => b.remaining - a.remaining)) {
+    const endsS = one.remaining * tokenS;
+    if (endsS <= seconds) break;
+    moved++;
+    tokens += one.tokens;
+    // Of what the links carry, some is what these sequences add.
+    const spare = bytesPerS - (moved * bytesPerToken) / tokenS;
+    seconds = Math.min(endsS, spare > 0 ? (tokens * bytesPerToken) / spare : endsS);
   }
-  return {
-    drain,
-    migrate,
-    bytes,
-    bufferBytes: bytes * (1 + BUFFER),
-    chunkBytes: bytes / Math.max(1, layers),
-    seconds: bytes / bytesPerS,
-  };
+  return seconds;
 }

@@ -41,9 +41,14 @@ export class Decoding {
     this.#finishes.push(this.#step + sequence.remaining, sequence.epoch, sequence);
   }
 
+  /** Tokens whose keys and values it holds. */
+  held(sequence: Sequence): number {
+    return sequence.base + (this.#step - sequence.since);
+  }
+
   /** Returns the tokens it held. */
   leave(sequence: Sequence): number {
-    const held = sequence.base + (this.#step - sequence.since);
+    const held = this.held(sequence);
     this.#blocks.leave(sequence.phase);
     this.size--;
     this.context -= held;

@@ -100,6 +100,17 @@ export class Replica {
     return this.#queue.all;
   }
 
+  /** Sequences whose prompt is computed, and seconds of their next token. */
+  get decoding(): { sequences: { tokens: number; remaining: number }[]; tokenS: number } {
+    const { size, context, windowContext } = this.#decoding;
+    const sequences = this.#admitted.flatMap((one) => {
+      if (!one.running || one === this.#partial) return [];
+      const tokens = this.#decoding.held(one);
+      return [{ tokens, remaining: one.remaining - (tokens - one.base) }];
+    });
+    return { sequences, tokenS: this.#model.seconds({ ...IDLE_STEP, decodes: size, context, windowContext }) };
+  }
+
   /**
    * In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). An engine refuses a prompt
    * that fills the model's context, and ends an answer where the context ends.

@@ -4,7 +4,7 @@ import { backlogSeconds, changedShare } from '../../../scheduler/orchestration/c
 import { plansOf } from '../../../scheduler/orchestration/enumerate.ts';
 import { place } from '../../../scheduler/orchestration/placement.ts';
 import { shardMoves, shardOf } from '../../../scheduler/orchestration/shards.ts';
-import { kvPlan, switchCost } from '../../../scheduler/orchestration/switch-cost.ts';
+import { kvMoveSeconds, switchCost } from '../../../scheduler/orchestration/switch-cost.ts';
 import { greedyTransfers, H100_LINKS, transferBound } from '../../../scheduler/orchestration/transfer.ts';
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { SMALL } from './support.ts';
@@ -91,20 +91,39 @@ describe('the transfer of weights', () => {
 });
 
 describe('running sequences at a switch', () => {
-  it('drain where they end before they could have moved, and move with a buffer else', () => {
-    const sequences = [
-      { tokens: 1500, remaining: 3 },
-      { tokens: 200, remaining: 400 },
-    ];
-    const { drain, migrate, bytes, bufferBytes, chunkBytes } = kvPlan(site, sequences, {
-      tokenS: 0.03,
-      bytesPerS: 25e9,
-      drainS: 0.5,
-    });
-    expect([drain, migrate]).toEqual([[0], [1]]);
-    expect(bufferBytes / bytes).toBeCloseTo(1.15, 9);
-    // OPT-30B has 48 layers of 2 × 7168 elements of 2 bytes.
-    expect(chunkBytes).toBeCloseTo(200 * 2 * 7168 * 2, 3);
+  const links = { tokenS: 0.03, bytesPerToken: 1e6, bytesPerS: 1e9 };
+  const seconds = (...sequences: [tokens: number, remaining: number][]) =>
+    kvMoveSeconds(
+      sequences.map(([tokens, remaining]) => ({ tokens, remaining })),
+      links,
+    );
+
+  it('move while they go on, with the tokens that they add meanwhile', () => {
+    // 200 MB and 1 MB per 30 ms over 1 GB/s.
+    expect(seconds([200, 400])).toBeCloseTo(0.2 / (1 - 1 / 30), 9);
+  });
+
+  it('drain where they end before the others have moved, and take no part of the links', () => {
+    expect(seconds([200, 400], [1500, 3])).toBeCloseTo(seconds([200, 400]), 9);
+    expect(seconds([1500, 3])).toBeCloseTo(0.09, 9);
+    expect(seconds()).toBe(0);
+  });
+
+  it('that still run then have all arrived, and a moment earlier they had not', () => {
+    const sequence = fc.tuple(fc.integer({ min: 1, max: 4000 }), fc.integer({ min: 1, max: 800 }));
+    fc.assert(
+      fc.property(fc.array(sequence, { minLength: 1, maxLength: 40 }), (sequences) => {
+        const { tokenS, bytesPerToken, bytesPerS } = links;
+        const needS = (at: number) => {
+          const left = sequences.filter(([, remaining]) => remaining * tokenS > at + 1e-9);
+          return left.reduce((sum, [tokens]) => sum + (tokens + at / tokenS) * bytesPerToken, 0) / bytesPerS;
+        };
+        const found = seconds(...sequences);
+        expect(needS(found)).toBeLessThanOrEqual(found + 1e-6);
+        expect(needS(found * 0.99 - 1e-4)).toBeGreaterThan(found * 0.99 - 1e-4);
+      }),
+      { numRuns: 300, seed: 29 },
+    );
   });
 });
 

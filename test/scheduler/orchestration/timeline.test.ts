@@ -42,6 +42,12 @@ describe('a deployment that changes while requests run', () => {
     }
   });
 
+  it('lets answers that end before their keys and values could have moved end where they are', () => {
+    const over = (kvBytesPerS: number) => timeline({ ...steady, orchestrator: changes(PAIRS, WIDE), kvBytesPerS });
+    expect(over(25e9).migrated).toBeGreaterThan(0);
+    expect(over(1e6)).toMatchObject({ migrated: 0, unanswered: 0, switches: 1 });
+  });
+
   it('has every first token before the end and after the arrival', () => {
     const { ttft, latency, tbt } = timeline({ ...steady, orchestrator: changes(PAIRS, WIDE) });
     expect(ttft.max).toBeLessThanOrEqual(latency.max);
