@@ -136,7 +136,9 @@ function weighed(
 ): Candidate[] {
   const { table, limits, seed = 1 } = options;
   const now = runs ? evaluate(table, view.plan, expected) : undefined;
-  const scored = plans.map((plan) => evaluate(table, plan, expected)).sort((a, b) => a.score - b.score);
+  // Several ways to search find the same plan: five times the best one is no shortlist.
+  const distinct = new Map(plans.map((plan) => [keyOf(plan), plan]));
+  const scored = [...distinct.values()].map((plan) => evaluate(table, plan, expected)).sort(byScore);
   const uniform = scored.filter((one) => isUniform(one) && one.load < 1).slice(0, UNIFORM);
   const chosen = new Map<string, Evaluation>();
   for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, SHORTLIST), ...uniform])
@@ -174,6 +176,7 @@ function weighed(
   return final.map((one) => costed(one, LONG_REQUESTS));
 }
 
+const byScore = (a: Evaluation, b: Evaluation): number => a.score - b.score;
 const isUniform = ({ plan }: Evaluation): boolean => plan.length === 1;
 
 /** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */

@@ -92,6 +92,11 @@ describe('the first plan', () => {
     expect(planText(oursOf({ initial, plans: () => [PIPES, LINE] }).decide(viewOf())?.plan ?? [])).toBe(planText(LINE));
   });
 
+  it('is found behind one that averages rank higher and that comes up several times', () => {
+    const plans = () => [...new Array<DeploymentPlan>(6).fill(PIPES), LINE];
+    expect(planText(oursOf({ initial: [42, 5], plans }).decide(viewOf())?.plan ?? [])).toBe(planText(LINE));
+  });
+
   it('may be one large pool that averages rank below several smaller ones', () => {
     const initial = [10.8, 16.2];
     expect(planText(oursOf({ initial }).decide(viewOf())?.plan ?? [])).toBe('1 × TP 4 × PP 2');
