@@ -10,8 +10,6 @@ export interface AssignmentProblem {
   replicas: readonly number[];
   /** Requests/s of each kind. */
   demand: readonly number[];
-  /** `cap[k][j]`: most requests/s of kind j at group k (C2 of OServe §4.2); none without it. */
-  cap?: readonly (readonly number[])[];
 }
 
 const load = (problem: AssignmentProblem, k: number, j: number): number => {
@@ -89,51 +87,12 @@ export function balance(
   });
 }
 
-/** The throughput form: max Σ x under C1 Σ_k x_kj ≤ λ_j, C2 x_kj ≤ cap, C3 Σ_j x_kj/n_kj ≤ 1. */
-export function mostServed(problem: AssignmentProblem): Assignment {
-  const [groups, kinds] = [problem.replicas.length, problem.demand.length];
-  const caps = problem.cap === undefined ? 0 : groups * kinds;
-  const width = groups * kinds;
-  const rows = kinds + groups + caps;
-  const cost = new Float64Array(width + rows);
-  const matrix: Float64Array[] = [];
-  const right = new Float64Array(rows);
-  const add = (limit: number, terms: (row: Float64Array) => void) => {
-    const row = new Float64Array(width + rows);
-    terms(row);
-    row[width + matrix.length] = 1;
-    right[matrix.length] = limit;
-    matrix.push(row);
-  };
-  for (let j = 0; j < kinds; j++) add(problem.demand[j] ?? 0, (row) => row.fill(1, j * groups, (j + 1) * groups));
-  for (let k = 0; k < groups; k++) {
-    add(1, (row) => {
-      for (let j = 0; j < kinds; j++) {
-        const each = load(problem, k, j);
-        row[j * groups + k] = Number.isFinite(each) ? each : 0;
-      }
-    });
-  }
-  for (let k = 0; k < groups; k++) {
-    for (let j = 0; j < kinds; j++) {
-      if (Number.isFinite(load(problem, k, j))) cost[j * groups + k] = -1;
-      if (caps > 0) add(problem.cap?.[k]?.[j] ?? 0, (row) => (row[j * groups + k] = 1));
-    }
-  }
-  const x = simplex(
-    matrix,
-    right,
-    cost,
-    Array.from({ length: rows }, (_, row) => width + row),
-  );
-  return assignmentOf(problem, (k, j) => (Number.isFinite(load(problem, k, j)) ? (x[j * groups + k] ?? 0) : 0));
-}
-
 /** A group whose cost is at most this many times the least takes its part of what waits. */
 const ALIKE = 2;
 
 /**
- * The waiting form: no group is filled above `full`, and what is more waits for the groups that suit it. min Σ cost_kj x_kj + Σ_j (wait_j +
+ * The throughput form of OServe §4.2, with waits: no group is filled above `full` (C3, from which C2 follows: e_kj is n_kj), no kind has more
+ * than its demand (C1), and what is more waits for the groups that suit it. min Σ cost_kj x_kj + Σ_j (wait_j +
  * least cost_j) u_j, Σ_k x_kj + u_j = λ_j, Σ_j x_kj/n_kj ≤ full. So a kind goes to a group that does not suit it only into room that is
  * free there, and only if that costs less than the wait. `flow` has what waits too: a load above `full` is a queue. Costs are per request.
  */
@@ -189,31 +148,26 @@ export function fillOrWait(
   });
 }
 
-/** Either form by HiGHS: the proof of the simplex in tests, and of what is published. */
-export async function assignmentByHighs(problem: AssignmentProblem, form: 'balance' | 'most'): Promise<Assignment> {
+/** `balance` by HiGHS: the proof of the simplex in tests, and of what is published. */
+export async function balanceByHighs(problem: AssignmentProblem): Promise<Assignment> {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];
   const program = new Program();
-  const most = form === 'most';
-  const excess = most ? -1 : program.column(1, 0, Number.POSITIVE_INFINITY);
+  const excess = program.column(1, 0, Number.POSITIVE_INFINITY);
+  const possible = (k: number, j: number) => Number.isFinite(load(problem, k, j));
   const x = Array.from({ length: groups }, (_, k) =>
-    Array.from({ length: kinds }, (_, j) => {
-      const possible = Number.isFinite(load(problem, k, j));
-      const cap = most ? (problem.cap?.[k]?.[j] ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
-      return program.column(most ? -1 : 0, 0, possible ? cap : 0);
-    }),
+    Array.from({ length: kinds }, (_, j) => program.column(0, 0, possible(k, j) ? Number.POSITIVE_INFINITY : 0)),
   );
   for (let j = 0; j < kinds; j++) {
-    const terms = x.map((row): [number, number] => [row[j] ?? 0, 1]);
-    const possible = x.some((_, k) => Number.isFinite(load(problem, k, j)));
-    const wanted = possible ? (problem.demand[j] ?? 0) : 0;
-    program.row(most ? 0 : wanted, wanted, terms);
+    const wanted = x.some((_, k) => possible(k, j)) ? (problem.demand[j] ?? 0) : 0;
+    program.row(
+      wanted,
+      wanted,
+      x.map((row): [number, number] => [row[j] ?? 0, 1]),
+    );
   }
   for (let k = 0; k < groups; k++) {
-    const terms = (x[k] ?? []).map((column, j): [number, number] => {
-      const each = load(problem, k, j);
-      return [column, Number.isFinite(each) ? each : 0];
-    });
-    program.row(Number.NEGATIVE_INFINITY, most ? 1 : 0, most ? terms : [...terms, [excess, -1]]);
+    const terms = (x[k] ?? []).map((column, j): [number, number] => [column, possible(k, j) ? load(problem, k, j) : 0]);
+    program.row(Number.NEGATIVE_INFINITY, 0, [...terms, [excess, -1]]);
   }
   const { values } = await solve(program, { timeLimitS: 10, gap: 0, seed: 1, relaxed: true });
   return assignmentOf(problem, (k, j) => Math.max(0, values[x[k]?.[j] ?? 0] ?? 0));

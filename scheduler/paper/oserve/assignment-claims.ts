@@ -1,4 +1,4 @@
-import { assignmentByHighs, balance } from '../../orchestration/assignment.ts';
+import { balance, balanceByHighs } from '../../orchestration/assignment.ts';
 import { row } from '../rows.ts';
 import type { Section } from './section.ts';
 
@@ -28,7 +28,7 @@ export async function appendixD(): Promise<Section> {
     DEMAND,
   );
   const problem = { rates: RATES, replicas: [1, 1, 1], demand: DEMAND };
-  const [own, proof] = [balance(problem), await assignmentByHighs(problem, 'balance')];
+  const [own, proof] = [balance(problem), await balanceByHighs(problem)];
   const stated = balance({ ...problem, demand: STATED });
   const mean = [1, 2].map((kind) => RATES.reduce((sum, rates) => sum + (rates[kind - 1] ?? 0), 0));
   return {
