@@ -1,8 +1,7 @@
 /** Keep, wait or switch: which layout, and in which of the slots that come. */
-import { spreadText } from '../controller/actions.ts';
 import { courseCost } from './course.ts';
 import { candidateLayouts } from './layouts.ts';
-import { type FollowProblem, type Layout, sameLayout, startsOf, stopsOf } from './problem.ts';
+import { type FollowProblem, type Layout, optionsOf, placeText, sameLayout, startsOf, stopsOf } from './problem.ts';
 
 export interface DecideOptions {
   /** A change must save this share of what staying costs: forecasts err. */
@@ -64,7 +63,9 @@ export class Decider {
     // What serves nothing has nothing to lose; a pin is an order.
     const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
     const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
-    if (sameLayout(layout, running) || stayCost - cost < stayCost * this.#options.margin) {
+    // A model that nothing serves waits for every request: any gain is one.
+    const margin = starts && begins(problem, layout) ? 0 : this.#options.margin;
+    if (sameLayout(layout, running) || stayCost - cost < stayCost * margin) {
       this.#agreed = 0;
       const pinned = layouts[0];
       if (ordered && pinned !== undefined)
@@ -106,11 +107,19 @@ export class Decider {
   }
 }
 
+/** Whether a model gets its first replica. */
+function begins({ options, models, running }: FollowProblem, to: Layout): boolean {
+  return models.some(({ model }) => {
+    const own = optionsOf({ options }, model);
+    return own.every((i) => (running[i] ?? 0) === 0) && own.some((i) => (to[i] ?? 0) > 0);
+  });
+}
+
 /** `m: 3 to 1 × TP 2, 1 to 3 × TP 1 × PP 2`. */
-export function changeText({ options }: Pick<FollowProblem, 'options'>, from: Layout, to: Layout): string {
-  const changes = options.flatMap(({ place }, i) => {
+export function changeText(problem: Pick<FollowProblem, 'options'>, from: Layout, to: Layout): string {
+  const changes = problem.options.flatMap(({ place }, i) => {
     const [before, after] = [from[i] ?? 0, to[i] ?? 0];
-    return before === after ? [] : [`${place.model} ${before} to ${after} × ${spreadText(place)}`];
+    return before === after ? [] : [`${place.model} ${before} to ${after} × ${placeText(problem, place)}`];
   });
   return changes.join(', ') || 'nothing changes';
 }

@@ -1,5 +1,5 @@
 /** One slot after another: count, forecast, decide, change, say what was done. `otela-plan watch --forecast` runs it. */
-import { differences, spreadText } from '../controller/actions.ts';
+import { differences } from '../controller/actions.ts';
 import { act, type Controller, type Observation, observe } from '../controller/round.ts';
 import type { ControllerState } from '../controller/state.ts';
 import type { RateTable } from '../orchestration/rates.ts';
@@ -7,6 +7,7 @@ import type { Placement } from '../solver/problem.ts';
 import { Counting, type CountingOptions, type ModelLook } from './counting.ts';
 import { changeText, type DecideOptions, Decider, type Decision } from './decide.ts';
 import { demandOf } from './expect.ts';
+import { loadsText } from './explain.ts';
 import { type NetworkView, networkView, replicasText } from './network.ts';
 import type { MeasuredRates } from './options.ts';
 import { type Pin, pinnedLayout } from './pins.ts';
@@ -67,6 +68,8 @@ export class Follower {
     const problem = this.#problemOf(looks, view);
     const decision = await this.#decide(problem, view, observation);
     this.#output.out(`${decision.kind}: ${decision.why}`);
+    const loads = new Map(problem.models.map((one) => [one.model, loadsText(problem, one, decision)]));
+    for (const [model, text] of loads) this.#output.out(`${model}: ${text}`);
     await this.#share(looks, problem, view, (model) => this.#changeS(model, problem, decision, observation.state));
     const changes: string[] = [];
     let { state } = observation;
@@ -74,7 +77,12 @@ export class Follower {
       if (this.#options.apply) state = await this.#wave(state, changes);
       else changes.push(`would change ${changeText(problem, problem.running, decision.layout)}`);
     }
-    await this.#output.record(looks.map((look) => this.#recordOf(look, view, decision, changes)));
+    await this.#output.record(
+      looks.map((look) => {
+        const why = `${decision.why}. ${loads.get(look.model.id) ?? ''}`;
+        return this.#recordOf(look, view, { ...decision, why }, changes);
+      }),
+    );
     return state;
   }
 
@@ -144,7 +152,7 @@ export class Follower {
       if (shares === undefined) continue;
       if (!(await this.#publisher.publish(name, shares, this.#options.apply))) continue;
       const own = new Map([...view.serving].filter(([i]) => problem.options[i]?.place.model === model.id));
-      const text = sharesText(problem, shares, own, ({ place }) => spreadText(place));
+      const text = sharesText(problem, shares, own);
       this.#output.out(`${this.#options.apply ? 'shares' : 'would set shares'} of ${name}: ${text}`);
     }
   }

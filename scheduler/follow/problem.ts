@@ -1,5 +1,5 @@
 /** Following the forecast on a live network: what a decision is made on. Pure: times in seconds, rates in requests/s. */
-import type { Place } from '../controller/actions.ts';
+import { type Place, spreadText } from '../controller/actions.ts';
 
 /** A way in which one replica of a model can run on nodes of one pool. */
 export interface ReplicaOption {
@@ -55,6 +55,12 @@ export const sameLayout = (a: Layout, b: Layout): boolean => a.every((count, i) 
 export const startsOf = (from: Layout, to: Layout): number =>
   to.reduce((sum, count, i) => sum + Math.max(0, count - (from[i] ?? 0)), 0);
 export const stopsOf = (from: Layout, to: Layout): number => startsOf(to, from);
+
+/** `TP 2`, and where its model may run on several kinds of GPUs `TP 2 on a100`. */
+export function placeText({ options }: Pick<FollowProblem, 'options'>, place: Place): string {
+  const several = options.some((one) => one.place.model === place.model && one.place.pool !== place.pool);
+  return several ? `${spreadText(place)} on ${place.pool}` : spreadText(place);
+}
 
 /** Indexes of one model's options. */
 export function optionsOf({ options }: Pick<FollowProblem, 'options'>, model: string): number[] {

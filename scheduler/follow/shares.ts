@@ -3,7 +3,7 @@ import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Gateway } from '../live/gateway.ts';
 import { fillOrWait } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
-import { type FollowProblem, type ModelDemand, optionsOf } from './problem.ts';
+import { type FollowProblem, type ModelDemand, optionsOf, placeText } from './problem.ts';
 
 /** Rules that a gateway takes for one model, less the one for nodes that come later. */
 const RULES_MAX = 499;
@@ -155,10 +155,9 @@ function differ(a: PublishedShares, b: PublishedShares): boolean {
 
 /** `short prompt: 70 % TP 2, 30 % TP 1 × PP 2`: for people. */
 export function sharesText(
-  { options }: Pick<FollowProblem, 'options'>,
+  problem: Pick<FollowProblem, 'options'>,
   { kinds, weights }: PublishedShares,
   serving: ReadonlyMap<number, readonly string[]>,
-  textOf: (option: FollowProblem['options'][number]) => string,
 ): string {
   return kinds
     .map(({ name }) => {
@@ -167,8 +166,10 @@ export function sharesText(
           (sum, rule) => sum + (rule.kind === name && sessions.includes(rule.session ?? '') ? rule.weight : 0),
           0,
         );
-        const option = options[i];
-        return weight > 0.005 && option !== undefined ? [`${Math.round(100 * weight)} % ${textOf(option)}`] : [];
+        const place = problem.options[i]?.place;
+        return weight > 0.005 && place !== undefined
+          ? [`${Math.round(100 * weight)} % ${placeText(problem, place)}`]
+          : [];
       });
       return `${name}: ${parts.join(', ') || 'any node'}`;
     })

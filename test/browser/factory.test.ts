@@ -49,6 +49,7 @@ it('an operator sees demand by kind with its forecast, replicas, changes and lat
   const model = page.getByRole('article', { name: 'org/followed' });
   for (const name of [/^Requests: long prompt/, /^Requests: long answer/, /^Replicas/, /^Latency/])
     await model.getByRole('img', { name }).waitFor({ timeout: 15_000 });
+  await model.getByText('what runs is the best for the forecast').waitFor();
   await model.getByRole('row', { name: /the mix flips in 3 slots.*done: start TP 1 × PP 2/ }).waitFor();
   expect(await findings(page, 'a timeline')).toEqual([]);
   expect(complaints).toEqual([]);

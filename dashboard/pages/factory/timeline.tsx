@@ -43,6 +43,7 @@ function OneTimeline({ timeline }: { timeline: Timeline }) {
   return (
     <article className="flex flex-col gap-4" aria-label={model}>
       <h3 className="text-lg">{model}</h3>
+      <p className="text-muted">{slots.at(-1)?.why}</p>
       <div className="grid gap-4 lg:grid-cols-2">
         {kinds.map((kind, k) => (
           <Plot key={kind} {...common} title={texts.demand(kind)} lines={plots.demand[k] ?? []} />

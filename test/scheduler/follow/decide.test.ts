@@ -3,7 +3,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { courseCost, sharesOf } from '../../../scheduler/follow/course.ts';
 import { Decider } from '../../../scheduler/follow/decide.ts';
+import { loadsText } from '../../../scheduler/follow/explain.ts';
 import { candidateLayouts } from '../../../scheduler/follow/layouts.ts';
+import type { FollowProblem, ReplicaOption } from '../../../scheduler/follow/problem.ts';
+import { balance } from '../../../scheduler/orchestration/assignment.ts';
 import { demand, OPTIONS, problem } from './support.ts';
 
 const BEFORE = [24, 6];
@@ -66,6 +69,11 @@ test('where nothing runs, what is asked for is started at once', async () => {
   expect(found.layout[0]).toBeGreaterThan(found.layout[1] ?? 0);
 });
 
+test('where nothing runs and there is room for less than is asked for, what fits is started all the same', async () => {
+  const found = await decide(2, 0.9).decide(problem([[60, 60]], { running: [0, 0] }));
+  expect([found.kind, found.stayCost - found.bestCost < 0.9 * found.stayCost]).toEqual(['switch', true]);
+});
+
 test('a node that is lost is planned without, one that is gained is used', async () => {
   const lost = await decide().decide(
     problem([BEFORE, BEFORE], { running: [2, 1], pools: [{ id: 'p', gpus: 6, replicas: 3 }] }),
@@ -105,6 +113,65 @@ test('whatever is expected, a decision fits on the nodes, and costs no more than
       expect(Number.isFinite(found.stayCost)).toBe(true);
     }),
     { numRuns: 40 },
+  );
+});
+
+test('over several models and kinds of GPUs a layout serves as much as the best of all, up to what leaves room', async () => {
+  const quick = fc.double({ min: 0.1, max: 20, noNaN: true });
+  const pairs = (of: typeof rate) => fc.array(fc.tuple(of, of), { minLength: 4, maxLength: 4 });
+  await fc.assert(
+    fc.asyncProperty(pairs(quick), fc.tuple(quick, quick, quick, quick), async (rates, [a, b, c, d]) => {
+      const options = rates.map((own, i): ReplicaOption => {
+        const place = { model: i < 2 ? 'a' : 'b', pool: i % 2 === 0 ? 'x' : 'y', tp: 1 };
+        return { place, gpus: 1, rates: own, latencyS: own.map((one) => 1 / one) };
+      });
+      const models = [demand([[a, b]], { model: 'a' }), demand([[c, d]], { model: 'b' })];
+      const pools = [
+        { id: 'x', gpus: 3, replicas: 3 },
+        { id: 'y', gpus: 2, replicas: 2 },
+      ];
+      const given = problem([], { options, pools, models, running: [0, 0, 0, 0] });
+      /** How many times all demand it serves. */
+      const times = (layout: readonly number[]) =>
+        1 / Math.max(...models.map(({ mean }, m) => loadOf(m === 0 ? [0, 1] : [2, 3], layout, mean[0] ?? [])));
+      const loadOf = (own: number[], layout: readonly number[], wanted: readonly number[]) =>
+        balance({
+          rates: own.map((i) => rates[i] ?? []),
+          replicas: own.map((i) => layout[i] ?? 0),
+          demand: wanted,
+        }).load;
+      const whole = (most: number) =>
+        Array.from({ length: most + 1 }, (_, i) => i).flatMap((i) =>
+          Array.from({ length: most - i + 1 }, (_, j) => [i, j] as const),
+        );
+      const all = whole(3).flatMap(([ax, bx]) =>
+        whole(2).map(([ay, by]) => (ax + ay > 0 && bx + by > 0 ? times([ax, ay, bx, by]) : 0)),
+      );
+      const [found = []] = await candidateLayouts(given);
+      const [ax = 0, ay = 0, bx = 0, by = 0] = found;
+      expect(Math.max(ax + bx - 3, ay + by - 2)).toBeLessThanOrEqual(0);
+      expect(times(found)).toBeGreaterThanOrEqual(Math.min(1 / 0.75, 0.99 * Math.max(...all)) * 0.999);
+    }),
+    { numRuns: 15, seed: 29 },
+  );
+});
+
+test('a decision says how full replicas are and with what, how much more they can do, and of which one more helps most', () => {
+  const steps = [BEFORE, AFTER];
+  const said = (of: Parameters<typeof loadsText>[2], more: Partial<FollowProblem> = {}) =>
+    loadsText(problem(steps, more), demand(steps), of);
+  const now =
+    '3 × TP 2 80 % full (prompts 24.00/s); 1 × TP 1 × PP 2 60 % full (answers 6.00/s); they can do 1.26 times that; the bottleneck is TP 2: with one more 1.67 times';
+  expect(said({ next: undefined, inSlots: 0 })).toBe(now);
+  const then = said({ next: [1, 3], inSlots: 1 });
+  expect(then).toContain(`${now}. After the change: 1 × TP 2 60 % full (prompts 6.00/s)`);
+  expect(then).toContain('the bottleneck is TP 1 × PP 2');
+  expect(said({ next: undefined, inSlots: 0 }, { running: [1, 3] })).toContain('times that, so a queue grows');
+  expect(said({ next: [3, 1], inSlots: 0 }, { running: [0, 0] })).toContain('nothing serves it. After the change: 3 ×');
+  const [first] = OPTIONS;
+  const unable = first === undefined ? [] : [{ ...first, rates: [10, 0] }];
+  expect(said({ next: undefined, inSlots: 0 }, { options: unable, running: [3] })).toContain(
+    'no replica can hold answers',
   );
 });
 

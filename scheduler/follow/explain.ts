@@ -1,0 +1,64 @@
+/** A layout in words: which replicas do what, which are the bottleneck, and how much more could come. */
+import { balance } from '../orchestration/assignment.ts';
+import { sharesOf } from './course.ts';
+import { type FollowProblem, type Layout, type ModelDemand, placeText } from './problem.ts';
+
+/** Fewer requests/s than this are not worth a word. */
+const SAID_FROM = 0.005;
+
+/** Of one model in one slot of the forecast. */
+function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, step: number): string {
+  const wanted = demand.mean[step] ?? demand.mean.at(-1) ?? [];
+  const { indexes, assignment } = sharesOf(problem, demand, layout, wanted);
+  if (indexes.length === 0) return 'nothing serves it';
+  const nameOf = (i: number) => {
+    const place = problem.options[i]?.place;
+    return place === undefined ? '?' : placeText(problem, place);
+  };
+  const groups = indexes.map((i, k) => {
+    const kinds = (assignment.flow[k] ?? []).flatMap((amount, j) =>
+      amount >= SAID_FROM ? [`${demand.kinds[j]} ${amount.toFixed(2)}/s`] : [],
+    );
+    const full = `${Math.round(100 * (assignment.loads[k] ?? 0))} % full`;
+    return `${layout[i]} × ${nameOf(i)} ${full} (${kinds.join(', ') || 'nothing'})`;
+  });
+  const lost = demand.kinds.filter((_, j) => (wanted[j] ?? 0) >= SAID_FROM && (assignment.served[j] ?? 0) === 0);
+  const unserved = lost.map((name) => `no replica can hold ${name}`);
+  return [...groups, ...unserved, ...growthText(problem, layout, wanted, indexes, nameOf)].join('; ');
+}
+
+/** How many times the demand the replicas can do, and of which of them one more would help most. */
+function growthText(
+  problem: FollowProblem,
+  layout: Layout,
+  wanted: readonly number[],
+  indexes: readonly number[],
+  nameOf: (option: number) => string,
+): string[] {
+  // Without a preference for quick replicas: those are filled first while others are idle.
+  const timesWith = (more?: number): number => {
+    const rates = indexes.map((i) => problem.options[i]?.rates ?? []);
+    const replicas = indexes.map((i) => (layout[i] ?? 0) + (i === more ? 1 : 0));
+    const { load } = balance({ rates, replicas, demand: wanted });
+    return load > 0 ? 1 / load : Number.POSITIVE_INFINITY;
+  };
+  const times = timesWith();
+  if (!Number.isFinite(times)) return [];
+  const can = `they can do ${times.toFixed(2)} times that${times < 1 ? ', so a queue grows' : ''}`;
+  const [most] = indexes.map((i) => ({ i, times: timesWith(i) })).sort((a, b) => b.times - a.times);
+  if (indexes.length < 2 || most === undefined) return [can];
+  return [can, `the bottleneck is ${nameOf(most.i)}: with one more ${most.times.toFixed(2)} times`];
+}
+
+/** Of what runs in the next slot, and, where it is to change, of what comes. */
+export function loadsText(
+  problem: FollowProblem,
+  demand: ModelDemand,
+  { next, inSlots }: { next: Layout | undefined; inSlots: number },
+): string {
+  const now = loadText(problem, demand, problem.running, 0);
+  const changes = problem.options.some(
+    ({ place }, i) => place.model === demand.model && next !== undefined && next[i] !== problem.running[i],
+  );
+  return next === undefined || !changes ? now : `${now}. After the change: ${loadText(problem, demand, next, inSlots)}`;
+}
