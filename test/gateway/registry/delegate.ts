@@ -71,6 +71,8 @@ export class TestDelegate {
   }
 
   #onFrame(frame: Frame, audience: string): void {
+    // The gateway may close it, and frames that came before are still read.
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
     if (frame.type === 'challenge') {
       const message = helloMessage(this.agent.session, 1, frame.nonce, audience);
       const { signer } = this.agent;
