@@ -51,7 +51,7 @@ const ALONE: ReadonlySet<string> = new Set(['chaos']);
 /** Tests wait for two thirds of their time, so these many runs of vitest keep the cores busy. */
 const LANES = Math.min(2 * availableParallelism() + 1, 12);
 /** They compute, or have a browser do so: one at a time beside those that wait, since bounds of time would break. */
-const COMPUTING: ReadonlySet<string> = new Set(['gateway', 'browser', 'docs', 'sim', 'shared', 'scheduler', 'factory']);
+const COMPUTING: ReadonlySet<string> = new Set(['browser', 'docs', 'sim', 'shared', 'scheduler', 'factory']);
 /** Files that are named with their time at the end. */
 const SLOWEST = 20;
 /** More files than these do not fail by chance, so nothing is run again. */

@@ -25,7 +25,7 @@ const PIECE_SECONDS = 240;
 /** Of a file that the table does not have. */
 const OTHER_FILE_SECONDS = 5;
 /** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, and vitest runs files of the others side by side. */
-const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'gateway', 'shared', 'sim']);
+const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'shared', 'sim']);
 /** A part that is not the vitest project of its name: some files of another's, elsewhere, or two projects. */
 const ELSEWHERE: Record<string, { project: string; files?: string[]; env?: NodeJS.ProcessEnv }> = {
   gateway: { project: 'gateway*' },
