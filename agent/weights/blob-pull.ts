@@ -8,10 +8,11 @@ import type { Blob } from './blob.ts';
 import type { WeightsClient } from './client.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
-import { PieceReader, WAITING_EVERY_MS } from './piece-stream.ts';
+import { PieceReader } from './piece-stream.ts';
 import { PieceWriter } from './piece-writer.ts';
 import type { BlobSource } from './sources/source.ts';
 import type { Store } from './store.ts';
+import { TransferWatch } from './transfer-watch.ts';
 
 export interface PullLimits {
   /** A node that sends less, over `slowAfterMs`, is left for another. */
@@ -38,11 +39,11 @@ const RENEW_MS = LEASE_MS / 3;
 const SENDERS_PATIENCE = 4;
 /** A node that comes back to one that it left as too slow is content with a quarter: where the link is slow, the pull ends all the same. */
 const LESS_EACH_TIME = 4;
-/** A node that waits itself says so every second. */
-const SILENT_MS = 3 * WAITING_EVERY_MS;
 
 export interface BlobPullOptions {
   file: ManifestFile;
+  /** The list's, that has the file. */
+  revision: string;
   source: BlobSource;
   store: Store;
   hasher: Hasher;
@@ -67,6 +68,10 @@ export class BlobPull {
   #trouble: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
+  /** An earlier process left pieces, or a node sent some: not all of them come from the source. */
+  #mixed = false;
+  /** Nodes that sent pieces of what is here: at most as many as there are nodes near. */
+  readonly #senders = new Set<string>();
   /** By node: how often this pull left it as too slow. At most as many as there are nodes near. */
   readonly #leftSlow = new Map<string, number>();
 
@@ -82,6 +87,7 @@ export class BlobPull {
     if (filling === undefined) return;
     const { blob, done } = filling;
     onBlob(blob);
+    this.#mixed = blob.have > 0;
     const renew = setInterval(() => void this.#renew(), RENEW_MS);
     try {
       for (;;) {
@@ -102,12 +108,16 @@ export class BlobPull {
     if (!file.exact) return true;
     const digest = await hasher.end(this.#whole);
     if (digest === file.key) return true;
-    log(`weights: ${file.path} came with the wrong SHA-256 from ${this.#parent ?? 'its source'}; from the beginning`);
-    if (this.#parent === undefined) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
-    standing.bad(this.#parent, performance.now());
+    const from = [...this.#senders].join(', ') || (this.#mixed ? 'an earlier pull' : 'its source');
+    log(`weights: ${file.path} came with the wrong SHA-256 from ${from}; from the beginning`);
+    // Also of the source: what stays would be found wrong by each later pull.
+    await blob.restart();
+    if (!this.#mixed) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
+    for (const sender of this.#senders) standing.bad(sender, performance.now());
+    this.#senders.clear();
+    this.#mixed = false;
     this.#parent = undefined;
     this.#whole = hasher.begin();
-    await blob.restart();
     return false;
   }
 
@@ -123,10 +133,11 @@ export class BlobPull {
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
       const trouble = asWeightsError(error);
-      if (trouble.code === 'full' || signal.aborted) throw trouble;
+      // All of it: the end of one content would follow the beginning of another.
+      if (this.#reading && ['wrong', 'changed'].includes(trouble.code) && !file.exact) await blob.restart();
+      // Of a source that has changed no node can read the rest: a new list is due.
+      if (['full', 'changed'].includes(trouble.code) || signal.aborted) throw trouble;
       this.#trouble = trouble;
-      // Of a source that changes, all of it: the end of one content would follow the beginning of another.
-      if (this.#reading && trouble.code === 'wrong' && !file.exact) await blob.restart();
       if (this.#parent === undefined) {
         if (this.#reading && this.#cannotRead && this.#options.alone()) throw trouble;
         this.#cannotRead = this.#cannotRead || this.#reading;
@@ -162,14 +173,24 @@ export class BlobPull {
   }
 
   async #fromSource(blob: Blob, signal: AbortSignal): Promise<void> {
-    const { file, source, hasher } = this.#options;
+    const { file, revision, source, hasher, limits } = this.#options;
     this.#parent = undefined;
     this.#reading = true;
     const writer = new PieceWriter(blob, hasher, this.#whole);
+    const stop = new AbortController();
+    const within = AbortSignal.any([signal, stop.signal]);
+    const watch = new TransferWatch({
+      ...limits,
+      midPiece: () => true,
+      onSlow: () => void this.#leaveSource(stop),
+    });
     try {
+      watch.begin();
       let memory: SharedArrayBuffer | undefined;
       let has = 0;
-      for await (const chunk of source.read(file, blob.bytes, signal)) {
+      for await (const chunk of source.read(file, { revision, offset: blob.bytes }, within)) {
+        within.throwIfAborted();
+        watch.came(chunk.length);
         for (let at = 0; at < chunk.length; ) {
           if (writer.next >= blob.pieces)
             throw new WeightsError('wrong', `${file.path} is longer than its source says`);
@@ -188,9 +209,19 @@ export class BlobPull {
       }
       await writer.flush();
       if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${file.path} ended early at its source`);
+    } catch (error) {
+      if (!stop.signal.aborted || signal.aborted) throw error;
+      throw new WeightsError('unavailable', 'its source is too slow, and another node has it');
     } finally {
+      watch.end();
       await writer.settled();
     }
+  }
+
+  /** Of a slow source, where another node has the blob: the source may be slow for this one alone. */
+  async #leaveSource(stop: AbortController): Promise<void> {
+    const answer = await this.#options.ask({ role: 'reads', avoid: this.#avoid() });
+    if (answer.kind === 'peer') stop.abort();
   }
 
   async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
@@ -208,10 +239,19 @@ export class BlobPull {
           if (bytes > 0) this.#progress(bytes, 'peer');
         },
         memory: () => writer.memory(),
-        onPiece: async (memory, length, digest) => writer.write(memory, length, digest),
+        onPiece: async (memory, length, digest) => {
+          this.#mixed = true;
+          this.#senders.add(session);
+          writer.write(memory, length, digest);
+        },
       },
     );
-    const watch = this.#watch(stop, () => !reader.between, slowBytesPerS);
+    const watch = new TransferWatch({
+      ...limits,
+      slowBytesPerS,
+      midPiece: () => !reader.between,
+      onSlow: () => stop.abort(),
+    });
     try {
       const wanted = { key: file.key, size: file.size, piece: blob.pieceBytes, from: blob.have };
       const pieces = await client.blob(session, wanted, AbortSignal.any([signal, stop.signal]));
@@ -233,34 +273,5 @@ export class BlobPull {
   #progress(bytes: number, from: 'source' | 'peer'): void {
     this.#progressAt = performance.now();
     this.#options.onBytes(bytes, from);
-  }
-
-  /** Stops a transfer that is slow in the middle of a piece, or silent. That the other end waits itself is not its fault: `sourceAfterMs` bounds it. */
-  #watch(stop: AbortController, midPiece: () => boolean, slowBytesPerS: number) {
-    const { slowAfterMs, sourceAfterMs } = this.#options.limits;
-    let bytes = 0;
-    let pieces = 0;
-    let heardAt = performance.now();
-    let bytesAt = heardAt;
-    let timer: NodeJS.Timeout | undefined;
-    return {
-      begin: () => {
-        timer = setInterval(() => {
-          const now = performance.now();
-          const slow = midPiece() && pieces === 0 && bytes < (slowBytesPerS * slowAfterMs) / 1000;
-          const silent = now - heardAt > SILENT_MS + slowAfterMs;
-          if (slow || silent || now - bytesAt > sourceAfterMs) stop.abort();
-          bytes = 0;
-          pieces = 0;
-        }, slowAfterMs);
-      },
-      came: (more: number) => {
-        bytes += more;
-        heardAt = performance.now();
-        if (more > 0) bytesAt = heardAt;
-        if (!midPiece()) pieces++;
-      },
-      end: () => clearInterval(timer),
-    };
   }
 }

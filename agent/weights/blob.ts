@@ -4,7 +4,7 @@ import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 
-const DIGEST_BYTES = 32;
+export const DIGEST_BYTES = 32;
 
 export interface BlobPlace {
   /** Complete. */

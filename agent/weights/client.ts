@@ -76,6 +76,8 @@ export class WeightsClient {
         parts.push(part);
       }
     } catch (error) {
+      // What stops after its head is that node's fault as well.
+      if (limited.aborted && !signal.aborted) throw new WeightsError('unavailable', `${session} does not answer`);
       throw asWeightsError(error);
     }
     return Buffer.concat(parts).toString('utf8');

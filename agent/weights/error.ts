@@ -1,8 +1,8 @@
 /**
  * `unavailable`: this way failed, another may not. `refused`: the other end will not serve this node. `wrong`: bytes or a list that are not
- * what they should be. `full`: the disk. `stopped`: the caller gave up.
+ * what they should be. `changed`: the source is not what it was when it was listed. `full`: the disk. `stopped`: the caller gave up.
  */
-export type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'full' | 'stopped';
+export type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'changed' | 'full' | 'stopped';
 
 export class WeightsError extends Error {
   override readonly name = 'WeightsError';

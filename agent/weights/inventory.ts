@@ -1,7 +1,7 @@
 /** Models on this node's disk, and the keys by which nodes ask each other for lists and blobs. */
 import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
 import type { Held } from '../host/control-protocol.ts';
-import type { KeptManifest } from './manifests.ts';
+import { isFresh, type KeptManifest } from './manifests.ts';
 import { digestOf } from './sources/keys.ts';
 import type { Store } from './store.ts';
 
@@ -9,15 +9,23 @@ export class Inventory {
   readonly #store: Store;
   /** Undefined while this node is in no mesh. */
   readonly #provider: () => string | undefined;
+  /** Milliseconds since 1970. */
+  readonly #now: () => number;
 
-  constructor(store: Store, provider: () => string | undefined) {
+  constructor(store: Store, provider: () => string | undefined, now: () => number) {
     this.#store = store;
     this.#provider = provider;
+    this.#now = now;
   }
 
   /** A list is worth as much as the node that gives it: it is asked of nodes of the same provider. */
   manifestKey(source: string): string {
     return digestOf(`manifest ${this.#provider() ?? ''} ${source}`);
+  }
+
+  /** A list that is not fresh any more goes by another key: it is good where its source cannot be read, and no reason not to read it. */
+  olderManifestKey(source: string): string {
+    return digestOf(`older manifest ${this.#provider() ?? ''} ${source}`);
   }
 
   /** A public blob is the same for all; others are asked for among the provider's own nodes. */
@@ -28,8 +36,10 @@ export class Inventory {
   /** Keys of all lists here, and of all blobs that are whole. */
   async keys(): Promise<string[]> {
     const keys: string[] = [];
-    for (const { manifest } of await this.#store.manifests.all()) {
-      keys.push(this.manifestKey(manifest.source));
+    for (const kept of await this.#store.manifests.all()) {
+      const { manifest } = kept;
+      const { source } = manifest;
+      keys.push(isFresh(kept, this.#now()) ? this.manifestKey(source) : this.olderManifestKey(source));
       for (const file of blobsOf(manifest)) if (await this.#store.has(file)) keys.push(this.blobKey(manifest, file));
     }
     return keys;

@@ -5,40 +5,59 @@ import { type Source, sourceText } from '../../shared/weights/source.ts';
 import type { WeightsClient } from './client.ts';
 import type { Coordination } from './coordination.ts';
 import { asWeightsError, WeightsError } from './error.ts';
+import { isFresh } from './manifests.ts';
 import type { BlobSource } from './sources/source.ts';
 import type { Store } from './store.ts';
 
-/** A list of what may change is read anew after this. */
-const FRESH_MS = 10 * 60_000;
 const WAIT_MS = 250;
+/** A source that changes more often while it is read is being written. */
+const LISTS_MAX = 3;
 
 export interface ManifestPullOptions {
   id: string;
-  /** The list's key at its coordinator. */
+  /** The list's keys at its coordinators: while it is fresh, and afterwards. */
   key: string;
+  olderKey: string;
   source: Source;
   reader: BlobSource;
   store: Store;
   client: WeightsClient;
   coordination: Coordination;
   giveUpMs: number;
+  /** The source was found changed: the list is read of it, whatever is kept here or at other nodes. */
+  anew: boolean;
   now(): number;
   log(line: string): void;
 }
 
+/** Begins a pull again, with a new list, where its source has changed since it was listed. */
+export async function listingAnew<T>(log: (line: string) => void, pull: (anew: boolean) => Promise<T>): Promise<T> {
+  for (let lists = 1; ; lists++) {
+    try {
+      return await pull(lists > 1);
+    } catch (error) {
+      const { code, message } = asWeightsError(error);
+      if (code !== 'changed' || lists >= LISTS_MAX) throw error;
+      log(`weights: ${message}; listing it anew`);
+    }
+  }
+}
+
 /** @throws WeightsError */
 export async function pullManifest(options: ManifestPullOptions, signal: AbortSignal): Promise<Manifest> {
-  const { id, source, store, now, log } = options;
+  const { id, source, reader, store, anew, now, log } = options;
+  if (anew) {
+    const manifest = await reader.list(signal);
+    await store.room.recorded(id, () => store.manifests.save(id, manifest, now()));
+    return manifest;
+  }
   const kept = await store.manifests.get(id);
-  const isFixed = source.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision);
-  const age = now() - (kept?.readAt ?? 0);
-  // Below 0: the clock was set back.
-  if (kept !== undefined && (isFixed || (age >= 0 && age < FRESH_MS))) return kept.manifest;
+  if (kept !== undefined && isFresh(kept, now())) return kept.manifest;
   try {
     const { manifest, readAt } = await fetched(options, signal);
     if (manifest.source !== sourceText(source)) throw new WeightsError('wrong', 'a list of another source');
-    // Another node's clock may be ahead.
-    await store.manifests.save(id, manifest, Math.min(readAt, now()));
+    if (kept !== undefined && kept.readAt > readAt) return kept.manifest;
+    await store.room.recorded(id, () => store.manifests.save(id, manifest, readAt));
     return manifest;
   } catch (error) {
     if (kept === undefined || signal.aborted) throw error;
@@ -49,30 +68,45 @@ export async function pullManifest(options: ManifestPullOptions, signal: AbortSi
   }
 }
 
-async function fetched(
-  options: ManifestPullOptions,
-  signal: AbortSignal,
-): Promise<{ manifest: Manifest; readAt: number }> {
-  const { id, key, reader, client, coordination, giveUpMs, now } = options;
+interface Listed {
+  manifest: Manifest;
+  readAt: number;
+}
+
+/** A list that is fresh; where the source cannot be read, one of any age. */
+async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
+  const { id, key, olderKey, reader, client, coordination, giveUpMs, now } = options;
   const { standing } = coordination;
   const until = performance.now() + giveUpMs;
   let trouble: WeightsError | undefined;
+  let older: Listed | undefined;
+  /** Nodes whose list is not fresh any more, and that have not said so yet. */
+  const tooOld = new Set<string>();
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';
-    const avoid = standing.avoided(performance.now()).slice(0, 64);
-    const answer = await coordination.ask({ blob: key, role, avoid }, true);
+    const avoid = [...tooOld, ...standing.avoided(performance.now())].slice(0, 64);
+    let answer = await coordination.ask({ blob: key, role, avoid }, true);
+    if (trouble !== undefined && answer.kind === 'wait')
+      answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
     if (answer.kind === 'read')
       try {
         return { manifest: await reader.list(signal), readAt: now() };
       } catch (error) {
         trouble = asWeightsError(error);
+        if (older !== undefined) return older;
         if (coordination.alone) throw trouble;
         // Another node may have it, or be able to read it.
         if (trouble.code === 'wrong') throw trouble;
       }
     if (answer.kind === 'peer')
       try {
-        return await client.manifest(answer.session, id, signal);
+        const { manifest, readAt } = await client.manifest(answer.session, id, signal);
+        // Another node's clock may be ahead.
+        const found = { manifest, readAt: Math.min(readAt, now()) };
+        if (trouble !== undefined || isFresh(found, now())) return found;
+        tooOld.add(answer.session);
+        if (older === undefined || found.readAt > older.readAt) older = found;
+        continue;
       } catch (error) {
         // 404: it has not come there yet.
         if (asWeightsError(error).code !== 'unavailable') standing.bad(answer.session, performance.now());
@@ -82,5 +116,6 @@ async function fetched(
       throw new WeightsError('stopped', 'the pull was given up', { cause });
     });
   }
+  if (older !== undefined) return older;
   throw trouble ?? new WeightsError('unavailable', 'no node has the list, and none reads it');
 }

@@ -4,10 +4,21 @@ import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } fro
 import { join } from 'node:path';
 import * as z from 'zod';
 import { type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
+import { parseSource } from '../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import { holderLives } from './lock-file.ts';
 import type { Presence } from './presence.ts';
 import { digestOf } from './sources/keys.ts';
+
+/** A list of what may change is read anew after this. */
+const FRESH_MS = 10 * 60_000;
+
+/** Below 0 is a clock that was set back. A commit of the hub is what it is for ever. */
+export function isFresh({ manifest, readAt }: Pick<KeptManifest, 'manifest' | 'readAt'>, now: number): boolean {
+  const source = parseSource(manifest.source);
+  const age = now - readAt;
+  return (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision)) || (age >= 0 && age < FRESH_MS);
+}
 
 /** A manifest as it is kept: what was asked for under which name, and when. */
 const keptSchema = z.object({ manifest: manifestSchema, readAt: z.number() });

@@ -9,6 +9,8 @@ import type { KeptManifest } from './manifests.ts';
 import type { Store } from './store.ts';
 
 const NEVER = async () => false;
+/** Of each blob: its lock, its digests, its link, and a directory that grows. */
+const RECORD_BLOCKS = 4;
 
 export class Room {
   readonly #store: Store;
@@ -19,18 +21,23 @@ export class Room {
 
   /** Pins the model and makes room for what of it is not here. Two that pull at once are counted both. @throws WeightsError full, stopped */
   async forModel(id: string, manifest: Manifest, signal: AbortSignal): Promise<void> {
-    await this.#locked(signal, async () => {
-      const wasPinned = (await this.#store.manifests.get(id))?.pinned === true;
-      await this.#store.manifests.pin(id);
-      try {
-        // Where it was evicted while this waited: without it no eviction would find the blobs.
-        if ((await this.#store.manifests.get(id)) === undefined) await this.#store.manifests.save(id, manifest, 0);
-        await this.#make(id, manifest.source, await this.#missing(manifest));
-      } catch (error) {
-        if (!wasPinned) await this.#store.manifests.unpin(id);
-        throw error;
-      }
-    });
+    await this.#locked(
+      signal,
+      async () => {
+        const { manifests } = this.#store;
+        const wasPinned = (await manifests.get(id))?.pinned === true;
+        await this.recorded(id, () => manifests.pin(id));
+        try {
+          // Where it was evicted while this waited: without it no eviction would find the blobs.
+          if ((await manifests.get(id)) === undefined) await this.recorded(id, () => manifests.save(id, manifest, 0));
+          await this.#make(id, manifest.source, await this.#missing(manifest), blobsOf(manifest).length);
+        } catch (error) {
+          if (!wasPinned) await manifests.unpin(id);
+          throw error;
+        }
+      },
+      id,
+    );
   }
 
   /** Room for an environment that is unpacked, up to `bytes` of it; `note` counts them from then on. @throws WeightsError full, stopped */
@@ -39,10 +46,14 @@ export class Room {
     { source, bytes, noted, note }: { source: string; bytes: number; noted: number; note(): Promise<void> },
     signal: AbortSignal,
   ): Promise<void> {
-    await this.#locked(signal, async () => {
-      await this.#make(id, source, bytes - noted);
-      await note();
-    });
+    await this.#locked(
+      signal,
+      async () => {
+        await this.#make(id, source, bytes - noted, 1);
+        await this.recorded(id, note);
+      },
+      id,
+    );
   }
 
   /** Deletes a model. @throws WeightsError refused: it is in use by now, or a manifest cannot be read; stopped */
@@ -52,20 +63,46 @@ export class Room {
         throw new WeightsError('refused', `${kept.manifest.source} is in use`);
       await this.#store.remove(kept);
     };
-    await this.#locked(signal, act, true);
+    await this.#locked(signal, act);
   }
 
   /** Deletes what no model has. Returns how many bytes that were. @throws WeightsError refused: a manifest cannot be read; stopped */
   collect(signal: AbortSignal): Promise<number> {
-    return this.#locked(signal, () => this.#store.collect(), true);
+    return this.#locked(signal, () => this.#store.collect());
+  }
+
+  /** Writes a record of the model `id`. Where the disk has not even that much room, others go first: to delete one needs no record. @throws WeightsError full */
+  async recorded<T>(id: string, write: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (error) {
+        if (asWeightsError(error).code !== 'full' || !(await this.#evictOldest(id))) throw error;
+      }
+    }
+  }
+
+  /** False: all others are in use. */
+  async #evictOldest(id: string): Promise<boolean> {
+    const free = (await this.#store.manifests.all()).filter((one) => one.id !== id && !one.pinned);
+    const [oldest] = free.sort((a, b) => a.usedAt - b.usedAt);
+    if (oldest === undefined) return false;
+    await this.#evict(oldest);
+    return true;
+  }
+
+  async #evict(kept: KeptManifest): Promise<void> {
+    await this.#store.remove(kept);
+    this.#store.options.log(`weights: evicted ${kept.manifest.source}, which was not used for longest`);
   }
 
   /** Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other begins to use. */
-  async #locked<T>(signal: AbortSignal, act: () => Promise<T>, onlyDeletes = false): Promise<T> {
+  async #locked<T>(signal: AbortSignal, act: () => Promise<T>, forId?: string): Promise<T> {
     const path = join(this.#store.inside, 'room.lock');
-    const free = await takeLock(path, NEVER, signal, this.#store.locking).catch((error: unknown) => {
-      // On a full disk no lock can be written, and nothing would ever be deleted.
-      if (!onlyDeletes || asWeightsError(error).code !== 'full') throw error;
+    const lock = () => takeLock(path, NEVER, signal, this.#store.locking);
+    const free = await (forId === undefined ? lock() : this.recorded(forId, lock)).catch((error: unknown) => {
+      // Of what only deletes: on a full disk no lock can be written, and nothing would ever be deleted.
+      if (forId !== undefined || asWeightsError(error).code !== 'full') throw error;
       return undefined;
     });
     try {
@@ -75,12 +112,13 @@ export class Room {
     }
   }
 
-  async #make(id: string, source: string, needed: number): Promise<void> {
-    const { limitBytes, directory, log } = this.#store.options;
+  /** `blobs`: whose records the disk must hold, too. A pull that fills it to the last byte would fail each time. */
+  async #make(id: string, source: string, needed: number, blobs: number): Promise<void> {
+    const { limitBytes, directory } = this.#store.options;
     for (;;) {
       const others = (await this.#store.manifests.all()).filter((one) => one.id !== id);
       const { bavail, bsize } = await statfs(directory);
-      const free = bavail * bsize;
+      const free = Math.max(0, bavail - blobs * RECORD_BLOCKS) * bsize;
       const used = await this.#store.used();
       const limit = Math.min(limitBytes, used + free);
       const due = await this.#due(others);
@@ -97,8 +135,7 @@ export class Room {
           `${source} needs ${needed} bytes more; ${directory} has room for ${left} (limit ${limitBytes}, ${free} free on the disk${coming})`,
         );
       }
-      await this.#store.remove(gone);
-      log(`weights: evicted ${gone.manifest.source}, which was not used for longest`);
+      await this.#evict(gone);
     }
   }
 

@@ -5,8 +5,9 @@
 import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { blobsOf, type Manifest, type ManifestFile } from '../../shared/weights/manifest.ts';
+import { pieceCount } from '../../shared/weights/pieces.ts';
 import { cacheFolder, parseSource, type Source } from '../../shared/weights/source.ts';
-import { Blob, type BlobPlace } from './blob.ts';
+import { Blob, type BlobPlace, DIGEST_BYTES } from './blob.ts';
 import { Environments } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
@@ -93,8 +94,11 @@ export class Store {
   }
 
   async has({ key, size }: Pick<ManifestFile, 'key' | 'size'>): Promise<boolean> {
-    const found = await stat(this.placeOf(key).path).catch(() => undefined);
-    return found?.size === size;
+    const { path, digestsPath } = this.placeOf(key);
+    const [found, digests] = await Promise.all([path, digestsPath].map((one) => stat(one).catch(() => undefined)));
+    // Without its digests it can be sent to no node: it comes again.
+    const wanted = pieceCount({ size, pieceBytes: this.options.pieceBytes }) * DIGEST_BYTES;
+    return found?.size === size && digests !== undefined && digests.size >= wanted;
   }
 
   /** The blob as far as it is here, for sending; undefined where nothing of it is. Close it. */

@@ -15,7 +15,7 @@ import type { Environment } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import { Hasher } from './hasher.ts';
 import { Inventory } from './inventory.ts';
-import { pullManifest } from './manifest-pull.ts';
+import { listingAnew, pullManifest } from './manifest-pull.ts';
 import type { KeptManifest } from './manifests.ts';
 import type { PeerName, Peers } from './peers.ts';
 import { PullList } from './pull-list.ts';
@@ -69,7 +69,7 @@ export class Weights {
     const { directory, limitBytes, uploads, rate, clusters } = config;
     this.#options = options;
     this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
-    this.#inventory = new Inventory(this.store, () => peers.own()?.provider);
+    this.#inventory = new Inventory(this.store, () => peers.own()?.provider, options.now ?? Date.now);
     this.uploads = new Uploads(uploads, rate, CHUNK_BYTES, options.readers);
     this.#access = new Access(() => peers.own(), clusters);
     this.#client = new WeightsClient(peers);
@@ -115,7 +115,7 @@ export class Weights {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
     const pulling = this.#pulls.run(source, (status) =>
-      this.#pull(source, status).catch((error: unknown) => {
+      listingAnew(this.#options.log, (anew) => this.#pull(source, status, anew)).catch((error: unknown) => {
         this.#keep.delete(source);
         throw error;
       }),
@@ -125,7 +125,7 @@ export class Weights {
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 
-  async #pull(text: string, status: PullStatus): Promise<Pulled> {
+  async #pull(text: string, status: PullStatus, anew: boolean): Promise<Pulled> {
     const { env, log } = this.#options;
     const source = readSource(text);
     const reader = (this.#options.openSource ?? openSource)(source, env);
@@ -135,17 +135,21 @@ export class Weights {
       {
         id,
         key: this.#inventory.manifestKey(text),
+        olderKey: this.#inventory.olderManifestKey(text),
         source,
         reader,
         store: this.store,
         client: this.#client,
         coordination: this.#coordination,
         giveUpMs: Math.min(60_000, (this.#options.limits ?? PULL_LIMITS).giveUpMs),
+        anew,
         now: this.#options.now ?? Date.now,
         log,
       },
       signal,
     );
+    if (anew) await this.#removeOlder(id, text);
+    status.bytes = 0;
     await this.#refresh();
     void this.#coordination.announce('holds', [this.#inventory.manifestKey(text)]);
     status.total = sizeOf(manifest);
@@ -176,7 +180,9 @@ export class Weights {
     const keys = blobsOf(kept.manifest).map((file) => this.#inventory.blobKey(kept.manifest, file));
     await this.store.room.remove(kept, this.#stop.signal);
     const stays = new Set(await this.#inventory.keys());
-    const dropped = [this.#inventory.manifestKey(kept.manifest.source), ...keys].filter((key) => !stays.has(key));
+    const { source } = kept.manifest;
+    keys.push(this.#inventory.manifestKey(source), this.#inventory.olderManifestKey(source));
+    const dropped = keys.filter((key) => !stays.has(key));
     void this.#coordination.announce('drops', dropped);
   }
 
@@ -215,6 +221,7 @@ export class Weights {
       let growing: Blob | undefined;
       await new BlobPull({
         file,
+        revision: manifest.revision,
         source,
         store: this.store,
         hasher: this.#hasher,

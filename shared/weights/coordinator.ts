@@ -84,7 +84,12 @@ export class Coordinator {
     // It may have been told to read a moment ago, and the answer was lost.
     if (role === 'wants' && before?.role === 'reads' && parent === undefined) member.role = 'reads';
     this.#remember(blob, session, member);
-    if (role === 'reads' || role === 'holds') return { kind: 'known' };
+    if (role === 'holds') return { kind: 'known' };
+    if (role === 'reads') {
+      // Where its source is slow for it alone, it may go on there.
+      const holder = this.#choose(members, session, avoid, (other) => other.role === 'holds');
+      return holder === undefined ? { kind: 'known' } : { kind: 'peer', session: holder };
+    }
     if (member.role === 'reads') return { kind: 'read' };
     const kept = this.#kept(members, session, parent, avoid);
     const chosen = kept ?? this.#choose(members, session, avoid);
@@ -149,16 +154,21 @@ export class Coordinator {
   }
 
   /** Nearest to the root first, then the one that sends to the fewest. */
-  #choose(members: ReadonlyMap<string, Member>, session: string, avoid: readonly string[]): string | undefined {
+  #choose(
+    members: ReadonlyMap<string, Member>,
+    session: string,
+    avoid: readonly string[],
+    fits: (member: Member) => boolean = () => true,
+  ): string | undefined {
     const { fanout } = this.#options;
     const children = new Map<string, number>();
     for (const [id, { parent, role }] of members)
       if (parent !== undefined && id !== session && role !== 'holds')
         children.set(parent, (children.get(parent) ?? 0) + 1);
     let best: { id: string; rank: number } | undefined;
-    for (const id of members.keys()) {
+    for (const [id, member] of members) {
       const sends = children.get(id) ?? 0;
-      if (id === session || avoid.includes(id) || sends >= fanout) continue;
+      if (id === session || avoid.includes(id) || sends >= fanout || !fits(member)) continue;
       const depth = depthOf(members, id, session);
       if (depth === undefined) continue;
       const rank = depth * (fanout + 1) + sends;

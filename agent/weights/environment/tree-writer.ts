@@ -47,6 +47,9 @@ export class TreeWriter {
     const path = entryPath(entry.path);
     if (path === '') return void body.resume();
     if (!isSafePath(path)) throw refused(entry.path, 'leaves its directory, or cannot be a name');
+    // GNU tar's form 1.0: a file of that name, whose content begins with a map. It would be written as it stands.
+    if (/(^|\/)GNUSparseFile\.\d+\//.test(path))
+      throw refused(entry.path, 'is a sparse file: pack it without --sparse');
     const mode = ((entry.mode ?? 0o644) & 0o755) | 0o600;
     switch (entry.type) {
       case 'Directory':

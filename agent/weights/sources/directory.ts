@@ -8,10 +8,11 @@ import {
   type ManifestFile,
   manifestSchema,
 } from '../../../shared/weights/manifest.ts';
+import { PIECE_BYTES } from '../../../shared/weights/pieces.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
 import { manifestFile, revisionOf, sortedFiles } from './keys.ts';
-import type { BlobSource } from './source.ts';
+import type { BlobSource, ReadFrom } from './source.ts';
 
 const READ_BYTES = 1024 * 1024;
 const DEPTH_MAX = 16;
@@ -20,8 +21,6 @@ const SHA256 = /^[0-9a-f]{64}$/;
 /** A directory or one file, on the shared file system for instance. A folder `models--…` of a Hugging Face cache stands for its `main`. */
 export class DirectorySource implements BlobSource {
   readonly #source: Source & { kind: 'dir' };
-  /** By their path in the manifest: where they are, and their keys when they were listed here. */
-  readonly #files = new Map<string, { place: string; key: string }>();
 
   constructor(source: Source & { kind: 'dir' }) {
     this.#source = source;
@@ -31,8 +30,9 @@ export class DirectorySource implements BlobSource {
     const source = sourceText(this.#source);
     try {
       const root = await this.#root();
-      const names = (await stat(root)).isDirectory() ? await namesBelow(root, signal) : [''];
-      const files = await Promise.all(names.map((name) => this.#file(source, root, name)));
+      const isFolder = (await stat(root)).isDirectory();
+      const names = isFolder ? await namesBelow(root, signal) : [basename(root)];
+      const files = await Promise.all(names.map((name) => listed(source, name, isFolder ? join(root, name) : root)));
       if (files.length === 0) throw new WeightsError('wrong', `${root} holds no file`);
       const sorted = sortedFiles(files);
       return manifestSchema.parse({ v: 1, source, revision: revisionOf(sorted), public: false, files: sorted });
@@ -48,47 +48,50 @@ export class DirectorySource implements BlobSource {
     return commit === undefined || !/^[\w.-]+$/.test(commit.trim()) ? path : join(path, 'snapshots', commit.trim());
   }
 
-  async #file(source: string, root: string, name: string): Promise<ManifestFile> {
-    const path = name === '' ? basename(root) : name;
-    const place = name === '' ? root : join(root, name);
-    const file = await this.#listed(source, path, place);
-    this.#files.set(path, { place, key: file.key });
-    return file;
+  /** Pieces of two contents of one file would make a blob that never was. @throws WeightsError changed */
+  async #requireSame({ path, size, key }: ManifestFile, place: string): Promise<void> {
+    const now = await listed(sourceText(this.#source), path, place).catch(noneThere);
+    if (now?.size !== size || now.key !== key)
+      throw new WeightsError('changed', `${place} has changed since it was listed`);
   }
 
-  async #listed(source: string, path: string, place: string): Promise<ManifestFile> {
-    const { size, mtimeMs, ino } = await stat(place);
-    // The blobs of a cache are called by their SHA-256.
-    const blob = basename((await readlink(place).catch(() => '')) || place);
-    return manifestFile(source, {
-      path,
-      size,
-      sha256: SHA256.test(blob) ? blob : undefined,
-      stamp: `${mtimeMs} ${ino}`,
-    });
-  }
-
-  /** Pieces of two contents of one file would make a blob that never was. @throws WeightsError wrong */
-  async #requireSame({ path, size }: ManifestFile, { place, key }: { place: string; key: string }): Promise<void> {
-    const now = await this.#listed(sourceText(this.#source), path, place);
-    // By the key that it has here: another node that listed it may see other inode numbers.
-    if (now.size !== size || now.key !== key)
-      throw new WeightsError('wrong', `${place} has changed since it was listed`);
-  }
-
-  async *read(file: ManifestFile, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     try {
-      if (this.#files.size === 0) await this.list(signal);
-      const known = this.#files.get(file.path);
-      if (known === undefined) throw new WeightsError('unavailable', `${file.path} is gone from ${this.#source.path}`);
-      await this.#requireSame(file, known);
-      yield* createReadStream(await realpath(known.place), { start: offset, highWaterMark: READ_BYTES, signal });
-      // Written while it was read.
-      await this.#requireSame(file, known);
+      const root = await this.#root();
+      const place = (await stat(root)).isDirectory() ? join(root, file.path) : root;
+      await this.#requireSame(file, place);
+      const options = { start: offset, highWaterMark: READ_BYTES, signal };
+      let at = offset;
+      let checkedAt = offset;
+      for await (const chunk of createReadStream(await realpath(place), options)) {
+        const bytes = Buffer.from(chunk);
+        at += bytes.length;
+        // Written while it was read: noticed before the piece is whole, and on its way to others.
+        if (at - checkedAt >= PIECE_BYTES || at >= file.size) {
+          await this.#requireSame(file, place);
+          checkedAt = at;
+        }
+        yield bytes;
+      }
+      if (at < file.size) await this.#requireSame(file, place);
     } catch (error) {
       throw asWeightsError(error);
     }
   }
+}
+
+function noneThere(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+/** Its key is the same for all nodes of a shared file system, whose inode numbers may differ. */
+async function listed(source: string, path: string, place: string): Promise<ManifestFile> {
+  const { size, mtimeMs, ctimeMs } = await stat(place);
+  // The blobs of a cache are called by their SHA-256.
+  const blob = basename((await readlink(place).catch(() => '')) || place);
+  // A file that is replaced may keep the time of its content (`cp -p`), and never that of its change.
+  const stamp = `${mtimeMs} ${ctimeMs}`;
+  return manifestFile(source, { path, size, sha256: SHA256.test(blob) ? blob : undefined, stamp });
 }
 
 /** Names of regular files below `root`, and of symlinks to such. Nothing hidden: `.git`, `.cache`. */

@@ -7,7 +7,7 @@ import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError } from '../error.ts';
 import { get, rangeOf, textOf } from './http.ts';
 import { manifestFile, sortedFiles } from './keys.ts';
-import type { BlobSource } from './source.ts';
+import type { BlobSource, ReadFrom } from './source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -36,7 +36,6 @@ export class HubSource implements BlobSource {
   readonly #source: Source & { kind: 'hub' };
   readonly #env: Env;
   readonly #endpoint: string;
-  #commit: string | undefined;
 
   constructor(source: Source & { kind: 'hub' }, env: Env) {
     this.#source = source;
@@ -51,7 +50,6 @@ export class HubSource implements BlobSource {
       const path = `/api/models/${repository}/revision/${encodeURIComponent(revision)}?blobs=true`;
       const answer = await this.#get(path, signal);
       const model = modelSchema.parse(JSON.parse(await textOf(answer, LIST_MAX_BYTES)));
-      this.#commit = model.sha;
       const files = model.siblings.map(({ rfilename, size, blobId, lfs }) =>
         lfs
           ? manifestFile(source, { path: rfilename, size: lfs.size, sha256: lfs.sha256, stamp: blobId })
@@ -64,13 +62,13 @@ export class HubSource implements BlobSource {
     }
   }
 
-  async *read({ path }: ManifestFile, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  /** By the commit: another node may have listed it, and `main` be another by now. */
+  async *read({ path }: ManifestFile, { revision, offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     try {
-      if (this.#commit === undefined) await this.list(signal);
       const name = path.split('/').map(encodeURIComponent).join('/');
       const range = offset > 0 ? { range: `bytes=${offset}-` } : {};
       const { repository } = this.#source;
-      yield* rangeOf(await this.#get(`/${repository}/resolve/${this.#commit}/${name}`, signal, range), offset);
+      yield* rangeOf(await this.#get(`/${repository}/resolve/${revision}/${name}`, signal, range), offset);
     } catch (error) {
       throw asWeightsError(error);
     }

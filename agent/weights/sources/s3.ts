@@ -5,7 +5,7 @@ import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
 import { get, rangeOf, textOf } from './http.ts';
 import { manifestFile, revisionOf, sortedFiles } from './keys.ts';
-import type { BlobSource } from './source.ts';
+import type { BlobSource, ReadFrom } from './source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -66,12 +66,20 @@ export class S3Source implements BlobSource {
     }
   }
 
-  async *read({ path }: ManifestFile, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const { prefix } = this.#source;
+    const { path, size } = file;
     try {
       const key = prefix === '' ? path : `${prefix}/${path}`;
       const range = offset > 0 ? { range: `bytes=${offset}-` } : {};
-      yield* rangeOf(await this.#get(key, {}, signal, range), offset);
+      const answer = await this.#get(key, {}, signal, range);
+      const { etag } = answer.headers;
+      const now = typeof etag === 'string' ? manifestFile(sourceText(this.#source), { path, size, stamp: etag }) : file;
+      if (now.key !== file.key) {
+        answer.body.destroy();
+        throw new WeightsError('changed', `${key} has changed since it was listed`);
+      }
+      yield* rangeOf(answer, offset);
     } catch (error) {
       throw asWeightsError(error);
     }

@@ -6,11 +6,16 @@ import { DirectorySource } from './directory.ts';
 import { HubSource } from './hub.ts';
 import { S3Source } from './s3.ts';
 
+export interface ReadFrom {
+  revision: string;
+  offset: number;
+}
+
 export interface BlobSource {
   /** The list of files that the source has now. @throws WeightsError */
   list(signal: AbortSignal): Promise<Manifest>;
-  /** A file's bytes from `offset`. @throws WeightsError */
-  read(file: ManifestFile, offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** A file's bytes from `offset`, as it was in the list of that revision. @throws WeightsError changed: it is another file by now */
+  read(file: ManifestFile, from: ReadFrom, signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
 type Env = Readonly<Record<string, string | undefined>>;

@@ -172,6 +172,11 @@ it.each([
     Buffer.concat([withoutEnd(tarOf(...BIN)), withType('S', { path: 'a', content: 'x' }), BEHIND]),
     /no environment needs: SparseFile/,
   ],
+  [
+    'with a sparse file of the form that looks like any other',
+    tarOf(...BIN, { path: 'lib/GNUSparseFile.4711/libx.so', content: '1\n0\n4\nmore' }),
+    /without --sparse/,
+  ],
   ['packed twice with gzip', gzipSync(GOOD), /packed twice/],
   ['packed with zstd and then gzip', gzipSync(zstdCompressSync(tarOf(...WHOLE))), /packed twice/],
   ['of less than a block', gzipSync('x'), /damaged/],

@@ -44,6 +44,31 @@ it.for(PHASES)('when %s', async ([, fillAt], { skip }) => {
   expect(left.filter((name) => name.includes('.lock') || name.endsWith('.part'))).toEqual([]);
 });
 
+const NEXT_BYTES = 512 * 1024;
+it.for([
+  ['has no byte left', 0],
+  // Beside its list, its mark and the lock the model fits to the byte; the records of its blob do not.
+  ['has room for the bytes alone', NEXT_BYTES + 4 * 4096],
+] as const)('what was not used for longest makes room on a disk that %s', async ([, left], { skip }) => {
+  const disk = mountFileSystem({ sizeMiB: 4 });
+  if (typeof disk === 'string') return skip(disk);
+  const directory = join(disk.path, 'weights');
+  const old = `dir:${await hubFolder({ a: randomBytes(1024 * 1024) })}`;
+  const next = `dir:${await hubFolder({ b: randomBytes(NEXT_BYTES) })}`;
+  const before = await new Cluster().add({ directory });
+  await before.weights.pull(old);
+  await before.close();
+  disk.fill(left);
+  const node = await new Cluster().add({ directory });
+  await node.weights.pull(next, true);
+  expect(await node.weights.held()).toMatchObject([{ source: next, here: NEXT_BYTES, pinned: true }]);
+  expect(node.log.join('\n')).toContain('evicted');
+  // What is in use stays.
+  disk.fill(0);
+  await expect(node.weights.pull(old)).rejects.toMatchObject({ code: 'full' });
+  expect(await node.weights.held()).toMatchObject([{ source: next, here: NEXT_BYTES }]);
+});
+
 it('a model is deleted from a disk that is full, and so is what an agent that starts finds without a model', async ({
   skip,
 }) => {

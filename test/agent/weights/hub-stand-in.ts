@@ -18,6 +18,8 @@ interface Hub {
   url: string;
   /** Requests to hub and storage, as `GET /path range token`. */
   seen: string[];
+  /** `main` is another commit from now on. */
+  move(commit: string, files: Readonly<Record<string, Buffer>>): void;
 }
 
 interface HubOptions {
@@ -33,15 +35,18 @@ interface HubOptions {
 
 export async function startHub({ repository, files, gated = false, token, breakAt }: HubOptions): Promise<Hub> {
   const seen: string[] = [];
+  const commits = new Map([[COMMIT, files]]);
+  let main = COMMIT;
   const note = (request: IncomingMessage) => {
     const { range = '-', authorization = '-' } = request.headers;
     seen.push(`${request.method} ${request.url} ${range} ${authorization}`);
   };
   const storage = await listening((request, response) => {
     note(request);
-    const path = new URL(request.url ?? '/', 'http://storage').searchParams.get('file') ?? '';
+    const { searchParams: query } = new URL(request.url ?? '/', 'http://storage');
+    const path = query.get('file') ?? '';
     if (request.headers.authorization !== undefined) return void response.writeHead(400).end('one mechanism alone');
-    ranged(request, response, files[path] ?? Buffer.alloc(0), breakAt);
+    ranged(request, response, commits.get(query.get('commit') ?? COMMIT)?.[path] ?? Buffer.alloc(0), breakAt);
   });
   const hub = await listening((request, response) => {
     note(request);
@@ -49,24 +54,32 @@ export async function startHub({ repository, files, gated = false, token, breakA
       return void response.writeHead(401, { 'x-error-code': 'GatedRepo' }).end('{"error":"restricted"}');
     const [path = ''] = (request.url ?? '').split('?');
     if (path === `/api/models/${repository}/revision/main`) return list(response);
-    const name = path.replace(`/${repository}/resolve/${COMMIT}/`, '');
-    const bytes = files[name];
+    const [commit = '', name = ''] = path.replace(`/${repository}/resolve/`, '').split(/\/(.*)/);
+    const bytes = commits.get(commit)?.[name];
     if (bytes === undefined) return void response.writeHead(404, { 'x-error-code': 'EntryNotFound' }).end();
     if (!name.endsWith('.safetensors')) return ranged(request, response, bytes, undefined);
-    const headers = { 'x-linked-etag': `"${sha256(bytes)}"`, 'x-linked-size': bytes.length, 'x-repo-commit': COMMIT };
-    response.writeHead(302, { ...headers, location: `${storage}/signed?file=${name}` }).end();
+    const headers = { 'x-linked-etag': `"${sha256(bytes)}"`, 'x-linked-size': bytes.length, 'x-repo-commit': commit };
+    const other = commit === COMMIT ? '' : `&commit=${commit}`;
+    response.writeHead(302, { ...headers, location: `${storage}/signed?file=${name}${other}` }).end();
   });
   const list = (response: ServerResponse) => {
-    const siblings = Object.entries(files).map(([rfilename, bytes]) => {
+    const siblings = Object.entries(commits.get(main) ?? {}).map(([rfilename, bytes]) => {
       const lfs = rfilename.endsWith('.safetensors')
         ? { lfs: { sha256: sha256(bytes), size: bytes.length, pointerSize: 135 } }
         : {};
       return { rfilename, size: bytes.length, blobId: gitDigest(bytes), ...lfs };
     });
     response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify({ id: repository, sha: COMMIT, private: false, gated: gated && 'auto', siblings }));
+    response.end(JSON.stringify({ id: repository, sha: main, private: false, gated: gated && 'auto', siblings }));
   };
-  return { url: hub, seen };
+  return {
+    url: hub,
+    seen,
+    move: (commit, changed) => {
+      commits.set(commit, changed);
+      main = commit;
+    },
+  };
 }
 
 function ranged(request: IncomingMessage, response: ServerResponse, bytes: Buffer, breakAt: number | undefined): void {

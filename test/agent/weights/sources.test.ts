@@ -83,18 +83,29 @@ it('a bucket without its key, or that has nothing there, says so', async ({ skip
 });
 
 it('a file that is written anew with its old size is not mixed with what was read of it before', async () => {
-  const folder = await plainFolder({ a: randomBytes(4 * PIECE) });
+  const bytes = 3 * 1024 * 1024;
+  const folder = await plainFolder({ a: randomBytes(bytes) });
   const reader = openSource({ kind: 'dir', path: folder }, {});
   const { signal } = new AbortController();
-  const [file] = (await reader.list(signal)).files;
+  const { revision, files } = await reader.list(signal);
+  const [file] = files;
   if (file === undefined) return expect.unreachable();
-  const write = () => writeFile(join(folder, 'a'), randomBytes(4 * PIECE));
-  const read = async (from: number, meanwhile = async () => {}) => {
-    for await (const _chunk of reader.read(file, from, signal)) await meanwhile();
+  const write = () => writeFile(join(folder, 'a'), randomBytes(bytes));
+  let came = 0;
+  const read = async (offset: number, meanwhile = async () => {}) => {
+    came = 0;
+    for await (const chunk of reader.read(file, { revision, offset }, signal)) {
+      came += chunk.length;
+      await meanwhile();
+    }
   };
   await read(0);
-  await expect(read(0, write)).rejects.toMatchObject({ code: 'wrong' });
-  await expect(read(2 * PIECE)).rejects.toMatchObject({ code: 'wrong' });
+  expect(came).toBe(bytes);
+  await expect(read(0, write)).rejects.toMatchObject({ code: 'changed' });
+  // Before the last piece is whole.
+  expect(came).toBeLessThan(bytes);
+  await expect(read(2 * PIECE)).rejects.toMatchObject({ code: 'changed' });
+  expect(came).toBe(0);
   const node = await new Cluster().add({
     weights: {
       openSource: (source, env) => {
@@ -111,6 +122,6 @@ it('a file that is written anew with its old size is not mixed with what was rea
       },
     },
   });
-  await expect(node.weights.pull(`dir:${folder}`)).rejects.toMatchObject({ code: 'wrong' });
+  await expect(node.weights.pull(`dir:${folder}`)).rejects.toMatchObject({ code: 'changed' });
   expect(await node.weights.held()).toMatchObject([{ here: 0 }]);
 });
