@@ -175,9 +175,9 @@ export class WeightsServer {
     response.writeHead(200, { 'content-type': 'application/octet-stream' });
     response.flushHeaders();
     for (let index = from; index < blob.pieces; index++) {
-      while (!(await blob.piece(index, WAITING_EVERY_MS))) {
+      while (!((await uploads.mayGoOn(transfer, WAITING_EVERY_MS)) && (await blob.piece(index, WAITING_EVERY_MS))))
         await written(response, pieceHead(0, Buffer.alloc(32)), stallMs);
-      }
+      transfer.beginPiece();
       const { offset, length } = pieceSpan(blob, index);
       await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)), stallMs);
       for (let done = 0; done < length; ) {

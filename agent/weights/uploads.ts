@@ -3,10 +3,12 @@ import { Bucket } from '../../shared/collections/bucket.ts';
 
 /** A place comes free when a transfer ends; beyond this the asker is better off elsewhere. */
 const WAIT_MS = 5_000;
-/** For each place; of them one node has as many as there are places. */
+/** For each place, of new ones and of those between two turns; of the new ones one node has as many as there are places. */
 const WAITING_PER_PLACE = 4;
 /** How often readers are judged while others wait. */
 const JUDGE_MS = 250;
+/** A piece that takes more turns than this keeps others waiting for its end: 16 MiB in half a minute. */
+const PIECE_TURNS = 3;
 /** The burst that a rate allows: a tenth of a second of it, and a chunk at the least. */
 const BURST_S = 0.1;
 
@@ -17,9 +19,11 @@ export interface ReaderLimits {
   patienceMs: number;
   /** Slow transfers that go on without a place, one for each node. */
   trickles: number;
+  /** For so long a transfer has its place while others wait: of three for two places none waits as long as a reader does. */
+  turnMs: number;
 }
 
-const READER_LIMITS: ReaderLimits = { leastBytesPerS: 64 * 1024, patienceMs: 10_000, trickles: 16 };
+const READER_LIMITS: ReaderLimits = { leastBytesPerS: 64 * 1024, patienceMs: 10_000, trickles: 16, turnMs: 10_000 };
 
 /** One transfer to another node. */
 export class Transfer {
@@ -31,12 +35,27 @@ export class Transfer {
   #since: number | undefined;
   /** Its reader was too slow while others waited: it has no place any more, and gets half of the least rate. */
   trickles = false;
+  #turnAt = performance.now();
+  /** For so long the reader has taken of the piece that it sends. */
+  #pieceMs = 0;
 
   constructor(session: string, limits: ReaderLimits, onEnd: () => void) {
     this.session = session;
     this.#limits = limits;
     this.#patienceMs = limits.patienceMs;
     this.#onEnd = onEnd;
+  }
+
+  beginTurn(): void {
+    this.#turnAt = performance.now();
+  }
+
+  beginPiece(): void {
+    this.#pieceMs = 0;
+  }
+
+  get turnIsOver(): boolean {
+    return performance.now() - this.#turnAt > this.#limits.turnMs;
   }
 
   /** `taken` resolves when the reader has taken so many bytes. */
@@ -46,13 +65,16 @@ export class Transfer {
     this.#since = since;
     await taken;
     this.#since = undefined;
-    const left = this.#patienceMs - (performance.now() - since) + (bytes / leastBytesPerS) * 1000;
-    this.#patienceMs = Math.min(patienceMs, left);
+    const tookMs = performance.now() - since;
+    this.#pieceMs += tookMs;
+    this.#patienceMs = Math.min(patienceMs, this.#patienceMs - tookMs + (bytes / leastBytesPerS) * 1000);
     if (this.trickles) await delay((2000 * bytes) / leastBytesPerS);
   }
 
   get isSlow(): boolean {
-    return this.#since !== undefined && performance.now() - this.#since > this.#patienceMs;
+    if (this.#since === undefined) return false;
+    const waitsMs = performance.now() - this.#since;
+    return waitsMs > this.#patienceMs || this.#pieceMs + waitsMs > PIECE_TURNS * this.#limits.turnMs;
   }
 
   end(): void {
@@ -67,7 +89,8 @@ interface Waiting {
 
 /**
  * At most N transfers to other nodes at a time, and all of them together below a rate. A slow reader loses its place to one that waits, and goes
- * on without one: a link that is slow comes to its end, and N readers of a few bytes a second keep no other from theirs.
+ * on without one: a link that is slow comes to its end, and N readers of a few bytes a second keep no other from theirs. Where more than N are
+ * fast enough, they take turns.
  */
 export class Uploads {
   readonly max: number;
@@ -84,6 +107,8 @@ export class Uploads {
   bytes = 0;
   /** First come first served, but a node with a place after those without. At most WAITING_PER_PLACE × max. */
   readonly #waiting: Waiting[] = [];
+  /** Transfers whose next turn is to come, and how they hear of it. At most WAITING_PER_PLACE × max. */
+  readonly #between = new Map<Transfer, PromiseWithResolvers<void>>();
   #turn: Promise<void> = Promise.resolve();
 
   constructor(
@@ -114,9 +139,43 @@ export class Uploads {
 
   #place(session: string, onEnd: () => void): Transfer {
     const transfer = new Transfer(session, this.#limits, onEnd);
+    this.#hold(transfer);
+    return transfer;
+  }
+
+  #hold(transfer: Transfer): void {
+    transfer.beginTurn();
     this.#placed.add(transfer);
     this.peak = Math.max(this.peak, this.#placed.size);
-    return transfer;
+  }
+
+  /** Asked before each piece. A transfer whose turn is over gives its place to one that waits. False: its next turn does not begin within `ms`. */
+  async mayGoOn(transfer: Transfer, ms: number): Promise<boolean> {
+    if (this.#placed.has(transfer) && transfer.turnIsOver && this.#othersWait()) {
+      // With that many between turns, the reader finds another sender sooner.
+      if (this.#between.size >= WAITING_PER_PLACE * this.max) transfer.end();
+      else this.#between.set(transfer, Promise.withResolvers());
+      this.#free(transfer);
+    }
+    const next = this.#between.get(transfer);
+    if (next === undefined) return true;
+    this.#displaceSlow();
+    const late = setTimeout(next.resolve, ms);
+    await next.promise;
+    clearTimeout(late);
+    if (!this.#between.has(transfer)) return true;
+    this.#between.set(transfer, Promise.withResolvers());
+    return false;
+  }
+
+  /** A node that has no place. */
+  #othersWait(): boolean {
+    const served = this.#served();
+    return [...this.#waiting, ...this.#between.keys()].some(({ session }) => !served.has(session));
+  }
+
+  #served(): Set<string> {
+    return new Set([...this.#placed].map(({ session }) => session));
   }
 
   #wait(session: string, onEnd: () => void): Promise<Transfer | undefined> {
@@ -149,15 +208,21 @@ export class Uploads {
 
   release(transfer: Transfer): void {
     this.#trickling.delete(transfer);
+    this.#between.delete(transfer);
     this.#free(transfer);
   }
 
   #free(transfer: Transfer): void {
     if (!this.#placed.delete(transfer)) return;
-    const served = new Set([...this.#placed].map(({ session }) => session));
-    // At once: another that asks now would take the place as well.
-    const next = this.#waiting.find(({ session }) => !served.has(session)) ?? this.#waiting[0];
-    next?.go();
+    const served = this.#served();
+    const isNew = ({ session }: { session: string }) => !served.has(session);
+    // At once: another that asks now would take the place as well. New ones first: they wait for less.
+    const between = [...this.#between.keys()];
+    const next = this.#waiting.find(isNew) ?? between.find(isNew) ?? this.#waiting[0] ?? between[0];
+    if (!(next instanceof Transfer)) return next?.go();
+    this.#between.get(next)?.resolve();
+    this.#between.delete(next);
+    this.#hold(next);
   }
 
   /** Resolves when so many bytes may go. */

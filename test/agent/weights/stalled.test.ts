@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it, vi } from 'vitest';
 import { CONNECTIONS_PER_PEER_MAX } from '../../../agent/weights/server.ts';
+import { openSource } from '../../../agent/weights/sources/source.ts';
 import { Standing } from '../../../shared/weights/standing.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { Cluster, dialled, hubFolder, type Node, PIECE, sha256, way } from './cluster.ts';
@@ -37,7 +39,7 @@ async function slowReader(of: Node, from: Node, bytes: Buffer, bytesPerS: number
   return socket;
 }
 
-const READERS = { leastBytesPerS: 64 * 1024, patienceMs: 500, trickles: 2 };
+const READERS = { leastBytesPerS: 64 * 1024, patienceMs: 500, trickles: 2, turnMs: 60_000 };
 
 it('readers of 5 KB/s that have all places lose them to one that waits, and go on beside it', async () => {
   const cluster = new Cluster();
@@ -63,6 +65,25 @@ it('readers of 5 KB/s that have all places lose them to one that waits, and go o
   await expect.poll(() => uploads, { timeout: 10_000 }).toMatchObject({ active: 1, trickling: 2, peak: 2 });
 });
 
+it('readers that are just fast enough share the places with one that waits, in turns', async () => {
+  const cluster = new Cluster();
+  const bytes = randomBytes(32 * 1024 * 1024);
+  const folder = await hubFolder({ a: bytes });
+  const first = await cluster.add({ weights: { readers: { ...READERS, patienceMs: 10_000, turnMs: 300 } } });
+  await first.weights.pull(`dir:${folder}`);
+  const slow = await cluster.of(2);
+  const sockets = await Promise.all(slow.map((node) => slowReader(first, node, bytes, 400_000)));
+  const { uploads } = first.weights;
+  await eventually('both places are taken', 5_000, () => uploads.active === 2 || undefined);
+  await rm(folder, { recursive: true });
+  const honest = await cluster.add();
+  // They would take more than a minute.
+  const { status } = await honest.weights.pull(`dir:${folder}`);
+  expect(status).toMatchObject({ from_source: 0, from_peers: bytes.length });
+  expect(uploads.peak).toBe(2);
+  expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false]);
+});
+
 it('a node whose only sender is behind a slow link leaves it, comes back, and has the blob at last', async () => {
   // It would come back after 15 s.
   vi.spyOn(Standing.prototype, 'avoided').mockReturnValue([]);
@@ -86,6 +107,34 @@ it('a node whose only sender is behind a slow link leaves it, comes back, and ha
   expect(status).toMatchObject({ state: 'done', from_source: 0 });
   expect(second.log.join()).toContain('too slow');
 });
+
+it('a node whose source is slow for it alone takes the rest from one that was quicker', async () => {
+  const cluster = new Cluster();
+  const bytes = randomBytes(24 * PIECE);
+  const source = `dir:${await hubFolder({ a: bytes })}`;
+  const slowly: typeof openSource = (one, env) => {
+    const real = openSource(one, env);
+    return {
+      list: (signal) => real.list(signal),
+      async *read(...args) {
+        for await (const chunk of real.read(...args))
+          for (let at = 0; at < chunk.length; at += 1000) {
+            yield chunk.subarray(at, at + 1000);
+            await delay(100);
+          }
+      },
+    };
+  };
+  const first = await cluster.add({ weights: { openSource: slowly } });
+  const pulled = first.weights.pull(source);
+  await eventually('it reads', 5_000, () => first.weights.status().some((one) => one.from_source > 0) || undefined);
+  const second = await cluster.add();
+  await second.weights.pull(source);
+  // Of its source it would take two and a half minutes.
+  const { path, status } = await pulled;
+  expect((await readFile(join(path, 'a'))).equals(bytes)).toBe(true);
+  expect(status.from_peers).toBeGreaterThan(20 * PIECE);
+}, 60_000);
 
 it('a node has so many connections and no more: the places are for all', async () => {
   const cluster = new Cluster();
