@@ -2,7 +2,7 @@
 import { createCipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import type { JoinedStream } from '../../shared/openai/continuation/joined.ts';
 import { concat } from '../../shared/seal/bytes.ts';
-import { type Continued, withHead } from '../../shared/seal/content.ts';
+import { ANSWER_HEADERS, type Continued, withHead } from '../../shared/seal/content.ts';
 import { answerSize, CONTENT_MAX_BYTES, pad } from '../../shared/seal/padding.ts';
 import { FRAME, frame, frameBytes, writeFrame } from '../../shared/seal/response-frames.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
@@ -30,8 +30,6 @@ const NOTHING = new Uint8Array(0);
  */
 const PLAIN_ROOM = new Uint8Array(CHUNK_MAX_BYTES);
 
-/** What of an engine's headers goes inside: the lists of gateways say what clients need. */
-const INSIDE: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition', 'location']);
 /** What gateways and clients between must see to obey. */
 const OUTSIDE: ReadonlySet<string> = new Set([
   'retry-after',
@@ -92,7 +90,7 @@ export class AnswerSealer {
 
   /** The engine's head goes inside; what is left outside tells no more than the sizes do. */
   head(status: number, headers: HeaderList, streams: boolean): HeaderList {
-    const inside = headers.filter(([name, value]) => INSIDE.has(name) && PLAIN.test(value));
+    const inside = headers.filter(([name, value]) => ANSWER_HEADERS.has(name) && PLAIN.test(value));
     const continues = this.#continues;
     this.#head = withHead({ status, headers: inside, ...(continues !== undefined && { continues }) }, NOTHING);
     const type = ['content-type', streams ? SEALED_STREAM_TYPE : SEALED_TYPE] as const;

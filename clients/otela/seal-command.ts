@@ -26,6 +26,12 @@ const TOLD_MAX = 1024;
 /** Of this connection alone. */
 const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-alive|expect|te|upgrade)$/;
 
+/** A link leads a browser to any address here, and a gateway's script of this origin would read what is written in our own page. */
+const NO_PAGE = [
+  ['content-security-policy', "default-src 'none'; sandbox"],
+  ['x-content-type-options', 'nosniff'],
+];
+
 /** Resolves when it listens; serves until the process ends. */
 export async function sealCommand(
   { gateway, pins, port, aliases = false, verifier }: SealCommandOptions,
@@ -85,7 +91,10 @@ async function serve(
     });
     response.writeHead(
       answer.status,
-      Object.fromEntries([...answer.headers].filter(([name]) => !HOP_BY_HOP.test(name) && name !== 'content-encoding')),
+      Object.fromEntries([
+        ...[...answer.headers].filter(([name]) => !HOP_BY_HOP.test(name) && name !== 'content-encoding'),
+        ...NO_PAGE,
+      ]),
     );
     if (answer.body === null) response.end();
     else await pipeline(Readable.from(answer.body), response);

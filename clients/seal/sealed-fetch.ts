@@ -3,6 +3,7 @@
  * (`new OpenAI({ fetch: sealedFetch({ pins }) })`). The gateway between sees model, sizes and times.
  */
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
+import { ANSWER_HEADERS } from '../../shared/seal/content.ts';
 import { isRecord } from '../../shared/seal/json.ts';
 import { isSealedType, RESUME_HEADER } from '../../shared/seal/suite.ts';
 import { Candidates, type Pins, type SealNode } from './candidates.ts';
@@ -164,7 +165,7 @@ async function opened(response: Response, sealed: SealedRequest, options: SealOp
   const { head, node } = first;
   options.onAnswer?.(node);
   const headers = new Headers([...response.headers].filter(([name]) => FROM_GATEWAY.test(name)));
-  for (const [name, value] of head.headers) headers.set(name, value);
+  for (const [name, value] of head.headers) if (ANSWER_HEADERS.has(name)) headers.set(name, value);
   headers.set('x-otela-node', node.session);
   headers.set('x-otela-provider', node.provider);
   headers.set('x-otela-sealed', node.mode);

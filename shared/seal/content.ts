@@ -21,6 +21,12 @@ export interface Continued {
   chunks: number;
 }
 
+/**
+ * Headers of an engine that go inside of an answer, and all that a client takes from there, whatever a node writes. Not `location`: SDKs follow it,
+ * and send their key where a provider likes.
+ */
+export const ANSWER_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition']);
+
 /** Of the JSON, bytes. */
 const HEAD_MAX_BYTES = 8 * 1024;
 const HEADERS_MAX = 32;

@@ -1,4 +1,7 @@
 /** `otela seal`: what curl and tools without a fetch of their own talk to. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { main } from '../../agent/cli/main.ts';
@@ -6,7 +9,7 @@ import { main as otela } from '../../clients/otela/main.ts';
 import { sealCommand } from '../../clients/otela/seal-command.ts';
 import { evidenceArgs } from '../support/evidence-helper.ts';
 import { chatBody, MODEL, openHouse } from '../support/house.ts';
-import { endAll, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
+import { atEnd, endAll, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { program } from '../support/program.ts';
 import { providerRoot } from '../support/provider-root.ts';
 import { AGENT_MAIN, NODE, ROOT } from '../support/where.ts';
@@ -105,6 +108,24 @@ process.exit(report === 'stand-in report over ' + report_data ? 0 : 1);
   const out = { print: () => {}, complain: (line: string) => void complaints.push(line) };
   expect(await otela(['seal', '--gateway', house.gateway.url, '--verifier', join(directory, 'none')], out)).toBe(2);
   expect(complaints.join()).toContain('is no program that can be run');
+});
+
+it('what a gateway answers is no page here: its script would read what is written in ours', async () => {
+  const server = createServer((_, response) =>
+    response
+      .writeHead(200, { 'content-type': 'text/html', 'content-security-policy': "script-src 'unsafe-inline'" })
+      .end('<script>opener.document</script>'),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  atEnd(() => void server.close());
+  const gateway = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const seal = await sealCommand({ gateway, pins: undefined, port: 0 }, { print: () => {}, complain: () => {} });
+  const answer = await fetch(`http://127.0.0.1:${seal.port}/docs`);
+  await answer.text();
+  seal.close();
+  expect(answer.headers.get('content-security-policy')).toBe("default-src 'none'; sandbox");
+  expect(answer.headers.get('x-content-type-options')).toBe('nosniff');
 });
 
 it('says which gateway cannot be reached, and why', async () => {

@@ -14,6 +14,9 @@ from .wire import Node, Sealed
 
 _FROM_GATEWAY = re.compile(r"x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*")
 
+# All that a node's answer may say, whatever it writes. Not `location`: clients follow it, and send their key where a provider likes.
+_FROM_NODE = ("content-type", "content-encoding", "content-disposition")
+
 
 def _refused_list(response: httpx.Response, content: bytes) -> httpx.Response:
     if response.status_code == 404 and b"model_not_found" not in content:
@@ -41,7 +44,7 @@ def _answer(response: httpx.Response, first: tuple[str, object], stream: object)
         raise SealClientError("not_opened", "The answer is not what a node sealed.")
     node: Node = value["node"]
     headers = {name: text for name, text in response.headers.items() if _FROM_GATEWAY.fullmatch(name)}
-    headers.update(value["headers"])
+    headers.update({name: text for name, text in value["headers"] if name in _FROM_NODE})
     headers.update({"x-otela-node": node.session, "x-otela-provider": node.provider, "x-otela-sealed": node.mode})
     return httpx.Response(value["status"], headers=headers, stream=stream, extensions=response.extensions)  # type: ignore[arg-type]
 
@@ -53,10 +56,8 @@ def _bytes_of(event: tuple[str, object]) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def _plain(response: httpx.Response) -> httpx.Response:
-    if response.is_success:
-        raise SealClientError("plain_answer", "The gateway answered in clear what no node sealed; it is not believed.")
-    return _unauthenticated(response)
+def _not_believed() -> SealClientError:
+    return SealClientError("plain_answer", "The gateway answered in clear what no node sealed; it is not believed.")
 
 
 class _Stream(httpx.SyncByteStream):
@@ -105,8 +106,12 @@ class SealedTransport(httpx.BaseTransport):
             return response
         answer, sealed = response
         if not _is_sealed(answer):
+            # Nothing of it is read: it may have no end.
+            if answer.is_success:
+                answer.close()
+                raise _not_believed()
             answer.read()
-            return _plain(answer)
+            return _unauthenticated(answer)
         events = self._open(answer, sealed)
         return _answer(answer, next(events), _Stream(answer, events))
 
@@ -218,8 +223,11 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
             return response
         answer, sealed = response
         if not _is_sealed(answer):
+            if answer.is_success:
+                await answer.aclose()
+                raise _not_believed()
             await answer.aread()
-            return _plain(answer)
+            return _unauthenticated(answer)
         events = self._open(answer, sealed)
         return _answer(answer, await anext(events), _AsyncStream(answer, events))
 

@@ -18,7 +18,7 @@ def client(pinned=pins, **options):
 
 
 class Plain(httpx.BaseTransport):
-    """A gateway that answers in clear what no node sealed."""
+    """A gateway that answers in clear what no node sealed, without end."""
 
     def __init__(self):
         self._inner = httpx.HTTPTransport()
@@ -26,7 +26,27 @@ class Plain(httpx.BaseTransport):
     def handle_request(self, request):
         if request.method == "GET":
             return self._inner.handle_request(request)
-        return httpx.Response(200, json={"id": "1", "object": "chat.completion", "choices": []})
+
+        def pieces():
+            yield b" "
+            raise RuntimeError("it was read")
+
+        return httpx.Response(200, content=pieces())
+
+
+class AsyncPlain(httpx.AsyncBaseTransport):
+    def __init__(self):
+        self._inner = httpx.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request):
+        if request.method == "GET":
+            return await self._inner.handle_async_request(request)
+
+        async def pieces():
+            yield b" "
+            raise RuntimeError("it was read")
+
+        return httpx.Response(200, content=pieces())
 
 
 class Endless(httpx.BaseTransport):
@@ -79,5 +99,15 @@ async def later():
         return "".join([c.choices[0].delta.content or "" async for c in stream])
 
 
+async def plain():
+    http = httpx.AsyncClient(transport=AsyncSealedTransport(pins=pins, transport=AsyncPlain()))
+    async with openai.AsyncOpenAI(base_url=base, api_key=key, max_retries=0, http_client=http) as client:
+        try:
+            await client.chat.completions.create(messages=user, model=model)
+        except openai.APIConnectionError as caught:
+            return getattr(caught.__cause__, "code", None)
+
+
 out["async"] = asyncio.run(later())
+out["async plain"] = asyncio.run(plain())
 print(json.dumps(out))

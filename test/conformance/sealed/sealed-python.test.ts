@@ -54,6 +54,7 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     endless: 'no_discovery',
     cut: 'gateway',
     async: 'This is a stand-in engine',
+    'async plain': 'plain_answer',
   });
   expect(house.gateway.process.output).not.toContain('python-canary-41c7');
 });
