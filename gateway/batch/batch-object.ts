@@ -21,6 +21,7 @@ import { LostNodes } from './leases/lost-nodes.ts';
 import { offerOf, tellQueues } from './leases/offer.ts';
 import { INPUT_LOST, NO_TOKENS, STEP_FAILED } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
+import { OUTPUT_MAX_BYTES } from './output.ts';
 import { saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
@@ -50,9 +51,10 @@ export class BatchObject extends GatewayObject {
   /** As it was a few seconds ago. */
   #account: Account | undefined;
 
-  constructor(ctx: ObjectContext, env: Env) {
+  /** `outputMaxBytes`: of each of its files, for tests. */
+  constructor(ctx: ObjectContext, env: Env, outputMaxBytes = OUTPUT_MAX_BYTES) {
     super(ctx, env);
-    this.#record = new BatchRecord(ctx.storage);
+    this.#record = new BatchRecord(ctx.storage, outputMaxBytes);
     this.#metrics = new BatchMetrics(this.#record);
   }
 

@@ -13,6 +13,7 @@ import {
   NO_USAGE,
 } from './batch-spec.ts';
 import { Billing } from './billing.ts';
+import type { WrittenFiles } from './finish.ts';
 import { Progress } from './progress.ts';
 import { lineBytes, usageOf } from './usage.ts';
 
@@ -35,12 +36,15 @@ export interface Committed {
 export class BatchRecord {
   readonly #rows: BatchRows;
   readonly #progress = new Progress();
+  /** Of all results, and of each file that is made of them: lines beyond it get an error. */
+  readonly maxBytes: number;
   readonly billing: Billing;
   #ledger: Ledger | undefined;
   /** Read once: its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
 
-  constructor(storage: ObjectStorage) {
+  constructor(storage: ObjectStorage, maxBytes: number) {
+    this.maxBytes = maxBytes;
     this.#rows = new BatchRows(storage);
     this.billing = new Billing(storage);
   }
@@ -119,16 +123,13 @@ export class BatchRecord {
   }
 
   /** The results are in their files. */
-  end(
-    to: 'completed' | 'expired' | 'cancelled',
-    nowMs: number,
-    files: Pick<BatchState, 'outputFileId' | 'errorFileId'>,
-  ): void {
+  end(to: 'completed' | 'expired' | 'cancelled', nowMs: number, { leftOut, ...files }: WrittenFiles): void {
     const requeued = this.state.requeued + this.ledger.requeued;
     const { counts, givenUp } = this.state;
+    const completed = counts.completed - leftOut;
     // Lines of a function that was given up have failed; those of a batch that was cancelled or expired were not run.
-    const closed = givenUp === undefined ? counts : { ...counts, failed: counts.total - counts.completed };
-    if (!this.move(to, nowMs, { ...files, requeued, counts: closed })) return;
+    const failed = givenUp === undefined ? counts.failed + leftOut : counts.total - completed;
+    if (!this.move(to, nowMs, { ...files, requeued, counts: { ...counts, completed, failed } })) return;
     this.#rows.forgetResults();
     this.#ledger = undefined;
   }
@@ -153,17 +154,21 @@ export class BatchRecord {
     const again: number[] = [];
     let elsewhere = 0;
     const final: LineResult[] = [];
+    let bytes = this.state.resultBytes ?? 0;
     let exhausted: LineResult | undefined;
     for (const result of results) {
       if (!isEngineFailure(result)) {
-        final.push(bounded(result));
+        const kept = bounded(result, this.maxBytes - bytes);
+        bytes += kept.body.length;
+        final.push(kept);
         continue;
       }
       const verdict = ledger.engineFailed(ref, result.line);
       if (verdict === 'again' && others) elsewhere += 1;
       else if (verdict === 'again') again.push(result.line);
-      else final.push(failed(result));
-      if (verdict === 'exhausted') exhausted = result;
+      if (verdict !== 'exhausted') continue; // nor is a failure of a lease that has ended a result: the line runs elsewhere
+      final.push(failed(result));
+      exhausted = result;
     }
     const lines = final.map(({ line }) => line);
     const open = new Set(ledger.commit(ref, lines, nowMs));
@@ -210,6 +215,7 @@ export class BatchRecord {
       ...state,
       usage,
       counts: { total, completed: completed + good, failed: bad + counted.length - good },
+      resultBytes: counted.reduce((sum, { body }) => sum + body.length, state.resultBytes ?? 0),
       wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + usageOf(result, inputBytes).output, 0),
     };
     return usage.input - before.input + usage.output - before.output;
@@ -274,7 +280,7 @@ function failed({ line, request_id, status_code: status, error, why }: LineResul
   };
 }
 
-function bounded(result: LineResult): LineResult {
-  if (result.body.length <= RESULT_MAX_BYTES) return result;
+function bounded(result: LineResult, room: number): LineResult {
+  if (result.body.length <= Math.min(RESULT_MAX_BYTES, room)) return result;
   return { ...result, body: '', error: 'response_too_large' satisfies LineErrorCode };
 }

@@ -60,6 +60,8 @@ export interface BatchState {
   /** Tokens of results that came second. */
   wastedTokens: number;
   requeued: number;
+  /** Of all results; absent: none, or of a batch that an earlier version began. */
+  resultBytes?: number;
   /** Why its function is given up; absent: it is not. */
   givenUp?: { code: 'engine_failed' | 'function_load_failed'; why: string };
 }

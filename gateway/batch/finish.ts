@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
@@ -10,9 +11,8 @@ import { outputLines } from './output.ts';
 
 /** Default life of output files. */
 const OUTPUT_S = 30 * 86_400;
-/** 50,000 results of 100 KB. */
-const OUTPUT_MAX_BYTES = 5_000_000_000;
-
+/** Lines without an answer are told of, whatever room the answers take: their names, which the input has, and a sentence each. */
+const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
 interface FinishOptions {
   env: Env;
   record: BatchRecord;
@@ -24,18 +24,23 @@ interface FinishOptions {
   nowMs: number;
 }
 
+export interface WrittenFiles {
+  outputFileId: string | null;
+  errorFileId: string | null;
+  /** Good answers for which the output file had no room: their lines are in the error file. */
+  leftOut: number;
+}
+
 /**
  * Writes the output and the error file; null: it would be empty. Their ids are made of the batch's: a gateway that is killed in between
  * writes the same files again.
  */
-export async function writeFiles(
-  options: FinishOptions,
-): Promise<{ outputFileId: string | null; errorFileId: string | null }> {
+export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
   const { total, completed } = options.record.state.counts;
-  return {
-    outputFileId: completed === 0 ? null : await write(options, true),
-    errorFileId: total === completed ? null : await write(options, false),
-  };
+  const leftOut = new Set<number>();
+  const outputFileId = completed === 0 ? null : await write(options, true, leftOut);
+  const hasErrors = total > completed || leftOut.size > 0;
+  return { outputFileId, errorFileId: hasErrors ? await write(options, false, leftOut) : null, leftOut: leftOut.size };
 }
 
 function resultFileId(batch: string, kind: 'output' | 'error'): string {
@@ -45,8 +50,10 @@ function resultFileId(batch: string, kind: 'output' | 'error'): string {
 async function write(
   { env, record, spec, unexecuted, mayLackInput, nowMs }: FinishOptions,
   successes: boolean,
+  leftOut: Set<number>,
 ): Promise<string> {
   const store = storeOf(env);
+  const { maxBytes } = record;
   const id = resultFileId(spec.id, successes ? 'output' : 'error');
   const lines = outputLines({
     batch: spec.id,
@@ -57,9 +64,11 @@ async function write(
     successes,
     unexecuted,
     mayLackInput,
+    leftOut,
+    maxBytes,
     ...(record.state.givenUp === undefined ? {} : { why: record.state.givenUp.why }),
   });
-  const { bytes } = await store.put(id, lines, OUTPUT_MAX_BYTES);
+  const { bytes } = await store.put(id, lines, maxBytes + WITHOUT_ANSWERS_BYTES);
   const row = {
     id,
     owner: spec.owner,

@@ -5,8 +5,12 @@ import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { answeredLine, failedLine, isSuccess, type LineErrorCode } from '../../shared/batch/results.ts';
+import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
 import type { LineResult } from './batch-rows.ts';
+
+/** Of each of the two files: 50,000 results of 100 KB. */
+export const OUTPUT_MAX_BYTES = 5_000_000_000;
 
 interface OutputOptions {
   batch: string;
@@ -22,22 +26,34 @@ interface OutputOptions {
   mayLackInput: boolean;
   /** Why. */
   why?: string;
+  /** Lines of good answers for which the file of answers has no room: noted by the one, told of in the other. */
+  leftOut: Set<number>;
+  maxBytes: number;
 }
 
-/** Lines of the file, in the order of the input. @throws FileStoreError where the input cannot be read */
+/** Lines of the file, in the order of the input, and no more bytes than it may have. @throws FileStoreError where the input cannot be read */
 export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8Array> {
+  const { successes, leftOut, maxBytes } = options;
   const encoder = new TextEncoder();
+  let room = maxBytes;
   for (const chunk of options.chunks) {
     const ids = await customIds(options, chunk);
     const results = options.results(chunk.id);
-    let text = '';
+    const lines: Uint8Array[] = [];
     for (const [line, customId] of ids.entries()) {
-      const id = `batch_req_${options.batch.slice('batch_'.length)}${(chunk.first + line).toString(16).padStart(6, '0')}`;
+      const number = chunk.first + line;
+      const id = `batch_req_${options.batch.slice('batch_'.length)}${number.toString(16).padStart(6, '0')}`;
       const result = hasBit(chunk.done, line) ? results.get(line) : undefined;
       const success = result !== undefined && result.error === undefined && isSuccess(result);
-      if (success === options.successes) text += written(id, customId, result, options);
+      if (success !== successes && (successes || !leftOut.has(number))) continue;
+      const own = encoder.encode(leftOut.has(number) ? '' : written(id, customId, result, options));
+      if (own.length > 0 && own.length <= room) {
+        room -= own.length;
+        lines.push(own);
+      } else if (successes) leftOut.add(number);
+      else lines.push(encoder.encode(failedLine(id, customId, 'response_too_large')));
     }
-    if (text !== '') yield encoder.encode(text);
+    if (lines.length > 0) yield concat(lines);
   }
 }
 

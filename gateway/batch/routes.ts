@@ -12,6 +12,7 @@ import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { callerOf } from '../files/owner.ts';
 import { listOf, pageOf } from '../files/paging.ts';
+import { requireRoom } from '../files/quota.ts';
 import { storeOf } from '../files/routes.ts';
 import { readBody } from '../json-body.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
@@ -33,6 +34,8 @@ batchRoutes.post('/', async (c) => {
   const wanted = wantedOf(body);
   const db = database(c.env);
   await requireFewOpen(c.env, owner);
+  // One file may be the input of many batches, each of which writes files of its own.
+  await requireRoom(c.env, owner, 1, Date.now());
   const [input] = await asked(
     db
       .select()

@@ -32,11 +32,11 @@ fileRoutes.post('/', async (c) => {
   const room = await requireRoom(c.env, owner, 1, Date.now());
   const id = newFileId();
   const sniffer = new JsonlSniffer();
-  const { fields, filename, stored } = await storing(() =>
-    readForm(c.req.raw, (content) => store.put(id, sniffed(content, sniffer), Math.min(FILE_MAX_BYTES, room))),
-  );
-  const isJsonl = sniffer.end();
   try {
+    const { fields, filename, stored } = await storing(() =>
+      readForm(c.req.raw, (content) => store.put(id, sniffed(content, sniffer), Math.min(FILE_MAX_BYTES, room))),
+    );
+    const isJsonl = sniffer.end();
     const { purpose, expiresAt } = checkedFields(fields, stored.bytes, Date.now());
     if (purpose === 'batch' && !isJsonl)
       throw new ApiError('invalid_request', 'Invalid file format for Batch API. Must be .jsonl', { param: 'file' });
@@ -54,6 +54,7 @@ fileRoutes.post('/', async (c) => {
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
+    // Also of a form that breaks off behind its file: what no row names would count against no owner.
     await store.delete(id).catch(() => {});
     throw error;
   }

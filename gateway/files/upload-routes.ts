@@ -65,9 +65,11 @@ uploadRoutes.post('/:id/parts', async (c) => {
   const room = await requireWanted(c.env, upload, 1);
   const store = storeOf(c.env);
   const fileId = newFileId();
-  const { stored } = await storing(() =>
-    readForm(c.req.raw, (content) => store.put(fileId, content, Math.min(PART_MAX_BYTES, room)), 'data'),
-  );
+  const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, Math.min(PART_MAX_BYTES, room));
+  const { stored } = await storing(() => readForm(c.req.raw, put, 'data')).catch(async (error: unknown) => {
+    await store.delete(fileId).catch(() => {}); // the form breaks off behind its part
+    throw error;
+  });
   const part: PartRow = {
     id: `part_${randomBytes(12).toString('hex')}`,
     uploadId: upload.id,

@@ -16,7 +16,8 @@ const MESSAGES: Record<LineErrorCode, string> = {
   engine_failed: 'Every engine that was tried failed on this request.',
   function_load_failed: 'The function could not be loaded on any node that tried.',
   model_unavailable: 'No node that may run this request came before the batch ended.',
-  response_too_large: 'The response to this request is larger than a result may be.',
+  response_too_large:
+    'The response to this request is larger than a result, or the results of a batch together, may be.',
 };
 
 /** Longest answer of one line that is kept. */

@@ -68,6 +68,8 @@ export class VirtualGateway {
   readonly reports: Report[] = [];
   /** What the limits say was used this month. */
   usedTokens = 0;
+  /** Of a batch's files; undefined: as in the gateway. */
+  outputMaxBytes: number | undefined;
   readonly database: Database;
   readonly #directory: string;
   readonly #batches = new Map<string, { object: BatchObject; context: VirtualContext }>();
@@ -125,7 +127,7 @@ export class VirtualGateway {
     const known = this.#batches.get(id);
     if (known !== undefined) return known;
     const context = new VirtualContext(id, new Database(join(this.#directory, `${id}.sqlite`)), () => this.now);
-    const made = { object: new BatchObject(context, this.env), context };
+    const made = { object: new BatchObject(context, this.env, this.outputMaxBytes), context };
     this.#batches.set(id, made);
     return made;
   }
