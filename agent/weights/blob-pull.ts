@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Answer, LEASE_MS, type Question } from '../../shared/weights/coordinator.ts';
 import type { ManifestFile } from '../../shared/weights/manifest.ts';
 import { pieceSpan } from '../../shared/weights/pieces.ts';
-import type { Standing } from '../../shared/weights/standing.ts';
+import type { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import type { Blob } from './blob.ts';
 import type { WeightsClient } from './client.ts';
 import { asWeightsError, WeightsError } from './error.ts';
@@ -48,7 +48,7 @@ export interface BlobPullOptions {
   store: Store;
   hasher: Hasher;
   client: WeightsClient;
-  standing: Standing;
+  blocklist: PeerBlocklist;
   limits: PullLimits;
   /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<Question, 'blob'>): Promise<Answer>;
@@ -104,7 +104,7 @@ export class BlobPull {
   }
 
   async #isWhole(blob: Blob): Promise<boolean> {
-    const { file, hasher, standing, log } = this.#options;
+    const { file, hasher, blocklist, log } = this.#options;
     if (!file.exact) return true;
     const digest = await hasher.end(this.#whole);
     if (digest === file.key) return true;
@@ -113,7 +113,7 @@ export class BlobPull {
     // Also of the source: what stays would be found wrong by each later pull.
     await blob.restart();
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
-    for (const sender of this.#senders) standing.bad(sender, performance.now());
+    for (const sender of this.#senders) blocklist.failed(sender, performance.now());
     this.#senders.clear();
     this.#mixed = false;
     this.#parent = undefined;
@@ -122,7 +122,7 @@ export class BlobPull {
   }
 
   async #step(blob: Blob, signal: AbortSignal): Promise<void> {
-    const { file, limits, standing } = this.#options;
+    const { file, limits, blocklist } = this.#options;
     if (signal.aborted) throw new WeightsError('stopped', 'the pull was given up');
     const silent = performance.now() - this.#progressAt;
     if (silent > limits.giveUpMs) throw this.#trouble ?? new WeightsError('unavailable', `${file.path} is nowhere`);
@@ -142,7 +142,7 @@ export class BlobPull {
         if (this.#reading && this.#cannotRead && this.#options.alone()) throw trouble;
         this.#cannotRead = this.#cannotRead || this.#reading;
         await delay(limits.waitMs, undefined, { signal });
-      } else standing.bad(this.#parent, performance.now());
+      } else blocklist.failed(this.#parent, performance.now());
       this.#options.log(`weights: ${file.path}: ${trouble.message}`);
     } finally {
       this.#reading = false;
@@ -163,7 +163,7 @@ export class BlobPull {
   }
 
   #avoid(): string[] {
-    return this.#options.standing.avoided(performance.now()).slice(0, 64);
+    return this.#options.blocklist.blocked(performance.now()).slice(0, 64);
   }
 
   async #renew(): Promise<void> {
@@ -225,7 +225,7 @@ export class BlobPull {
   }
 
   async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
-    const { client, file, hasher, standing, limits } = this.#options;
+    const { client, file, hasher, blocklist, limits } = this.#options;
     const left = this.#leftSlow.get(session) ?? 0;
     const slowBytesPerS = limits.slowBytesPerS / LESS_EACH_TIME ** left;
     this.#parent = session;
@@ -259,7 +259,7 @@ export class BlobPull {
       for await (const chunk of pieces) await reader.push(chunk);
       await writer.flush();
       if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${session} ended early`);
-      standing.good(session);
+      blocklist.succeeded(session);
     } catch (error) {
       if (!stop.signal.aborted) throw error;
       this.#leftSlow.set(session, left + 1);

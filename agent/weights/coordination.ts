@@ -1,7 +1,7 @@
 /** Questions about blobs to the nodes that coordinate them, this one among them; and what this node holds, told to them. */
 import { type Answer, Coordinator, FANOUT, type Question } from '../../shared/weights/coordinator.ts';
 import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
-import { Standing } from '../../shared/weights/standing.ts';
+import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import type { Access } from './access.ts';
 import type { WeightsClient } from './client.ts';
 import { asWeightsError } from './error.ts';
@@ -30,10 +30,10 @@ export interface CoordinationOptions {
 }
 
 export class Coordination {
-  /** The standing of nodes as senders of blobs. */
-  readonly standing = new Standing();
-  /** The standing of nodes as coordinators: a node that is too busy to send still coordinates, or there would be two trees. */
-  readonly #coordinators = new Standing();
+  /** Nodes that are asked for no blobs for a while. */
+  readonly senders = new PeerBlocklist();
+  /** Nodes that are not asked as coordinators: a node that is too busy to send still coordinates, or there would be two trees. */
+  readonly #coordinators = new PeerBlocklist();
   readonly #options: CoordinationOptions;
   readonly #coordinator: Coordinator;
   readonly #stop = new AbortController();
@@ -107,7 +107,7 @@ export class Coordination {
     // Gossip may bring one later that the coordinator knows already.
     if (peer === undefined) return { kind: 'wait' };
     if (own ? access.isOwn(peer) : access.isNear(peer)) return answer;
-    this.standing.bad(answer.session, performance.now());
+    this.senders.failed(answer.session, performance.now());
     return { kind: 'wait' };
   }
 
@@ -115,7 +115,7 @@ export class Coordination {
     const own = this.#options.peers.own()?.session;
     if (own === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
     for (;;) {
-      const avoided = new Set(this.#coordinators.avoided(performance.now()));
+      const avoided = new Set(this.#coordinators.blocked(performance.now()));
       const coordinator = this.#coordinatorOf(question.blob, own, avoided);
       if (coordinator === own) return this.answer(own, [question])[0] ?? { kind: 'wait' };
       try {
@@ -123,7 +123,7 @@ export class Coordination {
         return answer ?? { kind: 'wait' };
       } catch (error) {
         if (asWeightsError(error).code === 'stopped') return { kind: 'wait' };
-        this.#coordinators.bad(coordinator, performance.now());
+        this.#coordinators.failed(coordinator, performance.now());
       }
     }
   }
@@ -145,7 +145,7 @@ export class Coordination {
   async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
     const own = this.#options.peers.own()?.session;
     if (own === undefined) return;
-    const avoided = new Set(this.#coordinators.avoided(performance.now()));
+    const avoided = new Set(this.#coordinators.blocked(performance.now()));
     const rows = new Map<string, Question[]>();
     for (const blob of blobs) {
       const coordinator = this.#coordinatorOf(blob, own, avoided);
@@ -158,7 +158,7 @@ export class Coordination {
           for (let at = 0; at < questions.length; at += ROWS_MAX)
             await this.#options.client.coordinate(coordinator, questions.slice(at, at + ROWS_MAX), this.#stop.signal);
         } catch {
-          this.#coordinators.bad(coordinator, performance.now());
+          this.#coordinators.failed(coordinator, performance.now());
         }
       }),
     );

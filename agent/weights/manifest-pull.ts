@@ -76,7 +76,7 @@ interface Listed {
 /** A list that is fresh; where the source cannot be read, one of any age. */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
   const { id, key, olderKey, reader, client, coordination, giveUpMs, now } = options;
-  const { standing } = coordination;
+  const { senders } = coordination;
   const until = performance.now() + giveUpMs;
   let trouble: WeightsError | undefined;
   let older: Listed | undefined;
@@ -84,7 +84,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
   const tooOld = new Set<string>();
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';
-    const avoid = [...tooOld, ...standing.avoided(performance.now())].slice(0, 64);
+    const avoid = [...tooOld, ...senders.blocked(performance.now())].slice(0, 64);
     let answer = await coordination.ask({ blob: key, role, avoid }, true);
     if (trouble !== undefined && answer.kind === 'wait')
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
@@ -109,7 +109,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
         continue;
       } catch (error) {
         // 404: it has not come there yet.
-        if (asWeightsError(error).code !== 'unavailable') standing.bad(answer.session, performance.now());
+        if (asWeightsError(error).code !== 'unavailable') senders.failed(answer.session, performance.now());
       }
     if (trouble !== undefined && coordination.alone) throw trouble;
     await delay(WAIT_MS, undefined, { signal }).catch((cause: unknown) => {

@@ -226,7 +226,7 @@ export class Weights {
         store: this.store,
         hasher: this.#hasher,
         client: this.#client,
-        standing: this.#coordination.standing,
+        blocklist: this.#coordination.senders,
         limits: this.#options.limits ?? PULL_LIMITS,
         ask: (question) => this.#coordination.ask({ ...question, blob: key }, own),
         alone: () => this.#coordination.alone,

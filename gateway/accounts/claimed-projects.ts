@@ -3,7 +3,7 @@ import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
-import type { ProjectStanding } from './login/oidc-config.ts';
+import type { MappedProjects } from './login/oidc-config.ts';
 import { leaveProject } from './own-keys.ts';
 import { auditLog, projectMembers, projects, type users } from './schema.ts';
 
@@ -14,7 +14,7 @@ type Store = Pick<Env, 'DB'>;
 const BATCH = 200;
 
 /** Where a person's keys are made. One that operators gave, and of which the claims do not decide, stays. */
-export function ownProject({ projectId }: User, claimed: ProjectStanding | undefined): string | null {
+export function ownProject({ projectId }: User, claimed: MappedProjects | undefined): string | null {
   if (claimed === undefined) return projectId;
   return claimed.own ?? (projectId !== null && claimed.decided.has(projectId) ? null : projectId);
 }
@@ -26,7 +26,7 @@ export function ownProject({ projectId }: User, claimed: ProjectStanding | undef
 export async function placeInProjects(
   env: Store,
   user: User,
-  claimed: ProjectStanding | undefined,
+  claimed: MappedProjects | undefined,
   now: number,
 ): Promise<boolean> {
   if (claimed === undefined) return false;
@@ -81,7 +81,7 @@ function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): Batc
 }
 
 /** Of projects that claims are mapped to, those that there are. */
-async function existing(env: Store, members: ProjectStanding['members']): Promise<Map<string, { lead: boolean }>> {
+async function existing(env: Store, members: MappedProjects['members']): Promise<Map<string, { lead: boolean }>> {
   const ids = [...members.keys()];
   const there = new Map<string, { lead: boolean }>();
   // D1 takes a hundred values in one statement.

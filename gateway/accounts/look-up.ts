@@ -56,7 +56,7 @@ export async function findKey(
   if (isClosed(key.userId, user) || isClosed(key.projectId, project)) return 'disabled';
   const role = user === null ? key.role : lowerRole(key.role, user.role);
   return sealed(env, {
-    ...standing(project, key),
+    ...ofKeyAndProject(project, key),
     // A machine that a key let in does what that key may do now, and not what it might when the machine came.
     restrictions: [key, parent, project].flatMap((row) => (row ? restrictionsOf(row) : [])),
     grantedBy: key.grantedBy ?? undefined,
@@ -117,7 +117,7 @@ export async function findUser(
   if (user === undefined) return 'unknown';
   if (user.disabledAt !== null || isClosed(user.projectId, project)) return 'disabled';
   const account = await sealed(env, {
-    ...standing(project),
+    ...ofKeyAndProject(project),
     grantedBy: undefined,
     keyId: user.id,
     role: user.role,
@@ -139,8 +139,8 @@ async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Pro
   return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
 }
 
-/** What account and key share of their project. A key without `no_track` in either row is tracked. */
-function standing(project: Project | null, key?: Key) {
+/** What a key and its project say together. A key without `no_track` in either row is tracked. */
+function ofKeyAndProject(project: Project | null, key?: Key) {
   return {
     projectId: project?.id,
     restrictions: [key, project].flatMap((row) => (row === null || row === undefined ? [] : restrictionsOf(row))),

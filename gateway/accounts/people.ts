@@ -6,7 +6,7 @@ import { tellRegistry } from '../tell-registry.ts';
 import type { Account } from './account.ts';
 import { ownProject, placeInProjects } from './claimed-projects.ts';
 import { asked, database } from './database.ts';
-import { type Claims, type OidcIssuer, type Standing, shownName, standingOf } from './login/oidc-config.ts';
+import { type Claims, type MappedClaims, mapClaims, type OidcIssuer, shownName } from './login/oidc-config.ts';
 import { findUser } from './look-up.ts';
 import { auditLog, users } from './schema.ts';
 import { newId } from './secrets.ts';
@@ -31,17 +31,17 @@ export async function arrive(
   signIn = false,
 ): Promise<Arrival> {
   const identity = { issuer: config.issuer, subject: claims.sub };
-  const standing = standingOf(config, claims, signIn);
+  const claimed = mapClaims(config, claims, signIn);
   let found = await findUser(env, identity);
-  const notMapped = config.admits === 'mapped' && !standing.mapped;
+  const notMapped = config.admits === 'mapped' && !claimed.matches;
   if (found === 'unknown') {
     if (config.admits === 'known' || notMapped) throw notAdmitted();
-    await create(env, identity, standing, now);
+    await create(env, identity, claimed, now);
     found = await findUser(env, identity);
-    if (typeof found === 'object') await placeInProjects(env, found.user, standing.projects, now);
+    if (typeof found === 'object') await placeInProjects(env, found.user, claimed.projects, now);
   } else if (typeof found === 'object') {
-    const placed = await placeInProjects(env, found.user, standing.projects, now);
-    if ((await update(env, found.user, standing, now)) || placed) {
+    const placed = await placeInProjects(env, found.user, claimed.projects, now);
+    if ((await update(env, found.user, claimed, now)) || placed) {
       found = await findUser(env, identity);
       // Their rights are not what they were: every isolate must hear of it.
       const { REGISTRY } = env;
@@ -61,18 +61,18 @@ function notAdmitted(): ApiError {
 async function create(
   env: Pick<Env, 'DB'>,
   { issuer, subject }: { issuer: string; subject: string },
-  standing: Standing,
+  claimed: MappedClaims,
   now: number,
 ): Promise<void> {
   const db = database(env);
   const row = {
     id: newId('user'),
-    name: standing.name ?? shownName(subject),
-    email: standing.email ?? null,
-    role: standing.role ?? ('consumer' as const),
-    provider: standing.provider ?? null,
-    projectId: standing.projects?.own ?? null,
-    groups: standing.groups ?? null,
+    name: claimed.name ?? shownName(subject),
+    email: claimed.email ?? null,
+    role: claimed.role ?? ('consumer' as const),
+    provider: claimed.provider ?? null,
+    projectId: claimed.projects?.own ?? null,
+    groups: claimed.groups ?? null,
     issuer,
     subject,
     createdAt: now,
@@ -84,14 +84,14 @@ async function create(
 }
 
 /** What claims say wins over what was stored, where they say it. True where that changed the person's rights. */
-async function update(env: Pick<Env, 'DB'>, user: User, standing: Standing, now: number): Promise<boolean> {
+async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, now: number): Promise<boolean> {
   const told = {
-    role: standing.role ?? user.role,
-    provider: standing.role === undefined ? user.provider : (standing.provider ?? null),
-    projectId: ownProject(user, standing.projects),
-    groups: standing.groups ?? user.groups,
+    role: claimed.role ?? user.role,
+    provider: claimed.role === undefined ? user.provider : (claimed.provider ?? null),
+    projectId: ownProject(user, claimed.projects),
+    groups: claimed.groups ?? user.groups,
   };
-  const { name = user.name, email = user.email } = standing;
+  const { name = user.name, email = user.email } = claimed;
   const after = { ...told, name, email };
   const changed =
     told.role !== user.role ||

@@ -127,6 +127,6 @@ function rowOf(node: z.infer<typeof nodeSchema>): string[] {
   const engine = load === null ? '-' : `${load.running} running, ${load.waiting} waiting`;
   const served = models.map(({ id }) => id).join(',') || '-';
   const aside = suspected ? 'suspected' : cause;
-  const standing = aside == null ? state : `${state} (${aside})`;
-  return [session, standing, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served];
+  const shown = aside == null ? state : `${state} (${aside})`;
+  return [session, shown, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served];
 }

@@ -319,8 +319,8 @@ export class RegistryObject extends GatewayObject {
     if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')
       return new Response('no delegate', { status: 400 });
     const ticket = decodeTicket(bytes, workerdCrypto);
-    const standing = this.#members.replica.ticketState(ticket);
-    if (standing !== 'good') return new Response(`the session is ${standing}`, { status: 410 });
+    const state = this.#members.replica.ticketState(ticket);
+    if (state !== 'good') return new Response(`the session is ${state}`, { status: 410 });
     return this.#sockets.accept(ticket, request.headers.get(AUDIENCE_HEADER) ?? '', Date.now());
   }
 

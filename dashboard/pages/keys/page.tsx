@@ -7,7 +7,7 @@ import { limitWords } from '../../parts/limit-fields.tsx';
 import { useNames } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
-import { isGood, Standing } from '../../parts/standing.tsx';
+import { CredentialStatus, isGood } from '../../parts/credential-status.tsx';
 import { useMinute } from '../../parts/use-minute.ts';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
@@ -180,7 +180,7 @@ function columnsOf(
       value: (key) => key.expires_at ?? '',
       cell: (key) => dateTime(key.expires_at),
     },
-    { id: 'state', header: columns.state, cell: (key) => <Standing of={key} now={now} /> },
+    { id: 'state', header: columns.state, cell: (key) => <CredentialStatus of={key} now={now} /> },
     {
       id: 'actions',
       header: columns.actions,

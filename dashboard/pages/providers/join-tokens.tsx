@@ -6,7 +6,7 @@ import { dateTime } from '../../parts/format.ts';
 import { useOptions } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
-import { Standing } from '../../parts/standing.tsx';
+import { CredentialStatus } from '../../parts/credential-status.tsx';
 import { useMinute } from '../../parts/use-minute.ts';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
@@ -117,7 +117,9 @@ function columnsOf(now: number, revoke: (token: JoinToken) => void): Column<Join
     {
       id: 'state',
       header: columns.state,
-      cell: (one) => <Standing of={one} now={now} usedUp={one.max_nodes !== null && one.nodes >= one.max_nodes} />,
+      cell: (one) => (
+        <CredentialStatus of={one} now={now} usedUp={one.max_nodes !== null && one.nodes >= one.max_nodes} />
+      ),
     },
     {
       id: 'actions',

@@ -52,5 +52,5 @@ export const keys = {
     roleHint: 'What the key may do in this API.',
     provider: 'Provider',
   },
-  standing: { good: 'active', revoked: 'revoked', expired: 'expired', usedUp: 'used up' },
+  status: { good: 'active', revoked: 'revoked', expired: 'expired', usedUp: 'used up' },
 };

@@ -45,7 +45,7 @@ export const issuersSchema = z.array(issuerSchema).max(ISSUERS_MAX);
 
 export type Claims = Readonly<Record<string, unknown>>;
 
-export interface ProjectStanding {
+export interface MappedProjects {
   own: string | undefined;
   /** The other projects of the person, with whether they lead them; their own where they lead it. */
   members: ReadonlyMap<string, { lead: boolean }>;
@@ -53,8 +53,8 @@ export interface ProjectStanding {
   decided: ReadonlySet<string>;
 }
 
-/** The role and provider that a person's claims give. */
-export interface Standing {
+/** What a person's claims are mapped to. */
+export interface MappedClaims {
   /** Undefined: not told by claims; access tokens rarely say. */
   name: string | undefined;
   email: string | null | undefined;
@@ -62,11 +62,11 @@ export interface Standing {
   role: Role | undefined;
   provider: string | undefined;
   /** Undefined: claims say nothing of projects. */
-  projects: ProjectStanding | undefined;
+  projects: MappedProjects | undefined;
   /** Sorted. Undefined: claims say nothing of groups. */
   groups: string[] | undefined;
-  /** A value of theirs is mapped. */
-  mapped: boolean;
+  /** A value of their claims is mapped. */
+  matches: boolean;
 }
 
 const NAME_MAX = 200;
@@ -75,7 +75,7 @@ const NAME_MAX = 200;
  * @param signIn a person signs in: a claim that is not there has no values. A token of a program that lacks it says nothing.
  * @throws ApiError 403 where a claim that is asked for is no list of texts, or has too many
  */
-export function standingOf(config: OidcIssuer, claims: Claims, signIn: boolean): Standing {
+export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): MappedClaims {
   const roles = valuesOf(claims, config.role_claim).flatMap((value) => {
     const mapped = Object.hasOwn(config.roles, value) ? config.roles[value] : undefined;
     return mapped === undefined ? [] : [mapped];
@@ -92,11 +92,11 @@ export function standingOf(config: OidcIssuer, claims: Claims, signIn: boolean):
     provider: highest?.provider,
     projects,
     groups: saysGroups ? [...new Set(groups)].toSorted() : undefined,
-    mapped: highest !== undefined || groups.length > 0 || projects?.own !== undefined || !!projects?.members.size,
+    matches: highest !== undefined || groups.length > 0 || projects?.own !== undefined || !!projects?.members.size,
   };
 }
 
-function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): ProjectStanding | undefined {
+function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): MappedProjects | undefined {
   const { project_claim: claim, projects, leads } = config;
   if (claim === null || !(signIn || isTold(claims, claim))) return undefined;
   const values = valuesOf(claims, claim);

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it, vi } from 'vitest';
 import { CONNECTIONS_PER_PEER_MAX } from '../../../agent/weights/server.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
-import { Standing } from '../../../shared/weights/standing.ts';
+import { PeerBlocklist } from '../../../shared/weights/peer-blocklist.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { Cluster, dialled, hubFolder, type Node, PIECE, sha256, way } from './cluster.ts';
 
@@ -86,7 +86,7 @@ it('readers that are just fast enough share the places with one that waits, in t
 
 it('a node whose only sender is behind a slow link leaves it, comes back, and has the blob at last', async () => {
   // It would come back after 15 s.
-  vi.spyOn(Standing.prototype, 'avoided').mockReturnValue([]);
+  vi.spyOn(PeerBlocklist.prototype, 'blocked').mockReturnValue([]);
   atEnd(() => void vi.restoreAllMocks());
   const cluster = new Cluster();
   const bytes = randomBytes(PIECE + PIECE / 2);

@@ -14,18 +14,18 @@ interface Row {
   until: number;
 }
 
-export class Standing {
+export class PeerBlocklist {
   /** Least lately changed first; at most PEERS_MAX. */
   readonly #rows = new Map<string, Row>();
 
-  good(peer: string): void {
+  succeeded(peer: string): void {
     const row = this.#rows.get(peer);
     if (row === undefined) return;
     row.good++;
     row.streak = 0;
   }
 
-  bad(peer: string, now: number): void {
+  failed(peer: string, now: number): void {
     const row = this.#rows.get(peer) ?? { good: 0, bad: 0, streak: 0, until: 0 };
     row.bad++;
     row.streak++;
@@ -36,7 +36,7 @@ export class Standing {
     if (this.#rows.size > PEERS_MAX && oldest !== undefined) this.#rows.delete(oldest);
   }
 
-  avoided(now: number): string[] {
+  blocked(now: number): string[] {
     return [...this.#rows].filter(([, { until }]) => until > now).map(([peer]) => peer);
   }
 }

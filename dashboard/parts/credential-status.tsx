@@ -6,15 +6,15 @@ interface Ending {
   revoked_at: string | null;
 }
 
-const { standing } = t.keys;
+const { status } = t.keys;
 
 /** Whether a key or a token still works, as far as its own ends go. */
 export function isGood({ expires_at, revoked_at }: Ending, now: number): boolean {
   return revoked_at === null && (expires_at === null || Date.parse(expires_at) > now);
 }
 
-export function Standing({ of, now, usedUp = false }: { of: Ending; now: number; usedUp?: boolean }) {
-  if (of.revoked_at !== null) return <Tag kind="plain">{standing.revoked}</Tag>;
-  if (!isGood(of, now)) return <Tag kind="plain">{standing.expired}</Tag>;
-  return usedUp ? <Tag kind="plain">{standing.usedUp}</Tag> : <Tag kind="good">{standing.good}</Tag>;
+export function CredentialStatus({ of, now, usedUp = false }: { of: Ending; now: number; usedUp?: boolean }) {
+  if (of.revoked_at !== null) return <Tag kind="plain">{status.revoked}</Tag>;
+  if (!isGood(of, now)) return <Tag kind="plain">{status.expired}</Tag>;
+  return usedUp ? <Tag kind="plain">{status.usedUp}</Tag> : <Tag kind="good">{status.good}</Tag>;
 }
