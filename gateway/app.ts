@@ -4,7 +4,7 @@ import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
 import { quoted } from '../shared/openai/quoted.ts';
 import { deviceRoutes } from './accounts/login/device-routes.ts';
 import { loginRoutes } from './accounts/login/login-routes.ts';
-import { openApiRoutes } from './admin/openapi.ts';
+import { openApiRoutes } from './admin/openapi/document.ts';
 import { adminRoutes } from './admin/routes.ts';
 import { batchAgentRoutes } from './batch/leases/agent-routes.ts';
 import { batchRoutes } from './batch/routes.ts';

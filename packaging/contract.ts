@@ -15,7 +15,7 @@ const TOOLS = ['-p', 'openapi-typescript@7.13.0', '-p', 'typescript@5.9.3'];
 /** `/openapi.json` of a gateway at `http://gateway`, as text. */
 export async function openApiText(): Promise<string> {
   // By a variable: the gateway's types are those of Workers, and this is Node.
-  const source = '../gateway/admin/openapi.ts';
+  const source = '../gateway/admin/openapi/document.ts';
   const { openApiRoutes } = await import(source);
   const response: Response = await openApiRoutes.request('http://gateway/openapi.json');
   return response.text();

@@ -4,14 +4,14 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
-import { batchUsageRoutes } from './batch-usage.ts';
+import { batchUsageRoutes } from './usage/batch-usage.ts';
 import { callerOf } from './caller.ts';
-import { catalogueRoutes } from './catalogue.ts';
+import { catalogueRoutes } from './models/catalogue.ts';
 import { factoryAdminRoutes } from './factory.ts';
 import { factoryTokenRoutes } from './factory-tokens.ts';
 import { gatewayRoutes } from './gateways.ts';
-import { modelCardRoutes } from './model-cards.ts';
-import { modelRoutes } from './models.ts';
+import { modelCardRoutes } from './models/cards.ts';
+import { modelRoutes } from './models/settings.ts';
 import { nodeLoadRoutes } from './node-loads.ts';
 import { deploymentRoutes } from './nodes/deployments.ts';
 import { drainRoutes } from './nodes/drain.ts';
@@ -33,13 +33,13 @@ import { providerRoutes } from './providers.ts';
 import { regionRoutes } from './regions/facts.ts';
 import { regionPlanRoutes } from './regions/plan.ts';
 import { regionPriceRoutes } from './regions/prices.ts';
-import { requestRoutes } from './requests.ts';
+import { requestRoutes } from './usage/requests.ts';
 import type { AdminRoute } from './route.ts';
-import { routingRoutes } from './routing.ts';
+import { routingRoutes } from './models/weights.ts';
 import { settingsRoutes } from './settings.ts';
 import { timelineRoutes } from './timeline.ts';
-import { usageRoutes } from './usage.ts';
-import { workloadRoutes } from './workload.ts';
+import { usageRoutes } from './usage/usage.ts';
+import { workloadRoutes } from './usage/workload.ts';
 
 /** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [

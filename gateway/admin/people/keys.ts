@@ -10,7 +10,7 @@ import { hasRoom, nameWhereNext, nameWhereRoom, OWN_KEYS_MAX } from '../../accou
 import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
-import { listSuccessor } from '../catalogue.ts';
+import { listSuccessor } from '../models/catalogue.ts';
 import { change, createOnce, tell } from '../change.ts';
 import {
   expiryMs,

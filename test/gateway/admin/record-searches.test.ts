@@ -1,6 +1,6 @@
 /** Searches through hours of records: how many an account, and all of them, may begin. */
 import { expect, test } from 'vitest';
-import { RecordSearches } from '../../../gateway/admin/record-searches.ts';
+import { RecordSearches } from '../../../gateway/admin/usage/record-searches.ts';
 
 const limited = (waitS: number) =>
   expect.objectContaining({ code: 'rate_limit_exceeded', headers: { 'retry-after': String(waitS) } });

@@ -1,21 +1,16 @@
 /** Which share of a model's requests its nodes get, by kinds of requests where the model has kinds. */
-import { asc, count, eq, ne } from 'drizzle-orm';
 import * as z from 'zod';
-import { findGpuClass } from '../../shared/hardware/classes.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
-import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../accounts/routing-settings.ts';
-import { modelWeights } from '../accounts/schema.ts';
-import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import { change, tell } from './change.ts';
-import { listOf } from './fields.ts';
-import { rfc3339 } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
-
-type Row = typeof modelWeights.$inferSelect;
+import { findGpuClass } from '../../../shared/hardware/classes.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../../accounts/routing-settings.ts';
+import { modelWeights } from '../../accounts/schema.ts';
+import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
+import { listOf } from '../fields.ts';
+import { rfc3339 } from '../list.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { ModelRows, modelSchema } from './model-rows.ts';
 
 const putSchema = z.strictObject({ weights: weightsSchema, kinds: kindsSchema.optional() });
-const modelSchema = z.string().min(1).max(256);
 const routingSchema = z.object({
   object: z.literal('routing'),
   model: z.string(),
@@ -24,6 +19,8 @@ const routingSchema = z.object({
   updated_at: z.iso.datetime(),
 });
 const deletedSchema = z.object({ object: z.literal('routing'), model: z.string(), deleted: z.boolean() });
+
+const rows = new ModelRows(modelWeights, 'routing', MODEL_SETTINGS_MAX, view);
 
 const OPERATOR = { role: 'operator' } as const;
 const ONE = '/routing/:model{.+}';
@@ -35,10 +32,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     path: '/routing',
     summary: 'Models with weights.',
     answer: listOf(routingSchema),
-    run: async ({ env }) => {
-      const rows = await asked(database(env).select().from(modelWeights).orderBy(asc(modelWeights.model)));
-      return { object: 'list', data: rows.map(view), has_more: false };
-    },
+    run: (call) => rows.list(call),
   }),
   route({
     ...OPERATOR,
@@ -48,9 +42,10 @@ export const routingRoutes: readonly AdminRoute[] = [
     summary: "One model's weights and kinds.",
     answer: routingSchema,
     run: async (call) => {
-      const row = await find(call);
+      const model = call.param('model');
+      const row = await rows.find(call, model);
       if (row !== undefined) return view(row);
-      throw new ApiError('not_found', `Model "${modelOf(call)}" has no weights.`);
+      throw new ApiError('not_found', `Model "${model}" has no weights.`);
     },
   }),
   route({
@@ -71,15 +66,16 @@ export const routingRoutes: readonly AdminRoute[] = [
     params: { model: modelSchema },
     summary: 'Back to the policy that is set. Says whether weights were there; repeating is safe.',
     answer: deletedSchema,
-    run: remove,
+    run: async (call) => {
+      const model = call.param('model');
+      return { object: 'routing', model, deleted: await rows.delete(call, model) };
+    },
   }),
 ];
 
 async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
-  const model = modelOf(call);
-  const db = database(call.env);
-  const [others] = await asked(db.select({ n: count() }).from(modelWeights).where(ne(modelWeights.model, model)));
-  if ((others?.n ?? 0) >= MODEL_SETTINGS_MAX)
+  const model = call.param('model');
+  if (await rows.isFull(call, model))
     throw new ApiError(
       'unprocessable_content',
       `At most ${MODEL_SETTINGS_MAX} models can have weights. Delete some first.`,
@@ -97,40 +93,12 @@ async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
     throw new ApiError('unprocessable_content', `weights: "${unknown.kind}" is none of \`kinds\`.`, {
       param: 'weights',
     });
-  const before = await find(call);
+  const before = await rows.find(call, model);
   const set = { weights, kinds: kinds.length === 0 ? null : kinds, updatedAt: call.now };
-  const row = { model, ...set };
-  const write = db.insert(modelWeights).values(row).onConflictDoUpdate({ target: modelWeights.model, set });
-  const what = { action: 'routing.update', object: model, before: before && view(before), after: view(row) };
-  await change(call, [write], what);
-  return view(row);
+  return rows.write(call, { model, ...set }, set, before);
 }
 
-async function remove(call: Call): Promise<object> {
-  const model = modelOf(call);
-  const before = await find(call);
-  if (before === undefined) await tell(call.env);
-  else {
-    const write = database(call.env).delete(modelWeights).where(eq(modelWeights.model, model));
-    await change(call, [write], { action: 'routing.delete', object: model, before: view(before) });
-  }
-  return { object: 'routing', model, deleted: before !== undefined };
-}
-
-async function find(call: Call<unknown, unknown>): Promise<Row | undefined> {
-  const query = database(call.env)
-    .select()
-    .from(modelWeights)
-    .where(eq(modelWeights.model, modelOf(call)));
-  const [row] = await asked(query);
-  return row;
-}
-
-function modelOf(call: Call<unknown, unknown>): string {
-  return call.param('model');
-}
-
-function view(row: Row) {
+function view(row: typeof modelWeights.$inferSelect) {
   const { model, weights, kinds } = row;
   return { object: 'routing' as const, model, weights, kinds: kinds ?? [], updated_at: rfc3339(row.updatedAt) };
 }

@@ -1,20 +1,20 @@
 /** The story of one request: what the gateway, the queue, each attempt and the nodes have on record of it, and what is not on record. */
 import * as z from 'zod';
-import { departureCause } from '../../shared/lattice/departure.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
-import { lifeOf } from '../accounts/catalogue.ts';
-import { asked } from '../accounts/database.ts';
-import { readSettings } from '../accounts/settings.ts';
-import { OBSERVE_NAME } from '../observe/report.ts';
-import { reporter } from '../observe/request-log.ts';
-import type { Story } from '../observe/story.ts';
-import { NO_SESSION, shardsBetween, type UsageRow } from '../usage/row.ts';
-import { listOf } from './fields.ts';
-import { list, rfc3339 } from './list.ts';
+import { departureCause } from '../../../shared/lattice/departure.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
+import { lifeOf } from '../../accounts/catalogue.ts';
+import { asked } from '../../accounts/database.ts';
+import { readSettings } from '../../accounts/settings.ts';
+import { OBSERVE_NAME } from '../../observe/report.ts';
+import { reporter } from '../../observe/request-log.ts';
+import type { Story } from '../../observe/story.ts';
+import { NO_SESSION, shardsBetween, type UsageRow } from '../../usage/row.ts';
+import { listOf } from '../fields.ts';
+import { list, rfc3339 } from '../list.ts';
 import { RecordSearches } from './record-searches.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
-import { asking } from './session.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { asking } from '../session.ts';
 
 const HOUR_MS = 3_600_000;
 /** Each hour is an object that is asked. */

@@ -1,7 +1,7 @@
 /** Parts of an OpenAPI document that are made of zod's schemas. */
 import * as z from 'zod';
-import type { DescribedRoute } from '../described-route.ts';
-import type { AdminRoute } from './route.ts';
+import type { DescribedRoute } from '../../described-route.ts';
+import type { AdminRoute } from '../route.ts';
 
 export interface Operation {
   method: string;

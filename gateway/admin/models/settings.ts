@@ -1,16 +1,17 @@
-import { and, asc, count, eq, isNotNull, ne } from 'drizzle-orm';
+/** How each model is routed, waited for and traced. */
+import { and, isNotNull, ne } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
-import { MODEL_CLASSES } from '../accounts/model-classes.ts';
-import { maxRetriesSchema } from '../accounts/retry-settings.ts';
-import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../accounts/routing-settings.ts';
-import { modelSettings } from '../accounts/schema.ts';
-import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import { change, tell } from './change.ts';
-import { listOf, policySchema } from './fields.ts';
-import { rfc3339 } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { MODEL_CLASSES } from '../../accounts/model-classes.ts';
+import { maxRetriesSchema } from '../../accounts/retry-settings.ts';
+import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../../accounts/routing-settings.ts';
+import { modelSettings } from '../../accounts/schema.ts';
+import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
+import { listOf, policySchema } from '../fields.ts';
+import { rfc3339 } from '../list.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { ModelRows, modelSchema } from './model-rows.ts';
 
 /** A PUT says everything: what it leaves out goes back to the gateway's default. */
 const putSchema = z.strictObject({
@@ -31,7 +32,6 @@ const putSchema = z.strictObject({
   /** Its name is hashed in the trace. */
   private: z.boolean().default(false),
 });
-const modelSchema = z.string().min(1).max(256);
 
 const settingsSchema = putSchema.extend({
   object: z.literal('model_settings'),
@@ -39,6 +39,8 @@ const settingsSchema = putSchema.extend({
   updated_at: z.iso.datetime(),
 });
 const deletedSchema = z.object({ object: z.literal('model_settings'), id: z.string(), deleted: z.boolean() });
+
+const rows = new ModelRows(modelSettings, 'model', MODEL_SETTINGS_MAX, view);
 
 const OPERATOR = { role: 'operator' } as const;
 // Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
@@ -51,11 +53,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     path: '/models',
     summary: 'Models with settings of their own.',
     answer: listOf(settingsSchema),
-    run: async ({ env }) => {
-      const query = database(env).select().from(modelSettings).orderBy(asc(modelSettings.model));
-      const rows = await asked(query.limit(MODEL_SETTINGS_MAX));
-      return { object: 'list', data: rows.map(view), has_more: false };
-    },
+    run: (call) => rows.list(call),
   }),
   route({
     ...OPERATOR,
@@ -65,9 +63,10 @@ export const modelRoutes: readonly AdminRoute[] = [
     summary: "One model's settings.",
     answer: settingsSchema,
     run: async (call) => {
-      const row = await find(call);
+      const model = call.param('id');
+      const row = await rows.find(call, model);
       if (row !== undefined) return view(row);
-      throw new ApiError('not_found', `Model "${modelId(call)}" has no settings of its own.`);
+      throw new ApiError('not_found', `Model "${model}" has no settings of its own.`);
     },
   }),
   route({
@@ -87,26 +86,23 @@ export const modelRoutes: readonly AdminRoute[] = [
     params: { id: modelSchema },
     summary: 'Back to the defaults. Says whether anything was there; repeating tells the registry again.',
     answer: deletedSchema,
-    run: deleteModel,
+    run: async (call) => {
+      const id = call.param('id');
+      return { object: 'model_settings', id, deleted: await rows.delete(call, id) };
+    },
   }),
 ];
 
 async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> {
-  const model = modelId(call);
-  const db = database(call.env);
-  const [others] = await asked(db.select({ n: count() }).from(modelSettings).where(ne(modelSettings.model, model)));
-  if ((others?.n ?? 0) >= MODEL_SETTINGS_MAX) {
+  const model = call.param('id');
+  if (await rows.isFull(call, model)) {
     const message = `At most ${MODEL_SETTINGS_MAX} models can have settings of their own. Delete some first.`;
     throw new ApiError('unprocessable_content', message);
   }
-  const before = await find(call);
+  const before = await rows.find(call, model);
   await requireFree(call, model);
   const set = columns(call.body, call.now);
-  const row = { model, ...set };
-  const write = db.insert(modelSettings).values(row).onConflictDoUpdate({ target: modelSettings.model, set });
-  const what = { action: 'model.update', object: model, before: before && view(before), after: view(row) };
-  await change(call, [write], what);
-  return view(row);
+  return rows.write(call, { model, ...set }, set, before);
 }
 
 function columns(body: z.infer<typeof putSchema>, now: number) {
@@ -130,7 +126,7 @@ function columns(body: z.infer<typeof putSchema>, now: number) {
   };
 }
 
-/** @throws ApiError 400 where one of the names stands for another model already, or for none */
+/** @throws ApiError 422 where one of the names stands for another model already, or for none */
 async function requireFree({ env, body }: Call<z.infer<typeof putSchema>>, model: string): Promise<void> {
   const { aliases, fallbacks } = body;
   const twice = aliases.find((name, at) => name === model || aliases.indexOf(name) !== at);
@@ -151,30 +147,6 @@ async function requireFree({ env, body }: Call<z.infer<typeof putSchema>>, model
 
 function refused(param: string, why: string): ApiError {
   return new ApiError('unprocessable_content', `${param}: ${why}`, { param });
-}
-
-async function deleteModel(call: Call): Promise<object> {
-  const model = modelId(call);
-  const before = await find(call);
-  if (before === undefined) await tell(call.env);
-  else {
-    const write = database(call.env).delete(modelSettings).where(eq(modelSettings.model, model));
-    await change(call, [write], { action: 'model.delete', object: model, before: view(before) });
-  }
-  return { object: 'model_settings', id: model, deleted: before !== undefined };
-}
-
-async function find(call: Call<unknown, unknown>): Promise<typeof modelSettings.$inferSelect | undefined> {
-  const query = database(call.env)
-    .select()
-    .from(modelSettings)
-    .where(eq(modelSettings.model, modelId(call)));
-  const [row] = await asked(query);
-  return row;
-}
-
-function modelId(call: Call<unknown, unknown>): string {
-  return call.param('id');
 }
 
 function view(row: typeof modelSettings.$inferSelect) {

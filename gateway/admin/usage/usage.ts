@@ -2,13 +2,13 @@
 import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
-import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database, reportDatabase } from '../accounts/database.ts';
-import { installationSecret } from '../accounts/installation.ts';
-import { modelSettings, usageTotals } from '../accounts/schema.ts';
-import { traceStream } from '../usage/trace.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { asked, database, reportDatabase } from '../../accounts/database.ts';
+import { installationSecret } from '../../accounts/installation.ts';
+import { modelSettings, usageTotals } from '../../accounts/schema.ts';
+import { traceStream } from '../../usage/trace.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
 
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
 type Group = (typeof GROUPS)[number];

@@ -1,12 +1,12 @@
 /** What each batch used. Lines are in the totals of requests as well: this says which batch they were of. */
 import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { asked, reportDatabase } from '../accounts/database.ts';
-import { apiKeys, batches } from '../accounts/schema.ts';
-import { ownerOf } from '../files/owner.ts';
-import { listOf } from './fields.ts';
-import { list, older, pageSchema } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { asked, reportDatabase } from '../../accounts/database.ts';
+import { apiKeys, batches } from '../../accounts/schema.ts';
+import { ownerOf } from '../../files/owner.ts';
+import { listOf } from '../fields.ts';
+import { list, older, pageSchema } from '../list.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
 
 const DAY_MS = 86_400_000;
 const daySchema = z.iso.date();

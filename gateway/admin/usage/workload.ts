@@ -1,17 +1,17 @@
 /** What is asked for, for the planner: rates and lengths by model, and counts by kind of request and slot of time. */
 import { isNotNull } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
-import { asked, database } from '../accounts/database.ts';
-import { kindSchema } from '../accounts/routing-settings.ts';
-import { modelWeights } from '../accounts/schema.ts';
-import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import { Histogram } from '../usage/histogram.ts';
-import type { ModelWorkload } from '../usage/hour-reader.ts';
-import { KindCounts } from '../usage/kind-counts.ts';
-import { shardsBetween } from '../usage/row.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { RequestKind } from '../../../shared/routing/kinds/kind.ts';
+import { asked, database } from '../../accounts/database.ts';
+import { kindSchema } from '../../accounts/routing-settings.ts';
+import { modelWeights } from '../../accounts/schema.ts';
+import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
+import { Histogram } from '../../usage/histogram.ts';
+import type { ModelWorkload } from '../../usage/hour-reader.ts';
+import { KindCounts } from '../../usage/kind-counts.ts';
+import { shardsBetween } from '../../usage/row.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;

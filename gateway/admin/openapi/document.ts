@@ -1,13 +1,13 @@
 /** `/openapi.json` and `/docs`: made of the same tables that the routes are made of, so that neither can say what is not so. */
 import { Hono } from 'hono';
-import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
-import { ApiError, ERROR_KINDS } from '../../shared/openai/errors.ts';
-import { BATCH_ROUTES } from '../batch/api.ts';
-import { dashboardPage } from '../dashboard.ts';
-import type { Env } from '../env.ts';
-import { FACTORY_ROUTES } from '../factory/api.ts';
-import { FILE_ROUTES } from '../files/api.ts';
-import { IDEMPOTENCY_KEY } from './change.ts';
+import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
+import { ApiError, ERROR_KINDS } from '../../../shared/openai/errors.ts';
+import { BATCH_ROUTES } from '../../batch/api.ts';
+import { dashboardPage } from '../../dashboard.ts';
+import type { Env } from '../../env.ts';
+import { FACTORY_ROUTES } from '../../factory/api.ts';
+import { FILE_ROUTES } from '../../files/api.ts';
+import { IDEMPOTENCY_KEY } from '../change.ts';
 import {
   contentOf,
   describedOperation,
@@ -21,8 +21,8 @@ import {
 } from './operation.ts';
 import { readOperations } from './read-operations.ts';
 import { REQUEST_EXAMPLES } from './request-examples.ts';
-import type { AdminRoute } from './route.ts';
-import { ADMIN_ROUTES } from './routes.ts';
+import type { AdminRoute } from '../route.ts';
+import { ADMIN_ROUTES } from '../routes.ts';
 
 const IDEMPOTENCY = {
   name: 'idempotency-key',

@@ -2,7 +2,7 @@
  * Searches through whole hours of records, for a request that nothing else tells of. Each hour is read from its first record to its last: without
  * a bound one key could keep the readers of records busy by asking for ids that do not exist.
  */
-import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
+import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
 
 /** Of all accounts, in this process or isolate. */
 const RUNNING_MAX = 4;

@@ -1,18 +1,17 @@
 /** The catalogue as operators keep it: who answers for a model, who may use it, whether it is always there, and when it ends. */
-import { asc, count, eq, ne, sql } from 'drizzle-orm';
+import { sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { type Account, mayUseModel } from '../accounts/account.ts';
-import { hasAccess } from '../accounts/catalogue.ts';
-import { asked, database } from '../accounts/database.ts';
-import { catalogue } from '../accounts/schema.ts';
-import { CATALOGUE_MAX, readSettings } from '../accounts/settings.ts';
-import { parse } from '../json-body.ts';
-import { change } from './change.ts';
-import { listOf, time } from './fields.ts';
-import { rfc3339 } from './list.ts';
-import { requireUser } from './references.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { type Account, mayUseModel } from '../../accounts/account.ts';
+import { hasAccess } from '../../accounts/catalogue.ts';
+import { database } from '../../accounts/database.ts';
+import { catalogue } from '../../accounts/schema.ts';
+import { CATALOGUE_MAX, readSettings } from '../../accounts/settings.ts';
+import { listOf, time } from '../fields.ts';
+import { rfc3339 } from '../list.ts';
+import { requireUser } from '../references.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { ModelRows, modelSchema } from './model-rows.ts';
 
 type Row = typeof catalogue.$inferSelect;
 
@@ -21,7 +20,6 @@ const ACCESS_MAX = 100;
 
 const ACCESS = /^(?:(?:key|user|proj)_[\w-]{1,60}|group:[a-z0-9][a-z0-9._-]{0,59})$/;
 
-const modelSchema = z.string().min(1).max(256);
 const date = z.iso.datetime({ offset: true }).nullable();
 
 const patchSchema = z
@@ -59,6 +57,8 @@ const entrySchema = z.object({
   updated_at: z.iso.datetime(),
 });
 
+const rows = new ModelRows(catalogue, 'catalogue', CATALOGUE_MAX, view);
+
 // Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
 const ONE = '/catalogue/:id{.+}';
 
@@ -90,29 +90,29 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     params: { id: modelSchema },
     summary: 'Nothing is said of a model any more: everybody may use it, and it has no end. Says whether anything was.',
     answer: z.object({ object: z.literal('catalogue_entry'), id: z.string(), deleted: z.boolean() }),
-    run: deleteEntry,
+    run: async (call) => {
+      const id = call.param('id');
+      return { object: 'catalogue_entry', id, deleted: await rows.delete(call, id) };
+    },
   }),
 ];
 
-async function listEntries({ env, account }: Call): Promise<object> {
-  const query = database(env).select().from(catalogue).orderBy(asc(catalogue.model)).limit(CATALOGUE_MAX);
-  const [rows, settings] = await Promise.all([asked(query), readSettings(env)]);
-  const mine = rows.filter(({ model }) => mayUseModel(account, model) && hasAccess(settings, account, model));
-  return { object: 'list', data: mine.map((row) => view(row, account)), has_more: false };
+async function listEntries(call: Call): Promise<object> {
+  const { env, account } = call;
+  const settings = await readSettings(env);
+  return rows.list(call, (model) => mayUseModel(account, model) && hasAccess(settings, account, model));
 }
 
 async function patchEntry(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
-  const { body, env, now, account } = call;
-  const model = parse(call.param('id'), modelSchema);
-  const db = database(env);
-  const [others] = await asked(db.select({ n: count() }).from(catalogue).where(ne(catalogue.model, model)));
-  if ((others?.n ?? 0) >= CATALOGUE_MAX)
+  const { body, env, now } = call;
+  const model = call.param('id');
+  if (await rows.isFull(call, model))
     throw new ApiError(
       'unprocessable_content',
       `The catalogue has ${CATALOGUE_MAX} models already. Delete some first.`,
     );
   if (body.owner_id != null) await requireUser(env, body.owner_id);
-  const before = await find(env, model);
+  const before = await rows.find(call, model);
   const { owner_id: ownerId, access, always_on: alwaysOn, deprecated_at, sunset_at, successor } = body;
   const set = {
     ...(ownerId !== undefined && { ownerId }),
@@ -125,10 +125,7 @@ async function patchEntry(call: Call<z.infer<typeof patchSchema>>): Promise<obje
   };
   const row: Row = { ...NOTHING, ...before, model, ...set };
   requireOrder(row);
-  const write = db.insert(catalogue).values(row).onConflictDoUpdate({ target: catalogue.model, set });
-  const was = before && view(before, account);
-  await change(call, [write], { action: 'catalogue.update', object: model, before: was, after: view(row, account) });
-  return view(row, account);
+  return rows.write(call, row, set, before);
 }
 
 const NOTHING = {
@@ -140,22 +137,12 @@ const NOTHING = {
   successor: null,
 };
 
-/** RFC 9745 §4: the sunset is never before the deprecation. @throws ApiError 400 */
+/** RFC 9745 §4: the sunset is never before the deprecation. @throws ApiError 422 */
 function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
   if (deprecatedAt !== null && sunsetAt !== null && sunsetAt < deprecatedAt)
     throw new ApiError('unprocessable_content', 'sunset_at: is before deprecated_at.', { param: 'sunset_at' });
   if (successor === model)
     throw new ApiError('unprocessable_content', 'successor: a model does not follow itself.', { param: 'successor' });
-}
-
-async function deleteEntry(call: Call): Promise<object> {
-  const model = parse(call.param('id'), modelSchema);
-  const before = await find(call.env, model);
-  if (before !== undefined) {
-    const write = database(call.env).delete(catalogue).where(eq(catalogue.model, model));
-    await change(call, [write], { action: 'catalogue.delete', object: model, before: view(before, call.account) });
-  }
-  return { object: 'catalogue_entry', id: model, deleted: before !== undefined };
 }
 
 /** The key that takes the place of `old` is let in where that was. What `old` took the place of is let in no more: lists do not grow. */
@@ -166,11 +153,6 @@ export function listSuccessor(env: Call['env'], old: { id: string; rotatedFrom: 
   const list = sql<string[]>`(SELECT json_group_array(value) FROM json_each(${more}) WHERE value <> ${former})`;
   const listed = sql`EXISTS (SELECT 1 FROM json_each(${access}) WHERE value = ${old.id})`;
   return database(env).update(catalogue).set({ access: list }).where(listed);
-}
-
-async function find(env: Call['env'], model: string): Promise<Row | undefined> {
-  const [row] = await asked(database(env).select().from(catalogue).where(eq(catalogue.model, model)));
-  return row;
 }
 
 function msOf(text: string | null): number | null {

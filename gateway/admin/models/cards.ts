@@ -1,17 +1,14 @@
 /** What a lab says of its models: operators fill it in, everybody reads it in the catalogue. Nothing is routed by it. */
-import { asc, count, eq, ne } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { hasAccess } from '../accounts/catalogue.ts';
-import { asked, database } from '../accounts/database.ts';
-import { MODALITIES, modelCards } from '../accounts/schema.ts';
-import { readSettings } from '../accounts/settings.ts';
-import { CONTROL_FREE } from '../described.ts';
-import { parse } from '../json-body.ts';
-import { change } from './change.ts';
-import { listOf } from './fields.ts';
-import { rfc3339 } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { hasAccess } from '../../accounts/catalogue.ts';
+import { MODALITIES, modelCards } from '../../accounts/schema.ts';
+import { readSettings } from '../../accounts/settings.ts';
+import { CONTROL_FREE } from '../../described.ts';
+import { listOf } from '../fields.ts';
+import { rfc3339 } from '../list.ts';
+import { type AdminRoute, type Call, route } from '../route.ts';
+import { ModelRows, modelSchema } from './model-rows.ts';
 
 /** Cards in all: the catalogue reads them at once. */
 const CARDS_MAX = 500;
@@ -43,9 +40,10 @@ const putSchema = z.strictObject({
     .nullable()
     .default(null),
 });
-const modelSchema = z.string().min(1).max(256);
 
 const cardSchema = putSchema.extend({ object: z.literal('model_card'), id: z.string(), updated_at: z.iso.datetime() });
+
+const rows = new ModelRows(modelCards, 'model_card', CARDS_MAX, view);
 
 // Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
 const ONE = '/model-cards/:id{.+}';
@@ -58,17 +56,16 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     path: '/model-cards',
     summary: 'What operators say of models: description, licence, size, context, what they read and write.',
     answer: listOf(cardSchema),
-    run: async ({ env, account }) => {
-      const query = database(env).select().from(modelCards).orderBy(asc(modelCards.model)).limit(CARDS_MAX);
-      const [rows, settings] = await Promise.all([asked(query), readSettings(env)]);
-      const seen = rows.filter(({ model }) => hasAccess(settings, account, model));
-      return { object: 'list', data: seen.map(view), has_more: false };
+    run: async (call) => {
+      const settings = await readSettings(call.env);
+      return rows.list(call, (model) => hasAccess(settings, call.account, model));
     },
   }),
   route({
     role: 'operator',
     method: 'put',
     path: ONE,
+    params: { id: modelSchema },
     summary: 'Says all of one model; what is left out is not told.',
     body: putSchema,
     answer: cardSchema,
@@ -78,50 +75,26 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: ONE,
+    params: { id: modelSchema },
     summary: 'Nothing is said of a model any more. Says whether anything was.',
     answer: z.object({ object: z.literal('model_card'), id: z.string(), deleted: z.boolean() }),
-    run: deleteCard,
+    run: async (call) => {
+      const id = call.param('id');
+      return { object: 'model_card', id, deleted: await rows.delete(call, id) };
+    },
   }),
 ];
 
 async function putCard(call: Call<z.infer<typeof putSchema>>): Promise<object> {
-  const model = parse(call.param('id'), modelSchema);
-  const db = database(call.env);
-  const [others] = await asked(db.select({ n: count() }).from(modelCards).where(ne(modelCards.model, model)));
-  if ((others?.n ?? 0) >= CARDS_MAX) {
+  const model = call.param('id');
+  if (await rows.isFull(call, model))
     throw new ApiError('invalid_request', `At most ${CARDS_MAX} models can be described. Delete some first.`);
-  }
-  const before = await find(call, model);
+  const before = await rows.find(call, model);
   const { context_length: contextLength, ...rest } = call.body;
   const set = { ...rest, contextLength, updatedAt: call.now };
-  const row = { model, ...set };
-  const write = db.insert(modelCards).values(row).onConflictDoUpdate({ target: modelCards.model, set });
-  await change(call, [write], {
-    action: 'model_card.update',
-    object: model,
-    before: before && view(before),
-    after: view(row),
-  });
-  return view(row);
+  return rows.write(call, { model, ...set }, set, before);
 }
 
-async function deleteCard(call: Call): Promise<object> {
-  const model = parse(call.param('id'), modelSchema);
-  const before = await find(call, model);
-  if (before !== undefined) {
-    const write = database(call.env).delete(modelCards).where(eq(modelCards.model, model));
-    await change(call, [write], { action: 'model_card.delete', object: model, before: view(before) });
-  }
-  return { object: 'model_card', id: model, deleted: before !== undefined };
-}
-
-type Row = typeof modelCards.$inferSelect;
-
-async function find(call: Call<unknown, unknown>, model: string): Promise<Row | undefined> {
-  const [row] = await asked(database(call.env).select().from(modelCards).where(eq(modelCards.model, model)));
-  return row;
-}
-
-function view({ model, contextLength, updatedAt, ...rest }: Row): z.infer<typeof cardSchema> {
+function view({ model, contextLength, updatedAt, ...rest }: typeof modelCards.$inferSelect): z.infer<typeof cardSchema> {
   return { object: 'model_card', id: model, ...rest, context_length: contextLength, updated_at: rfc3339(updatedAt) };
 }

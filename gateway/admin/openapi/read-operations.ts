@@ -1,6 +1,6 @@
 /** `GET` routes outside the admin REST and their answers, as `/openapi.json` describes them: health, models, registry. */
-import { LIFECYCLE } from '../../shared/lattice/node.ts';
-import { REGISTRY_VIEWS, type RegistryViewName } from '../../shared/routing/registry-view.ts';
+import { LIFECYCLE } from '../../../shared/lattice/node.ts';
+import { REGISTRY_VIEWS, type RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import { ERROR, JSON_TYPE, type Operation, pathParameters } from './operation.ts';
 
 const TEXT = { type: 'string' };

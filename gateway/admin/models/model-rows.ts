@@ -1,0 +1,79 @@
+/** Tables with one row a model: how their routes list, find, write and delete rows. */
+import { asc, count, eq, ne } from 'drizzle-orm';
+import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
+import * as z from 'zod';
+import type { Account } from '../../accounts/account.ts';
+import { asked, database } from '../../accounts/database.ts';
+import type { Env } from '../../env.ts';
+import { change, tell } from '../change.ts';
+import type { Call } from '../route.ts';
+
+export const modelSchema = z.string().min(1).max(256);
+
+type AnyCall = Call<unknown, unknown>;
+type ModelTable = SQLiteTable & { model: SQLiteColumn };
+type Row<T extends ModelTable> = T['$inferSelect'] & { model: string };
+
+export class ModelRows<T extends ModelTable> {
+  readonly #table: T;
+  readonly #kind: string;
+  readonly #max: number;
+  readonly #view: (row: Row<T>, account: Account) => object;
+
+  /** `kind`: the audit log says `KIND.update` and `KIND.delete`. `max`: rows in all. `view`: a row as this caller sees it. */
+  constructor(table: T, kind: string, max: number, view: (row: Row<T>, account: Account) => object) {
+    this.#table = table;
+    this.#kind = kind;
+    this.#max = max;
+    this.#view = view;
+  }
+
+  /** Rows of the models that `keep` keeps, by name. */
+  async list({ env, account }: AnyCall, keep: (model: string) => boolean = () => true): Promise<object> {
+    const { model } = this.#table;
+    const query = database(env).select().from(this.#table as SQLiteTable).orderBy(asc(model));
+    const rows: Row<T>[] = await asked(query.limit(this.#max));
+    const data = rows.filter((row) => keep(row.model)).map((row) => this.#view(row, account));
+    return { object: 'list', data, has_more: false };
+  }
+
+  async find({ env }: { env: Pick<Env, 'DB'> }, model: string): Promise<Row<T> | undefined> {
+    const query = database(env)
+      .select()
+      .from(this.#table as SQLiteTable)
+      .where(eq(this.#table.model, model));
+    const [row]: Row<T>[] = await asked(query);
+    return row;
+  }
+
+  /** Other models have all rows that there may be. */
+  async isFull({ env }: { env: Pick<Env, 'DB'> }, model: string): Promise<boolean> {
+    const others = database(env).select({ n: count() }).from(this.#table as SQLiteTable);
+    const [row] = await asked(others.where(ne(this.#table.model, model)));
+    return (row?.n ?? 0) >= this.#max;
+  }
+
+  /** Stores `row`; over a row that is there, the members of `set`. @returns the row as the caller sees it */
+  async write(call: AnyCall, row: Row<T>, set: object, before: Row<T> | undefined): Promise<object> {
+    const { model } = this.#table;
+    const insert = database(call.env).insert(this.#table as SQLiteTable).values(row);
+    const after = this.#view(row, call.account);
+    const what = { action: `${this.#kind}.update`, object: row.model, after };
+    const was = before && this.#view(before, call.account);
+    await change(call, [insert.onConflictDoUpdate({ target: model, set })], { ...what, before: was });
+    return after;
+  }
+
+  /** Says whether there was a row. Repeating tells a registry that could not be told. */
+  async delete(call: AnyCall, model: string): Promise<boolean> {
+    const before = await this.find(call, model);
+    if (before === undefined) {
+      await tell(call.env);
+      return false;
+    }
+    const write = database(call.env).delete(this.#table).where(eq(this.#table.model, model));
+    const what = { action: `${this.#kind}.delete`, object: model, before: this.#view(before, call.account) };
+    await change(call, [write], what);
+    return true;
+  }
+}
