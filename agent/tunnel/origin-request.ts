@@ -1,5 +1,6 @@
 import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
 import { createMeter, type Meter } from '../../shared/openai/meter.ts';
+import { attemptName } from '../../shared/upstream/attempt.ts';
 import { isEventStreamType } from '../../shared/upstream/response.ts';
 import type { Frame, OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
@@ -81,7 +82,7 @@ export class OriginRequest {
   /** @throws RangeError for edits that overlap */
   constructor(open: OpenFrame, endpoint: Endpoint, host: OriginRequestOwner) {
     this.open = open;
-    this.name = nameOf(open);
+    this.name = attemptName(open);
     this.endpoint = endpoint;
     this.#host = host;
     this.#stream = open.stream;
@@ -364,10 +365,6 @@ function contentTypeOf(headers: HeaderList): string | undefined {
 
 /** Endings that may come after the engine was asked and before it answered: it may have used tokens. */
 const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
-
-export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
-  return `${open.requestId}/${open.attempt}`;
-}
 
 /**
  * An answer without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). A proxy in between

@@ -1,5 +1,6 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
+import { attemptName } from '../../shared/upstream/attempt.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import { RATE_FRAME, TIMED_REPORT_FRAME } from '../../shared/wire/limits.ts';
@@ -9,7 +10,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import { EngineClient } from './engine-client.ts';
-import { nameOf, OriginRequest, type OriginRequestOwner } from './origin-request.ts';
+import { OriginRequest, type OriginRequestOwner } from './origin-request.ts';
 import { Reports, reportFrame } from './reports.ts';
 import { isSealed } from './sealed-call.ts';
 
@@ -142,7 +143,7 @@ export class OriginRequests {
   }
 
   #open(link: Link, frame: OpenFrame, touched: Set<OriginRequest>): void {
-    const known = this.#named.get(nameOf(frame));
+    const known = this.#named.get(attemptName(frame));
     if (known !== undefined) {
       this.#streams.delete(known.stream);
       if (known.claim(link, frame)) return void this.#streams.set(frame.stream, known);

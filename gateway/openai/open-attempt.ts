@@ -1,5 +1,6 @@
 /** Asks the tunnel's object of a session for one attempt. */
 import type { AttemptContext } from '../../shared/proxy/host.ts';
+import type { AttemptBody, AttemptRequest } from '../../shared/upstream/attempt.ts';
 import { openingOf } from '../../shared/upstream/dispatch-context.ts';
 import { bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
@@ -8,35 +9,34 @@ import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { proveOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';
-import { type Asker, askTunnel } from '../tunnel/ask.ts';
-import type { AttemptBody, AttemptRequest } from '../tunnel/attempt.ts';
+import { askTunnel, type RequestScope } from '../tunnel/ask.ts';
 import type { Caller } from './gateway-host.ts';
 import type { GatewayRoute } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';
 
-interface TunnelAsker extends Asker {
-  client: Asker['client'] & { readonly left: boolean };
+interface AttemptScope extends RequestScope {
+  client: RequestScope['client'] & { readonly left: boolean };
   /** The response may be offloaded. */
   offloads: boolean;
 }
 
 /** @throws AttemptError when no engine's head came */
-export function openAttempt(attempt: AttemptContext<Caller>, asker: TunnelAsker): Promise<ResponseStream> {
+export function openAttempt(attempt: AttemptContext<Caller>, scope: AttemptScope): Promise<ResponseStream> {
   const { choice, dispatch } = attempt;
   const { session } = choice.node;
   const { parsed } = dispatch;
-  const open = requestOf(attempt, asker);
+  const open = requestOf(attempt, scope);
   const body = bodyOf(parsed);
   // A claim sends a kept body again, in case the agent never got it. Of a body that streams the agent has what it had.
   const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
   return TunnelResponse.open((offset) => {
-    if (offset === undefined) return askTunnel(asker, session, open, body);
+    if (offset === undefined) return askTunnel(scope, session, open, body);
     const claim = { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
-    return askTunnel(asker, session, claim, claimed);
-  }, asker);
+    return askTunnel(scope, session, claim, claimed);
+  }, scope.client);
 }
 
-function requestOf(attempt: AttemptContext<Caller>, asker: TunnelAsker): AttemptRequest {
+function requestOf(attempt: AttemptContext<Caller>, scope: AttemptScope): AttemptRequest {
   const { choice, plan, dispatch, caller, waitedMs, continues } = attempt;
   const { view, reasoningBudget } = attempt.route as GatewayRoute;
   const entry = view.nodes.get(choice.node.session);
@@ -50,10 +50,10 @@ function requestOf(attempt: AttemptContext<Caller>, asker: TunnelAsker): Attempt
     ...(continues && { continues }),
     ...(entry !== undefined && { gpus: entry.hardware.gpus.length }),
     ...(caller.account.prefixes && !caller.untracked && { prefixes: true }),
-    ...(attempt.offloads && asker.offloads && { offload: true }),
+    ...(attempt.offloads && scope.offloads && { offload: true }),
     bound: tokenBound({ ...bodyFacts(dispatch.parsed), endpoint: dispatch.endpoint }, context),
   };
-  return proven(open, choice.node.session, asker);
+  return proven(open, choice.node.session, scope);
 }
 
 function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body' | 'sampling'> {
@@ -61,7 +61,7 @@ function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body
 }
 
 /** With what lets its node report on it after this gateway was restarted. */
-function proven(open: AttemptRequest, session: string, { env, ctx }: TunnelAsker): AttemptRequest {
+function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScope): AttemptRequest {
   const secret = knownInstallationSecret();
   if (secret === undefined || open.bound === undefined) {
     // Only the operator's key from the environment is known before the secret is. Its request does not wait for D1.

@@ -1,9 +1,9 @@
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
+import type { AttemptHead } from '../../shared/upstream/attempt.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Offload, ResponseStream } from '../../shared/upstream/response.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
-import type { AttemptHead } from '../tunnel/attempt.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;
@@ -12,10 +12,8 @@ const CLAIM_PAUSE_MS = 100;
 /** Asks the session's object for an attempt. Undefined: open it. A number: claim its response from that byte on. */
 type Ask = (offset: number | undefined) => Promise<AttemptReply>;
 
-interface Asker {
-  /** Nothing is claimed any more for a client that left. */
-  client: Pick<ClientDisconnect, 'left'>;
-}
+/** Nothing is claimed any more for a client that left. */
+type Client = Pick<ClientDisconnect, 'left'>;
 
 type Head = Extract<AttemptReply, { kind: 'head' }>;
 
@@ -27,23 +25,23 @@ export class TunnelResponse implements ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
   readonly #ask: Ask;
-  readonly #asker: Asker;
+  readonly #client: Client;
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
   #begun = false;
 
-  private constructor(ask: Ask, asker: Asker, reply: Head) {
+  private constructor(ask: Ask, client: Client, reply: Head) {
     this.#ask = ask;
-    this.#asker = asker;
+    this.#client = client;
     this.#reply = reply;
     this.status = reply.status;
     this.head = reply.head;
   }
 
   /** @throws AttemptError when no engine's head came. */
-  static async open(ask: Ask, asker: Asker): Promise<TunnelResponse> {
-    return new TunnelResponse(ask, asker, headOf(await persist(() => ask(undefined), asker.client)));
+  static async open(ask: Ask, client: Client): Promise<TunnelResponse> {
+    return new TunnelResponse(ask, client, headOf(await persist(() => ask(undefined), asker.client)));
   }
 
   /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had. */
@@ -94,7 +92,7 @@ export class TunnelResponse implements ResponseStream {
   }
 
   async #claim(): Promise<void> {
-    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#asker.client));
+    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#client));
     this.#reader = undefined;
   }
 
@@ -118,7 +116,7 @@ function headOf(reply: AttemptReply): Head {
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
 async function persist(
   ask: () => Promise<AttemptReply>,
-  client: Pick<ClientDisconnect, 'left'>,
+  client: Client,
 ): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
   while (!client.left) {

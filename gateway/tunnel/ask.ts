@@ -1,20 +1,8 @@
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { AttemptBody, AttemptFailure, AttemptHead, AttemptRequest } from '../../shared/upstream/attempt.ts';
+import { NO_BODY } from '../../shared/upstream/response.ts';
 import type { Env } from '../env.ts';
-import {
-  type AttemptBody,
-  type AttemptFailure,
-  type AttemptHead,
-  type AttemptRequest,
-  type CallResult,
-  FAILURE_HEADER,
-  HEAD_HEADER,
-  type LocalResult,
-  NO_BODY,
-  NUMBER_HEADER,
-  OPEN_HEADER,
-  type PackedResult,
-  unpack,
-} from './attempt.ts';
+import { type CallResult, FAILURE_HEADER, HEAD_HEADER, type LocalResult, NUMBER_HEADER, OPEN_HEADER, type PackedResult, unpack } from './attempt-call.ts';
 import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
 import { OffloadedResponse } from './offload/offloaded-response.ts';
 
@@ -36,8 +24,8 @@ export type AttemptReply =
     }
   | { kind: 'failure'; code: AttemptFailure; message: string };
 
-/** The Worker's side of one request, as far as asking needs it. */
-export interface Asker {
+/** What an attempt needs of the Worker's request. */
+export interface RequestScope {
   env: Env;
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** Aborted when the client leaves. */
@@ -47,51 +35,51 @@ export interface Asker {
 
 /** Asks the object of `session` for an attempt. Rejects where the object is gone: its successor can be asked. */
 export async function askTunnel(
-  asker: Asker,
+  scope: RequestScope,
   session: string,
   open: AttemptRequest,
   body: AttemptBody,
 ): Promise<AttemptReply> {
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.resume) {
-    const result = await askSoon(asker, session, open, body, calleeOf(session));
+    const result = await askSoon(scope, session, open, body, calleeOf(session));
     if (result.kind === 'failure') return result;
-    if (result.kind === 'offloaded') return offloadedReply(asker, session, open, result);
+    if (result.kind === 'offloaded') return offloadedReply(scope, session, open, result);
     if (result.kind === 'head') {
       const { status, head, whole } = result;
       return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
     }
   }
   // Also after a call whose answer takes longer: the object knows the attempt by its name and does not open it twice.
-  return fetchAttempt(asker, session, open, body);
+  return fetchAttempt(scope, session, open, body);
 }
 
 /** For an answer that may soon be there. */
 async function askSoon(
-  asker: Asker,
+  scope: RequestScope,
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
   callee: Callee | undefined,
 ): Promise<LocalResult> {
   if (open.streaming && (callee === undefined || !open.offload)) return { kind: 'fetch' };
-  if (callee === undefined) return callAttempt(asker, session, open, body);
-  return askLocally(asker, session, new LocalCall(open, body), callee);
+  if (callee === undefined) return callAttempt(scope, session, open, body);
+  return askLocally(scope, session, new LocalCall(open, body), callee);
 }
 
 /** The rest of the answer is on its way out already, or will be. */
 function offloadedReply(
-  asker: Asker,
+  scope: RequestScope,
   session: string,
   open: AttemptRequest,
   { status, head, number, first }: Extract<LocalResult, { kind: 'offloaded' }>,
 ): AttemptReply {
-  const offloaded = new OffloadedResponse(asker, session, open, number);
+  const offloaded = new OffloadedResponse(scope, session, open, number);
   return { kind: 'head', status, head, body: first, whole: false, offloaded };
 }
 
 /** For an object in this process. */
 function askLocally(
-  { env, ctx, client }: Asker,
+  { env, ctx, client }: RequestScope,
   session: string,
   call: LocalCall,
   callee: Callee,
@@ -107,7 +95,7 @@ function askLocally(
 
 /** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave. A second call tells that the client left. */
 async function callAttempt(
-  { env, ctx, client }: Asker,
+  { env, ctx, client }: RequestScope,
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
@@ -120,19 +108,19 @@ async function callAttempt(
 }
 
 async function fetchAttempt(
-  asker: Asker,
+  scope: RequestScope,
   session: string,
   open: AttemptRequest,
   body: AttemptBody,
 ): Promise<AttemptReply> {
-  const { env } = asker;
+  const { env } = scope;
   // A stub that threw stays broken: each asking gets its own.
   const stub = env.TUNNEL.getByName(session);
   const response = await stub.fetch('https://tunnel/attempt', {
     method: 'POST',
     headers: { [OPEN_HEADER]: JSON.stringify(open) },
     body,
-    signal: asker.signal(),
+    signal: scope.signal(),
   });
   const head = response.headers.get(HEAD_HEADER);
   if (head === null) {
@@ -147,5 +135,5 @@ async function fetchAttempt(
     return { kind: 'head', ...known, body: response.body, whole: true, length: Number(length) };
   }
   const first = new Uint8Array(await response.arrayBuffer());
-  return offloadedReply(asker, session, open, { kind: 'offloaded', ...known, number: Number(number), first });
+  return offloadedReply(scope, session, open, { kind: 'offloaded', ...known, number: Number(number), first });
 }

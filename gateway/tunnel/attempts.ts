@@ -4,25 +4,19 @@ import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { AbandonedAttempts } from '../../shared/upstream/abandoned.ts';
-import { HangWatch } from '../../shared/upstream/hang-watch.ts';
+import { type AttemptBody, type AttemptFailure, attemptName, type AttemptRequest } from '../../shared/upstream/attempt.ts';
+import { HangWatch, SUSPECTED } from '../../shared/upstream/hang-watch.ts';
+import { relievePressure } from '../../shared/upstream/pressure.ts';
 import { UpstreamStream, type UpstreamStreamHost } from '../../shared/upstream/upstream-stream.ts';
 import { GpuShare } from '../../shared/usage/gpu-share.ts';
 import { goesBy, Settlement } from '../../shared/usage/settlement.ts';
+import { StrayFrames } from '../../shared/usage/stray-frames.ts';
 import type { ReportAnomaly } from '../../shared/usage/usage-record.ts';
-import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { steadyNow } from '../steady-clock.ts';
 import type { UsageRecord } from '../usage/record.ts';
-import {
-  type AttemptBody,
-  type AttemptFailure,
-  type AttemptRequest,
-  BROKEN_OFF,
-  type CallResult,
-  type LocalResult,
-  nameOf,
-} from './attempt.ts';
+import { BROKEN_OFF, type CallResult, type LocalResult } from './attempt-call.ts';
 import { BrokenAnswers } from './broken-answers.ts';
 import { type AttemptName, Calls } from './calls.ts';
 import { CompletionCounter } from './completion-counter.ts';
@@ -34,10 +28,6 @@ import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
 const WHOLE_BODY_BYTES = 1024 * 1024;
-
-/** Parts of the socket's window; one answer alone, at its widest, is below the second. */
-const PRESSED = 1 / 2;
-const NEARLY_FULL = 7 / 8;
 
 /** After a lost object an honest agent sends a few for each of its streams. */
 const UNKNOWN_MAX = 50_000;
@@ -51,7 +41,6 @@ const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 ]);
 
 const KILLED = 'its agent was killed';
-const SUSPECTED = 'its engine answers nobody, and another request tries it';
 
 interface AttemptsEvents {
   /** An attempt is open, or a record is to be stored: `tick` is needed. */
@@ -88,8 +77,7 @@ export class Attempts implements UpstreamStreamHost {
   /** The session's agent was killed. */
   #isOver = false;
   readonly #proofs: OpeningProofs;
-  /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers for a peer that does not read. */
-  #unknown = 0;
+  readonly #stray: StrayFrames;
 
   constructor(
     session: string,
@@ -104,6 +92,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#on = on;
     this.#proofs = proofs;
     this.#settlement = new Settlement(session, proofs, Date.now);
+    this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
     this.#hangs = new HangWatch({ now: () => this.now(), compare: on.compare, onSuspicion: on.onSuspicion }, suspicion);
   }
 
@@ -137,7 +126,7 @@ export class Attempts implements UpstreamStreamHost {
       this.leave(open); // the attempt came as a call first, and its Worker has left
       return failureResponse('cancelled', '');
     }
-    const held = open.resume ? this.#offload?.takeBack(nameOf(open)) : undefined;
+    const held = open.resume ? this.#offload?.takeBack(attemptName(open)) : undefined;
     if (held !== undefined) {
       this.#attendTo(held.upstream, request);
       return responseFor(held.result, held.upstream);
@@ -197,12 +186,12 @@ export class Attempts implements UpstreamStreamHost {
 
   /** The attempt came as a call and is neither answered nor fetched, or its answer is being offloaded. */
   holds(name: AttemptName): boolean {
-    return this.#calls.has(name) || this.#offload?.holds(nameOf(name)) === true;
+    return this.#calls.has(name) || this.#offload?.holds(attemptName(name)) === true;
   }
 
   leave(name: AttemptName): void {
     this.#calls.cancel(name);
-    this.#offload?.leave(nameOf(name));
+    this.#offload?.leave(attemptName(name));
   }
 
   /** An attempt that is claimed was admitted before. */
@@ -253,7 +242,7 @@ export class Attempts implements UpstreamStreamHost {
   connect(link: Link): void {
     this.#link = link;
     this.#isOver = false;
-    this.#unknown = 0;
+    this.#stray.connect();
     this.#abandoned.tell(
       link,
       () => this.#ids.next(),
@@ -286,17 +275,7 @@ export class Attempts implements UpstreamStreamHost {
       touched.add(upstream);
       return upstream.onFrame(frame);
     }
-    // Late data of a stream that ended here. Or data of a stream of a former object, which no Worker reads any more.
-    if (frame.type === 'data') link.consumed(frame.bytes.length);
-    if (frame.type === 'reset') {
-      this.#abandoned.confirmed(frame.stream, false);
-      if (frame.code === 'unknown') this.#settlement.unknown(frame.stream, this.now());
-      return;
-    }
-    if (!this.#settlement.awaits(frame.stream)) {
-      if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
-      link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
-    }
+    this.#stray.receive(link, frame, this.now());
   }
 
   #report(frame: Report, upstream: UpstreamStream | undefined): void {
@@ -323,7 +302,7 @@ export class Attempts implements UpstreamStreamHost {
   }
 
   tick(now: number): void {
-    this.#relieve(now);
+    relievePressure(this.#link, this.#upstreams.values(), now);
     this.#calls.tick(now);
     for (const upstream of this.#upstreams.values()) upstream.tick(now);
     this.#hangs.tick(this.#upstreams.values(), this.#link !== undefined);
@@ -337,18 +316,6 @@ export class Attempts implements UpstreamStreamHost {
   /** What is seen of this node's engine, for the judgement of a peer. */
   firstBytes(): PeerEvidence {
     return this.#hangs.asPeer();
-  }
-
-  /**
-   * Parks answers with stalled readers when the socket is under pressure. A complete answer is parked only when the socket is nearly
-   * full: its node may be gone and could not send it again.
-   */
-  #relieve(now: number): void {
-    const pressure = this.#link?.pressure ?? 0;
-    if (pressure < PRESSED) return;
-    for (const upstream of this.#upstreams.values()) {
-      if (upstream.stalled(now) && (!upstream.complete || pressure > NEARLY_FULL)) upstream.park();
-    }
   }
 
   /** Records to store now, and streams that the agent may forget once they are stored. */

@@ -1,5 +1,5 @@
+import { type AttemptFailure, attemptName, type AttemptRequest } from '../../shared/upstream/attempt.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
-import { type AttemptFailure, type AttemptRequest, nameOf } from './attempt.ts';
 
 /** A Worker asks for the rest at once: a few would do. */
 const KEPT_MAX = 256;
@@ -16,12 +16,12 @@ export class BrokenAnswers {
   readonly #answers = new Map<string, Broken>();
 
   add(upstream: UpstreamStream, code: AttemptFailure): void {
-    this.#answers.set(nameOf(upstream.request), { code, length: upstream.answerLength });
+    this.#answers.set(attemptName(upstream.request), { code, length: upstream.answerLength });
     const oldest = this.#answers.keys().next().value;
     if (this.#answers.size > KEPT_MAX && oldest !== undefined) this.#answers.delete(oldest);
   }
 
   of(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): Broken | undefined {
-    return this.#answers.get(nameOf(open));
+    return this.#answers.get(attemptName(open));
   }
 }

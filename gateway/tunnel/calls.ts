@@ -1,8 +1,9 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { attemptName, type AttemptRequest } from '../../shared/upstream/attempt.ts';
 import type { Known } from '../../shared/upstream/result-listener.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { steadyNow } from '../steady-clock.ts';
-import { type AttemptRequest, type CallResult, nameOf } from './attempt.ts';
+import type { CallResult } from './attempt-call.ts';
 
 /**
  * A call waits CALL_MS for its answer. The answer then waits FETCH_MS to be fetched: a Worker's way there and back across the world.
@@ -35,17 +36,17 @@ export class Calls {
       upstream.hold(steadyNow() + FETCH_MS);
       answer({ kind: 'fetch' });
     };
-    this.#calls.set(nameOf(upstream.request), call);
+    this.#calls.set(attemptName(upstream.request), call);
     upstream.inform(answer, call.fetchIt, begun);
   }
 
   has(name: AttemptName): boolean {
-    return this.#calls.has(nameOf(name));
+    return this.#calls.has(attemptName(name));
   }
 
   /** The Worker fetches the attempt, or the attempt is over: it is no call any more. */
   take(name: AttemptName): UpstreamStream | undefined {
-    const key = nameOf(name);
+    const key = attemptName(name);
     const call = this.#calls.get(key);
     this.#calls.delete(key);
     return call?.upstream;
@@ -53,7 +54,7 @@ export class Calls {
 
   /** The call's client left. */
   cancel(name: AttemptName): void {
-    this.#calls.get(nameOf(name))?.upstream.cancel();
+    this.#calls.get(attemptName(name))?.upstream.cancel();
   }
 
   tick(now: number): void {

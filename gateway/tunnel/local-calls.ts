@@ -3,7 +3,8 @@
  * in memory. A call by a stub would copy the request, and an answer that streams would need a `fetch`.
  */
 import { TransientMap } from '../../shared/collections/transient-map.ts';
-import type { AttemptRequest, LocalResult } from './attempt.ts';
+import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
+import type { LocalResult } from './attempt-call.ts';
 
 /** An object answers within half of this, if only to say that it takes longer. An object that was reset never answers. */
 const LOOK_EVERY_MS = 1_000;

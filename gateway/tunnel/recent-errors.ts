@@ -1,5 +1,5 @@
+import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
-import type { AttemptFailure } from './attempt.ts';
 
 const KEPT = 20;
 

@@ -1,15 +1,8 @@
 /** What an object says of an attempt, in the form for each way of asking. */
-import { isEventStream } from '../../shared/upstream/response.ts';
+import type { AttemptFailure, AttemptResult } from '../../shared/upstream/attempt.ts';
+import { isEventStream, NO_BODY } from '../../shared/upstream/response.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
-import {
-  type AttemptFailure,
-  type AttemptResult,
-  FAILURE_HEADER,
-  HEAD_HEADER,
-  type LocalResult,
-  NO_BODY,
-  NUMBER_HEADER,
-} from './attempt.ts';
+import { FAILURE_HEADER, HEAD_HEADER, type LocalResult, NUMBER_HEADER } from './attempt-call.ts';
 import type { Held } from './offload/offloaded-stream.ts';
 import type { Offer } from './offload/response-offload.ts';
 

@@ -12,11 +12,11 @@ interface TickerOptions {
   store(now: number): void;
   /** No attempt is open, and nothing is to be settled. */
   idle(): boolean;
-  /** This was the last turn until the next attempt opens. */
+  /** This was the last tick until the next attempt opens. */
   rested(): void;
 }
 
-/** The regular turns of one tunnel, while something is open there or to be settled. */
+/** The regular ticks of one tunnel, while something is open there or to be settled. */
 export class Ticker {
   readonly #options: TickerOptions;
   readonly #rounds = new Rounds(TICK_MS);

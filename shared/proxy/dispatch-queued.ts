@@ -3,7 +3,7 @@ import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
 import { tellsOfHang } from '../routing/attempts.ts';
 import { type Choice, choose, ended, type Question, started } from '../routing/choose.ts';
 import { scopeOf } from '../routing/trust.ts';
-import { type AttemptPlan, dispatch, type Upstream, type UpstreamResponse } from '../upstream/dispatch.ts';
+import { type AttemptPlan, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
 import { isRepeatable } from '../upstream/parsed-request.ts';
 import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
 import { coldOf, coldStarting } from './cold-model.ts';
@@ -21,8 +21,8 @@ export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatche
   if (entry.attempts === 0) host.memory.retries.asked(host.clock.now());
   return runQueued(
     queuedWork(context, () => {
-      if (entry.queuedMs === 0) return dispatch(upstreamOf(context));
-      return Promise.resolve(host.refresh(models)).then(() => dispatch(upstreamOf(context)));
+      if (entry.queuedMs === 0) return dispatch(dispatchHost(context));
+      return Promise.resolve(host.refresh(models)).then(() => dispatch(dispatchHost(context)));
     }),
   );
 }
@@ -63,11 +63,11 @@ export function queuedWork<C>(
 /** Names the nodes that a request may go to. Requests for the same nodes wait in one queue. */
 export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>): string {
   const scope = `${scopeOf(route.trust)} ${route.demand.words}`;
-  return route.line === undefined ? scope : `${scope} ${route.line}`;
+  return route.onlyScope === undefined ? scope : `${scope} ${route.onlyScope}`;
 }
 
 /** The nodes of a request's route, as `dispatch` tries them. */
-export function upstreamOf<C>(context: RequestContext<C>): Upstream<Choice, ResponseStream> {
+export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice, ResponseStream> {
   const { host, route, entry, request, parsed, record } = context;
   const { clock, memory } = host;
   const among: Question['among'] = (candidates) => entry.among(candidates, clock.now());

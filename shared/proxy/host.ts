@@ -171,7 +171,7 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   /** Whether a stream that breaks off continues on another node, unless the request says otherwise. */
   readonly resumes: boolean;
   /** Names the nodes of `only`, for the queue in which requests for them wait. */
-  readonly line?: string;
+  readonly onlyScope?: string;
   /** Whether all nodes of `only` are gone. */
   isStale?(): boolean;
   /** Whether a request that ended with `error` may wait for a node. Absent: yes. */

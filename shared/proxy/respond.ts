@@ -9,7 +9,7 @@ import type { Choice } from '../routing/choose.ts';
 import { isSealedType, SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
-import { isEventStream, type Offload, type ResponseStream } from '../upstream/response.ts';
+import { isEventStream, NO_BODY, type Offload, type ResponseStream } from '../upstream/response.ts';
 import { coldOf, coldWait } from './cold-model.ts';
 import type { ProxyResponse, ResponseSink } from './message.ts';
 import { startOf } from './model-starting.ts';
@@ -20,16 +20,13 @@ const QUOTED_ERROR_MAX_BYTES = 4096;
 /** How long a comment waits for the queue, whose answer takes a message there and back. */
 const POSITION_MS = 1_000;
 
-/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
-const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
-
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-export type Dispatched = ReadableResponse<Choice, ResponseStream>;
+type NodeResponse = ReadableResponse<Choice, ResponseStream>;
 
 /** The engine's response as it is, under our headers. */
-export function respond<C>(response: Dispatched, context: RequestContext<C>): ProxyResponse {
+export function respond<C>(response: NodeResponse, context: RequestContext<C>): ProxyResponse {
   const { answer, choice, chunks } = response;
   const { record, reservation } = context;
   const { status, whole, offload } = answer;
@@ -53,7 +50,7 @@ export function respond<C>(response: Dispatched, context: RequestContext<C>): Pr
   return { status, headers, body: NO_BODY.has(status) ? null : concat(chunks) };
 }
 
-function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record<string, string> {
+function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Record<string, string> {
   const { answer, choice, attempts } = response;
   const { host, info, timing, entry, reservation } = context;
   const headers = headersToClient(answer.head.headers);
@@ -72,7 +69,7 @@ function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record
 }
 
 /** Writes the chunks that were read, then the rest as it comes. From here on a break is an in-band error without the terminal event. */
-async function pump<C>(response: Dispatched, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
+async function pump<C>(response: NodeResponse, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
   const { record, reservation, inBand } = context;
   try {
     const { chunks } = response;
@@ -136,7 +133,7 @@ async function watch<C>(
 }
 
 /** A stream whose engine takes its time: 200 now, a comment every 15 s, then the response. */
-export function respondLate<C>(pending: Promise<Dispatched>, context: RequestContext<C>): ProxyResponse {
+export function respondLate<C>(pending: Promise<NodeResponse>, context: RequestContext<C>): ProxyResponse {
   const { info, route, reservation } = context;
   const { requestIdHeader } = context.endpoint;
   const headers = {
@@ -154,12 +151,12 @@ export function respondLate<C>(pending: Promise<Dispatched>, context: RequestCon
 }
 
 async function pumpLate<C>(
-  pending: Promise<Dispatched>,
+  pending: Promise<NodeResponse>,
   sink: ResponseSink,
   context: RequestContext<C>,
 ): Promise<void> {
   const { host, inBand, record, reservation } = context;
-  let response: Dispatched;
+  let response: NodeResponse;
   try {
     do {
       await refreshCold(context);
@@ -229,17 +226,17 @@ async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<
 }
 
 /** A comment with what the response's headers would have told. */
-function lateHead<C>({ choice, attempts }: Dispatched, { route }: RequestContext<C>): Uint8Array {
+function lateHead<C>({ choice, attempts }: NodeResponse, { route }: RequestContext<C>): Uint8Array {
   const told = route.fallbacks.length === 0 ? route.request.model : undefined;
   return encoder.encode(lateComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
 }
 
-function contentTypeOf({ answer }: Dispatched): string | undefined {
+function contentTypeOf({ answer }: NodeResponse): string | undefined {
   return answer.head.headers.find(([name]) => name === 'content-type')?.[1];
 }
 
 /** It is too late for the status of an engine's error. The client gets the error in-band, in the engine's words. */
-async function quotedError(response: Dispatched): Promise<ApiError> {
+async function quotedError(response: NodeResponse): Promise<ApiError> {
   const { answer, chunks } = response;
   const first = chunks[0] ?? (await answer.read().catch(() => undefined)) ?? new Uint8Array(0);
   await response.cancel();

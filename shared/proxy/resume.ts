@@ -7,7 +7,7 @@ import type { Choice } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../routing/unlike.ts';
 import type { ResponseStream } from '../upstream/response.ts';
-import { type Dispatched, dispatchQueued, forModel, queuedWork, scopeOfRoute, upstreamOf } from './dispatch-queued.ts';
+import { type Dispatched, dispatchHost, dispatchQueued, forModel, queuedWork, scopeOfRoute } from './dispatch-queued.ts';
 import type { Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 import { NO_RECORD } from './no-record.ts';
@@ -49,11 +49,11 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
   /** The entry of the present search for a node. A stream has one search at a time. */
   let entry = newEntry(route.waitMs > 0);
   return {
-    upstream: (changed) => {
+    dispatchHost: (changed) => {
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
-      if (changed.endpoint === context.endpoint) return upstreamOf({ ...own, entry });
+      if (changed.endpoint === context.endpoint) return dispatchHost({ ...own, entry });
       // A question how an engine reads a text is asked on the way. It does not count as an attempt.
-      return upstreamOf({ ...own, entry: newEntry(false), record: NO_RECORD });
+      return dispatchHost({ ...own, entry: newEntry(false), record: NO_RECORD });
     },
     unlike: () => unlike(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),

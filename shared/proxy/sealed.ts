@@ -62,7 +62,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealedFo
     fallbacks: [],
     resumes: false,
     only: ({ sealKid }) => listed(sealKid),
-    line: [...envelopes.keys()].sort().join(' '),
+    onlyScope: [...envelopes.keys()].sort().join(' '),
     isStale,
     mayHope: (error) => error.code !== 'seal_stale' && (route.mayHope?.(error) ?? true),
   };

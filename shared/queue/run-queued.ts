@@ -13,13 +13,13 @@ export interface QueuedWork<D> {
   late?(): ApiError | undefined;
   /** Another request waits for the same nodes already, so that this one does not try first. */
   behind(): boolean;
-  /** One wait, from entering the line to whatever ends it; until then at most. `back`: its turn came to nothing. */
+  /** One wait, from entering the queue to its end, `until` at the latest. `back`: its turn came to nothing. */
   wait(until: number, back: boolean): Promise<PlaceAnswer>;
   /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
   tryNodes(): Promise<D>;
   /** The client left. */
   left(): boolean;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds of a clock that is never set back. */
   now(): number;
 }
 

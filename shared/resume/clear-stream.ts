@@ -17,16 +17,16 @@ export class ClearStream<C extends Choice, A extends ResponseStream> implements 
   /** As the client sent it. */
   readonly #body: Uint8Array;
   readonly #limit: number | undefined;
-  readonly #means: ResumeHost<C, A>;
+  readonly #host: ResumeHost<C, A>;
   readonly #joined: JoinedStream;
   /** Tokens of the text so far, as the engine that goes on counts them. */
   #produced = 0;
 
-  constructor(context: DispatchContext, body: Uint8Array, plan: Plan, means: ResumeHost<C, A>) {
+  constructor(context: DispatchContext, body: Uint8Array, plan: Plan, host: ResumeHost<C, A>) {
     this.#context = context;
     this.#body = body;
     this.#limit = plan.limit;
-    this.#means = means;
+    this.#host = host;
     this.#joined = new JoinedStream(plan);
   }
 
@@ -78,8 +78,8 @@ export class ClearStream<C extends Choice, A extends ResponseStream> implements 
     const plan = planContinuation(this.#context.endpoint, this.#body);
     if ('why' in plan) return () => Promise.reject(new Unfit(plan.why));
     const { text, textEvents } = this.#joined;
-    const { upstream, unpaid } = this.#means;
-    const tokenizer = new Tokenizer({ context: this.#context, plan, text, upstream, unpaid });
+    const { dispatchHost, unpaid } = this.#host;
+    const tokenizer = new Tokenizer({ context: this.#context, plan, text, dispatchHost, unpaid });
     return async (choice, acceptMs) => {
       this.#produced = text === '' ? 0 : Math.max(textEvents, await tokenizer.count(choice, acceptMs));
       return withBody(this.#context, text === '' ? this.#body : continuingBody(plan, text, this.#produced));

@@ -17,7 +17,7 @@ import { findSuccessor, type ResumeHost, type Successor } from './successor.ts';
 /** A stream that broke so often breaks what carries it. */
 const CONTINUED_MAX = 3;
 
-/** What of a delivery goes out to a client, whichever node the rest comes from. */
+/** What of an upstream response goes out to a client, whichever node the rest comes from. */
 export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
@@ -34,45 +34,45 @@ const FULL = 'too much is kept for other streams already';
 const NOTHING = new Uint8Array(0);
 
 /**
- * `delivery` as it is, or one that outlives its node. Where the request is of a kind that cannot be continued, a break is told with
+ * `response` as it is, or one that outlives its node. Where the request is of a kind that cannot be continued, a break is told with
  * the reason.
  */
 export function resumable<C extends Choice, A extends ResponseStream>(
-  delivery: UpstreamResponse<C, A>,
+  response: UpstreamResponse<C, A>,
   context: DispatchContext,
-  means: ResumeHost<C, A>,
+  host: ResumeHost<C, A>,
   share: BudgetShare,
 ): ReadableResponse<C, A> {
-  const { answer, complete } = delivery;
-  if (complete || answer.status !== 200 || !isEventStream(answer.head)) return delivery;
+  const { answer, complete } = response;
+  if (complete || answer.status !== 200 || !isEventStream(answer.head)) return response;
   const { body, sealed, unseen } = context.parsed;
   if (body.kind !== 'kept' || (unseen && sealed === undefined))
-    return explained(delivery, 'its body was not looked into');
-  if (body.bytes.length > BODY_MAX_BYTES) return explained(delivery, 'its body is too large');
+    return explained(response, 'its body was not looked into');
+  if (body.bytes.length > BODY_MAX_BYTES) return explained(response, 'its body is too large');
   const stream =
-    sealed === undefined ? clearStream(context, body.bytes, means) : new SealedStream<C>(context, body.bytes);
-  if ('why' in stream) return explained(delivery, stream.why);
-  if (!share.grow(body.bytes.length)) return explained(delivery, FULL);
-  return new ResumableResponse(delivery, { context, means, share, stream });
+    sealed === undefined ? clearStream(context, body.bytes, host) : new SealedStream<C>(context, body.bytes);
+  if ('why' in stream) return explained(response, stream.why);
+  if (!share.grow(body.bytes.length)) return explained(response, FULL);
+  return new ResumableResponse(response, { context, host, share, stream });
 }
 
 function clearStream<C extends Choice, A extends ResponseStream>(
   context: DispatchContext,
   body: Uint8Array,
-  means: ResumeHost<C, A>,
+  host: ResumeHost<C, A>,
 ): ContinuedStream<C> | { why: string } {
   const plan = planContinuation(context.endpoint, body);
-  return 'why' in plan ? plan : new ClearStream(context, body, plan, means);
+  return 'why' in plan ? plan : new ClearStream(context, body, plan, host);
 }
 
 /** One that ends with its node, and says why it does. */
 function explained<C extends Choice, A extends ResponseStream>(
-  delivery: UpstreamResponse<C, A>,
+  response: UpstreamResponse<C, A>,
   why: string,
 ): ReadableResponse<C, A> {
-  const { answer, choice, attempts, chunks, complete } = delivery;
-  const read = () => delivery.read().catch((error: unknown) => Promise.reject(withReason(error, why)));
-  return { answer, choice, attempts, chunks, complete, read, cancel: () => delivery.cancel() };
+  const { answer, choice, attempts, chunks, complete } = response;
+  const read = () => response.read().catch((error: unknown) => Promise.reject(withReason(error, why)));
+  return { answer, choice, attempts, chunks, complete, read, cancel: () => response.cancel() };
 }
 
 function withReason(error: unknown, why: string): unknown {
@@ -82,7 +82,7 @@ function withReason(error: unknown, why: string): unknown {
 
 interface Part<C extends Choice, A extends ResponseStream> {
   context: DispatchContext;
-  means: ResumeHost<C, A>;
+  host: ResumeHost<C, A>;
   /** Bytes that are kept for streams that may have to be continued. */
   share: BudgetShare;
   stream: ContinuedStream<C>;
@@ -95,7 +95,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   readonly chunks: Uint8Array[];
   readonly complete = false;
   readonly #context: DispatchContext;
-  readonly #means: ResumeHost<C, A>;
+  readonly #host: ResumeHost<C, A>;
   readonly #share: BudgetShare;
   readonly #stream: ContinuedStream<C>;
   readonly #tried: Set<string>;
@@ -112,14 +112,14 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   /** The chunk that is waited for. */
   #advancing: Promise<AttemptError | undefined> | undefined;
 
-  constructor(first: UpstreamResponse<C, A>, { context, means, share, stream }: Part<C, A>) {
+  constructor(first: UpstreamResponse<C, A>, { context, host, share, stream }: Part<C, A>) {
     this.answer = first.answer;
     this.choice = first.choice;
     this.attempts = first.attempts;
     this.#context = context;
-    this.#means = means;
+    this.#host = host;
     this.#share = share;
-    this.#silence = new Silence(SILENCE_MS, means.after);
+    this.#silence = new Silence(SILENCE_MS, host.after);
     this.#stream = stream;
     this.#tried = new Set([first.choice.node.session]);
     this.#made = first.attempts;
@@ -133,7 +133,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
       if (ready !== undefined) return ready;
       if (this.#over) return undefined;
       if (this.#seeking !== undefined) {
-        const { pingMs, after } = this.#means;
+        const { pingMs, after } = this.#host;
         if (await isSlower(this.#seeking, pingMs, after)) return this.#stream.ping;
         await this.#seeking;
         this.#seeking = undefined;
@@ -190,9 +190,9 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    if (this.#over) return 'why' in next ? undefined : void (await next.delivery.cancel()); // the reader has left
+    if (this.#over) return 'why' in next ? undefined : void (await next.response.cancel()); // the reader has left
     if ('why' in next) return this.#giveUp(broke, next.why);
-    this.#take(next.delivery);
+    this.#take(next.response);
   }
 
   async #successor(): Promise<Successor<C, A> | { why: string }> {
@@ -202,16 +202,16 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
       tried: this.#tried,
       attempts: this.#made,
     };
-    const found = await findSuccessor(broken, this.#means);
+    const found = await findSuccessor(broken, this.#host);
     this.#made = broken.attempts;
     return found;
   }
 
-  #take(delivery: UpstreamResponse<C, A>): void {
+  #take(response: UpstreamResponse<C, A>): void {
     this.#continued++;
-    this.#current = delivery;
-    this.#ready.push(...this.#stream.continueAt(delivery.choice.node.session, this.#made));
-    for (const chunk of delivery.chunks) this.#ready.push(...this.#stream.push(chunk));
+    this.#current = response;
+    this.#ready.push(...this.#stream.continueAt(response.choice.node.session, this.#made));
+    for (const chunk of response.chunks) this.#ready.push(...this.#stream.push(chunk));
   }
 
   /** The engine's own words, where it had any, else ours. @throws AttemptError */

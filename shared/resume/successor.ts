@@ -4,7 +4,7 @@ import type { After } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
 import { endingOf, isBusyStatus } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
-import { type AttemptPlan, type Choice, dispatch, type Upstream, type UpstreamResponse } from '../upstream/dispatch.ts';
+import { type AttemptPlan, type Choice, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream, type StartedResponse } from '../upstream/response.ts';
 import type { Continuation } from './continued-stream.ts';
@@ -15,8 +15,8 @@ const REJECTED_MAX = 4;
 
 /** What finding a successor needs of its side. */
 export interface ResumeHost<C extends Choice, A extends ResponseStream> {
-  /** How any request is handed over here. */
-  upstream(context: DispatchContext): Upstream<C, A>;
+  /** How any request of this side is dispatched. */
+  dispatchHost(context: DispatchContext): DispatchHost<C, A>;
   /** Sessions that serve the model in another revision or quantisation than the first node did. */
   unlike(): Iterable<string>;
   /** For requests without a charge: a name for their streams, and a receipt without an account. */
@@ -47,21 +47,21 @@ export interface Broken<C extends Choice> {
 }
 
 export interface Successor<C extends Choice, A extends ResponseStream> {
-  delivery: UpstreamResponse<C, A>;
+  response: UpstreamResponse<C, A>;
 }
 
 /** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` when the client left */
 export async function findSuccessor<C extends Choice, A extends ResponseStream>(
   broken: Broken<C>,
-  means: ResumeHost<C, A>,
+  host: ResumeHost<C, A>,
 ): Promise<Successor<C, A> | { why: string }> {
-  const search = new Search(broken, means);
+  const search = new Search(broken, host);
   try {
-    const delivery = await means.inTurn(
+    const response = await host.inTurn(
       () => search.tryNodes(),
       () => search.rejected,
     );
-    return { delivery };
+    return { response };
   } catch (error) {
     if (error instanceof ApiError) return { why: search.why(error) };
     throw error; // the client left
@@ -70,9 +70,9 @@ export async function findSuccessor<C extends Choice, A extends ResponseStream>(
 
 class Search<C extends Choice, A extends ResponseStream> {
   readonly #broken: Broken<C>;
-  readonly #means: ResumeHost<C, A>;
+  readonly #host: ResumeHost<C, A>;
   /** Who made the attempt that runs, and is told of its end. */
-  #running: Upstream<C, A> | undefined;
+  #running: DispatchHost<C, A> | undefined;
   /** Status of an engine that is there and cannot now. */
   #busyStatus: number | undefined;
   readonly #rejected = new Set<string>();
@@ -82,9 +82,9 @@ class Search<C extends Choice, A extends ResponseStream> {
   #last: ApiError | undefined;
   #rounds = 0;
 
-  constructor(broken: Broken<C>, means: ResumeHost<C, A>) {
+  constructor(broken: Broken<C>, host: ResumeHost<C, A>) {
     this.#broken = broken;
-    this.#means = means;
+    this.#host = host;
   }
 
   get rejected(): readonly string[] {
@@ -98,7 +98,7 @@ class Search<C extends Choice, A extends ResponseStream> {
     for (;;) {
       const before = this.#rejected.size;
       try {
-        return await dispatch(this.#upstream());
+        return await dispatch(this.#dispatchHost());
       } catch (error) {
         if (this.#rejected.size === before) throw error;
         if (this.#rejected.size >= REJECTED_MAX) throw this.#hopeless();
@@ -122,12 +122,12 @@ class Search<C extends Choice, A extends ResponseStream> {
     return this.#unfit ?? 'no other node serves the model in the same revision and quantisation';
   }
 
-  #upstream(): Upstream<C, A> {
+  #dispatchHost(): DispatchHost<C, A> {
     const { context, tried } = this.#broken;
-    const usual = this.#means.upstream(context);
+    const usual = this.#host.dispatchHost(context);
     return {
       ...usual,
-      choose: (round) => usual.choose(new Set([...round, ...tried, ...this.#rejected, ...this.#means.unlike()])),
+      choose: (round) => usual.choose(new Set([...round, ...tried, ...this.#rejected, ...this.#host.unlike()])),
       attempt: (choice, attempt) => this.#attempt(choice, attempt),
       onFailure: (choice, code) => {
         if (code !== 'cancelled') usual.onFailure(choice, code);
@@ -140,7 +140,7 @@ class Search<C extends Choice, A extends ResponseStream> {
       repeatable: () => true,
       refusal: (failure) => {
         // Who was found unfit would be so again: that is waited for only where others are there.
-        const hopeless = failure === undefined && this.#unfit !== undefined && !this.#means.busy();
+        const hopeless = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
         this.#last = hopeless ? this.#hopeless() : usual.refusal(failure);
         return this.#last;
       },
@@ -163,7 +163,7 @@ class Search<C extends Choice, A extends ResponseStream> {
   }
 
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
-    this.#running = this.#means.upstream(context);
+    this.#running = this.#host.dispatchHost(context);
     if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // it cannot cancel what begins now
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;

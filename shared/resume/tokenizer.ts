@@ -6,7 +6,7 @@ import { countTokens } from '../openai/continuation/tokens.ts';
 import { type Endpoint, endpointById } from '../openai/endpoints.ts';
 import { type Ending, endingOf, mayTryAnother } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
-import type { Choice, Upstream } from '../upstream/dispatch.ts';
+import type { Choice, DispatchHost } from '../upstream/dispatch.ts';
 import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
 import type { ResponseStream, StartedResponse } from '../upstream/response.ts';
 
@@ -26,7 +26,7 @@ interface TokenizerOptions<C extends Choice, A extends ResponseStream> {
   context: DispatchContext;
   plan: Plan;
   text: string;
-  upstream(context: DispatchContext): Upstream<C, A>;
+  dispatchHost(context: DispatchContext): DispatchHost<C, A>;
   /** For requests without a charge. */
   unpaid(): { name: string; receipt: string };
 }
@@ -51,19 +51,19 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
   async #ask(id: number, choice: C, body: Uint8Array, acceptMs: number): Promise<Uint8Array | undefined> {
     const endpoint = endpointById(id);
     if (endpoint === undefined) return undefined;
-    const upstream = this.#options.upstream(this.#question(endpoint, body));
+    const host = this.#options.dispatchHost(this.#question(endpoint, body));
     let ending: Ending = 'failed';
     try {
-      const begun = await upstream.attempt(choice, { number: 1, acceptMs, movable: false, moved: false });
+      const begun = await host.attempt(choice, { number: 1, acceptMs, movable: false, moved: false });
       ending = endingOf(begun.answer.status);
       if (begun.answer.status === 200) return await allOf(begun);
       await begun.answer.cancel();
     } catch (error) {
       if (error instanceof AttemptError) ending = endingOf(error.code);
       // A slow tokenizer says nothing about the node's path.
-      if (!(error instanceof AttemptError) || mayTryAnother(error.code) || upstream.left()) throw error;
+      if (!(error instanceof AttemptError) || mayTryAnother(error.code) || host.left()) throw error;
     } finally {
-      upstream.onEnd(choice, ending);
+      host.onEnd(choice, ending);
     }
     return undefined;
   }

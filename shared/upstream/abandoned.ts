@@ -7,12 +7,12 @@ import type { UpstreamStream } from './upstream-stream.ts';
 const ABANDONED_MAX = 1_000;
 
 /** Given up by this side, while the node may have taken it up. */
-const OURS: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+export const GIVEN_UP_HERE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
   'failed',
   'hung',
-  'lost',
+  'lost', // the node may wake up, and would go on without a reader
 ]);
 
 interface Given {
@@ -32,7 +32,7 @@ export class AbandonedAttempts {
 
   /** An upstream is over. */
   ended(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
-    if (failure === undefined || !OURS.has(failure) || !upstream.opened) return;
+    if (failure === undefined || !GIVEN_UP_HERE.has(failure) || !upstream.opened) return;
     const { requestId, attempt } = upstream.request;
     const elsewhere = failure !== 'cancelled';
     const claim = { requestId, attempt, answerOffset: upstream.answerLength };

@@ -46,6 +46,11 @@ export interface AttemptRequest {
   bodyLength: number | undefined;
 }
 
+/** Of an attempt; unique. */
+export function attemptName({ requestId, attempt }: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
+  return `${requestId}/${attempt}`;
+}
+
 /** The request's body: whole, or as it comes. */
 export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 

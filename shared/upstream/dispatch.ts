@@ -42,8 +42,8 @@ export interface AttemptPlan {
   moved: boolean;
 }
 
-/** What handing one request over needs of its side: a gateway's isolate or an agent's ingress. */
-export interface Upstream<C extends Choice, A extends ResponseStream> {
+/** What `dispatch` needs for one request: the nodes of its route, and what happens there. */
+export interface DispatchHost<C extends Choice, A extends ResponseStream> {
   /** The node for the next attempt, none of `tried`. A promise where a place has to be waited for. */
   choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
   /** Resolves with an answer that may go out. @throws AttemptError when the node gave none */
@@ -73,71 +73,71 @@ export interface Upstream<C extends Choice, A extends ResponseStream> {
  * @throws ApiError when none did, AttemptError `cancelled` when the client left
  */
 export async function dispatch<C extends Choice, A extends ResponseStream>(
-  upstream: Upstream<C, A>,
+  host: DispatchHost<C, A>,
 ): Promise<UpstreamResponse<C, A>> {
-  const { retriesMax, first = 1 } = upstream;
+  const { retriesMax, first = 1 } = host;
   const tried = new Set<string>();
-  let turn: Turn<C, A> | undefined;
+  let running: RunningAttempt<C, A> | undefined;
   let failure: AttemptError | undefined;
   let worked = 0;
   let again = false;
   let moved = false;
-  upstream.whenLeft(() => turn?.end('left'));
+  host.whenLeft(() => running?.end('left'));
   for (let retries = 0, passed = 0; retries <= retriesMax && passed <= PASSED_MAX; ) {
-    const chosen = upstream.choose(tried);
+    const chosen = host.choose(tried);
     const choice = chosen instanceof Promise ? await chosen : chosen;
-    if (choice === undefined || upstream.left() || (again && !upstream.mayRetry())) break;
+    if (choice === undefined || host.left() || (again && !host.mayRetry())) break;
     tried.add(choice.node.session);
     const number = first + tried.size - 1;
     const more = choice.others && retries < retriesMax;
-    turn = new Turn(upstream, choice);
+    running = new RunningAttempt(host, choice);
     try {
       const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
-      const movable = more && upstream.repeatable();
-      const begun = await upstream.attempt(choice, { number, acceptMs, movable, moved });
+      const movable = more && host.repeatable();
+      const begun = await host.attempt(choice, { number, acceptMs, movable, moved });
       const busy = isBusyStatus(begun.answer.status);
-      if (!busy || !more || !upstream.repeatable() || !upstream.mayRetry())
-        return new UpstreamResponse(begun, turn, number);
-      turn.end(endingOf(begun.answer.status));
+      if (!busy || !more || !host.repeatable() || !host.mayRetry())
+        return new UpstreamResponse(begun, running, number);
+      running.end(endingOf(begun.answer.status));
       await begun.answer.cancel();
       again = false; // paid for already
       retries++;
     } catch (error) {
       if (!(error instanceof AttemptError)) {
-        turn.end('failed');
+        running.end('failed');
         throw error;
       }
       failure = error;
       if (!reachesNoEngine(error.code)) worked++;
-      turn.end(endingOf(error.code));
-      upstream.onFailure(choice, error.code);
-      if (!mayTryAnother(error.code) || !upstream.repeatable()) break;
+      running.end(endingOf(error.code));
+      host.onFailure(choice, error.code);
+      if (!mayTryAnother(error.code) || !host.repeatable()) break;
       moved ||= error.code === 'hung';
       if (passesOver(error.code)) passed++;
       else retries++;
       again = repeatsWork(error.code);
     }
   }
-  if (upstream.left()) throw new AttemptError('cancelled', 'the client left');
-  const refusal = upstream.refusal(failure);
+  if (host.left()) throw new AttemptError('cancelled', 'the client left');
+  const refusal = host.refusal(failure);
   throw failure !== undefined && multiplies(failure.code, worked) ? refusal.notAgain() : refusal;
 }
 
-/** One node's part in a request. */
-class Turn<C extends Choice, A extends ResponseStream> {
+/** One attempt, until its node has nothing more to do for the request. */
+class RunningAttempt<C extends Choice, A extends ResponseStream> {
   readonly choice: C;
-  readonly #upstream: Upstream<C, A>;
+  readonly #host: DispatchHost<C, A>;
   #over = false;
 
-  constructor(upstream: Upstream<C, A>, choice: C) {
-    this.#upstream = upstream;
+  constructor(host: DispatchHost<C, A>, choice: C) {
+    this.#host = host;
     this.choice = choice;
   }
 
   end(ending: Ending): void {
     if (this.#over) return;
     this.#over = true;
-    this.#upstream.onEnd(this.choice, ending);
+    this.#host.onEnd(this.choice, ending);
   }
 }
 
@@ -148,16 +148,16 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
   readonly attempts: number;
   readonly chunks: Uint8Array[];
   readonly complete: boolean;
-  readonly #turn: Turn<C, A>;
+  readonly #attempt: RunningAttempt<C, A>;
 
-  constructor({ answer, chunks, complete }: StartedResponse<A>, turn: Turn<C, A>, attempts: number) {
+  constructor({ answer, chunks, complete }: StartedResponse<A>, running: RunningAttempt<C, A>, attempts: number) {
     this.answer = answer;
-    this.choice = turn.choice;
+    this.choice = running.choice;
     this.attempts = attempts;
     this.chunks = chunks;
     this.complete = complete;
-    this.#turn = turn;
-    if (complete) turn.end(endingOf(answer.status));
+    this.#attempt = running;
+    if (complete) running.end(endingOf(answer.status));
   }
 
   /** What comes after the chunks: undefined at the complete end. @throws AttemptError when the rest cannot be had */
@@ -165,10 +165,10 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
     if (this.complete) return undefined;
     try {
       const bytes = await this.answer.read();
-      if (bytes === undefined) this.#turn.end(endingOf(this.answer.status));
+      if (bytes === undefined) this.#attempt.end(endingOf(this.answer.status));
       return bytes;
     } catch (error) {
-      if (error instanceof AttemptError) this.#turn.end(endingOf(error.code));
+      if (error instanceof AttemptError) this.#attempt.end(endingOf(error.code));
       throw error;
     }
   }
@@ -177,16 +177,16 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
   async through(pass: (answer: A) => Promise<void>): Promise<void> {
     try {
       await pass(this.answer);
-      this.#turn.end(endingOf(this.answer.status));
+      this.#attempt.end(endingOf(this.answer.status));
     } catch (error) {
-      if (error instanceof AttemptError) this.#turn.end(endingOf(error.code));
+      if (error instanceof AttemptError) this.#attempt.end(endingOf(error.code));
       throw error;
     }
   }
 
   /** The reader stops. */
   cancel(): Promise<void> | void {
-    this.#turn.end('left');
+    this.#attempt.end('left');
     return this.answer.cancel();
   }
 }

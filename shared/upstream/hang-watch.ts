@@ -22,6 +22,9 @@ const COMPARE_SHARE = 0.1;
 /** A stream that gave a byte within this goes on. */
 const STANDS_MS = 10_000;
 
+/** Why an attempt is not admitted. */
+export const SUSPECTED = 'its engine answers no request, and another request tries it';
+
 export interface HangWatchHost {
   now(): number;
   /** `judge` is to be called with what the node's peers see. */
@@ -145,7 +148,7 @@ function move(upstream: UpstreamStream, now: number): void {
   const { movable, continues } = upstream.request;
   const waits = movable === true && !upstream.begun;
   const stands = continues === true && upstream.begun && upstream.silentMs(now) >= STANDS_MS;
-  if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers nobody');
+  if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers none');
 }
 
 /** What came of it says something of the model's engine: an error may come from a server in front of it. */

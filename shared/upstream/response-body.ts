@@ -46,7 +46,7 @@ export class ResponseBody {
   }
 
   /** From now on `taker` gets it; the taker before gets nothing more. It calls `refill` when it is hungry again. */
-  pour(taker: Sink): void {
+  pipeTo(taker: Sink): void {
     this.#taker = taker;
     this.refill();
   }

@@ -2,6 +2,9 @@ import { SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptHead } from './attempt.ts';
 
+/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
+export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
 /** A unary answer up to this size goes out only when it is complete, so that a truncated one can be repeated elsewhere. */
 const UNARY_HELD_BYTES = 1024 * 1024;
 
@@ -18,7 +21,7 @@ export interface ResponseStream {
   readonly length?: number | undefined;
   /** The rest of a stream that its host writes to the client past the pipeline. */
   readonly offload?: Offload | undefined;
-  /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had */
+  /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had */
   read(): Promise<Uint8Array | undefined>;
   /** The reader stops: the engine's work is cancelled. Idempotent, and of no effect after the end. */
   cancel(): Promise<void> | void;
@@ -52,7 +55,7 @@ export function isEventStream({ headers }: { headers: HeaderList }): boolean {
 
 /**
  * Reads so much of an answer that it may go out: the first data of an event stream, else all of it up to 1 MiB.
- * @throws PathError when it breaks before that
+ * @throws AttemptError when it breaks before that
  */
 export async function startResponse<A extends ResponseStream>(answer: A): Promise<StartedResponse<A>> {
   const chunks: Uint8Array[] = [];

@@ -136,7 +136,7 @@ export class UpstreamStream {
   /** `tell` gets the result; the caller's disconnect is seen. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#listener.attend(tell);
-    this.#answer();
+    this.#tellResult();
   }
 
   /** As the listener's. No reader is asked to attend yet. */
@@ -271,10 +271,10 @@ export class UpstreamStream {
 
   /** End of a message: the head may go out, with the whole answer if that came along. */
   onMessageEnd(): void {
-    this.#answer();
+    this.#tellResult();
   }
 
-  #answer(): void {
+  #tellResult(): void {
     const head = this.#head;
     if (head === undefined || this.told || this.#over) return;
     this.#listener.answered(() => this.#known(head), this.answer, this.#incoming.buffered);
@@ -297,7 +297,7 @@ export class UpstreamStream {
       return this.breakOff(code, 'nothing from the node');
     }
     if (!this.#deadlines.isLate(now)) return;
-    if (this.accepted) this.breakOff('lost', 'nobody resumed the stream');
+    if (this.accepted) this.breakOff('lost', 'the stream was not resumed');
     else this.fail('not_accepted', 'no answer');
   }
 
@@ -315,7 +315,7 @@ export class UpstreamStream {
   /** Nothing more is expected of the node. The reader gets what came before it learns that there is no more. */
   breakOff(code: AttemptFailure, message: string): void {
     if (this.#over || this.#failing !== undefined) return;
-    if (this.request.resume) this.#answer(); // a reader is there already: all of the rest belongs to it
+    if (this.request.resume) this.#tellResult(); // a reader is there already: all of the rest belongs to it
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadlines.waitNoMore();

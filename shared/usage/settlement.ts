@@ -1,6 +1,6 @@
 import { TransientMap } from '../collections/transient-map.ts';
 import { reachesNoEngine } from '../routing/attempts.ts';
-import type { AttemptFailure } from '../upstream/attempt.ts';
+import { type AttemptFailure, attemptName } from '../upstream/attempt.ts';
 import { cutToBound } from '../upstream/token-bound.ts';
 import type { UpstreamStream } from '../upstream/upstream-stream.ts';
 import type { ReportName } from '../wire/frames.ts';
@@ -37,10 +37,6 @@ interface Ended {
   upstream: UpstreamStream;
   aborted: boolean;
   until: number;
-}
-
-function nameOf({ requestId, attempt }: Pick<ReportName, 'requestId' | 'attempt'>): string {
-  return `${requestId}/${attempt}`;
 }
 
 export function goesBy({ request }: UpstreamStream, { requestId, attempt }: ReportName): boolean {
@@ -113,7 +109,7 @@ export class Settlement {
   }
 
   #usedNothing({ request }: UpstreamStream): void {
-    this.#unused.set(nameOf(request), true);
+    this.#unused.set(attemptName(request), true);
     const oldest = this.#unused.size > UNUSED_MAX ? this.#unused.keys().next().value : undefined;
     if (oldest !== undefined) this.#unused.delete(oldest);
   }
@@ -157,7 +153,7 @@ export class Settlement {
   /** Whether this settlement knows the attempt itself, so that a named report of it needs no proof. */
   knows(name: ReportName, open: UpstreamStream | undefined): boolean {
     return (
-      (open !== undefined && goesBy(open, name)) || this.#unused.has(nameOf(name)) || this.#ended(name) !== undefined
+      (open !== undefined && goesBy(open, name)) || this.#unused.has(attemptName(name)) || this.#ended(name) !== undefined
     );
   }
 
@@ -180,7 +176,7 @@ export class Settlement {
     }
     this.#forget.push(stream);
     if (ended !== undefined) return this.#owe({ ...this.#record(ended, usage, now), repeated: true });
-    if (this.#unused.has(nameOf(name))) return;
+    if (this.#unused.has(attemptName(name))) return;
     if (this.#late === undefined) this.#believe(stream, usage, name, now);
     else this.#prove(this.#late, report, now);
   }

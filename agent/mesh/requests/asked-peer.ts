@@ -1,22 +1,19 @@
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
-import { AbandonedAttempts } from '../../../shared/upstream/abandoned.ts';
+import { AbandonedAttempts, GIVEN_UP_HERE } from '../../../shared/upstream/abandoned.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import { HangWatch } from '../../../shared/upstream/hang-watch.ts';
+import { HangWatch, SUSPECTED } from '../../../shared/upstream/hang-watch.ts';
+import { relievePressure } from '../../../shared/upstream/pressure.ts';
 import { UpstreamStream, type UpstreamStreamHost } from '../../../shared/upstream/upstream-stream.ts';
 import { Watchdog } from '../../../shared/upstream/watchdog.ts';
 import { Settlement } from '../../../shared/usage/settlement.ts';
+import { StrayFrames } from '../../../shared/usage/stray-frames.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
-import { WireError } from '../../../shared/wire/error.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { AskedLately } from './asked-lately.ts';
 import { Attempt } from './attempt.ts';
 import { QUIET_MS, SIGN_OF_LIFE } from './sign-of-life.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
-
-/** Parts of the channel's window at which readers that stand still give way: see gateway/tunnel/attempts.ts. */
-const PRESSED = 1 / 2;
-const NEARLY_FULL = 7 / 8;
 
 /** After a lost channel an honest peer sends a few for each of its streams. */
 const UNKNOWN_MAX = 10_000;
@@ -26,15 +23,6 @@ const REDIAL_MS = 400;
 
 /** A peer whose channel was ours to dial and that takes none so many times is gone, and with it its answers. */
 const REDIALS_MAX = 3;
-
-/** Failures of this side, which the peer does not know of. */
-const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
-  'cancelled',
-  'not_accepted',
-  'failed',
-  'hung',
-  'lost', // it may wake up, and would go on without a reader
-]);
 
 export interface AskedPeerHost {
   readonly channels: ChannelSource;
@@ -69,7 +57,7 @@ export class AskedPeer implements UpstreamStreamHost {
   #dialling = false;
   #redialAt: number | undefined;
   #redials = 0;
-  #unknown = 0;
+  readonly #stray: StrayFrames;
   readonly #watchdog = new Watchdog(QUIET_MS, QUIET_MS);
   readonly #hangs: HangWatch;
 
@@ -77,6 +65,7 @@ export class AskedPeer implements UpstreamStreamHost {
     this.session = session;
     this.#host = host;
     this.#settlement = new Settlement(session);
+    this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
     this.#hangs = new HangWatch({
       now: () => this.now(),
       compare: () => host.compare(this),
@@ -111,7 +100,7 @@ export class AskedPeer implements UpstreamStreamHost {
     this.#attempts.set(upstream, attempt);
     this.#streams.set(upstream.stream, upstream);
     if (!this.#hangs.admits(request)) {
-      upstream.fail('suspected', 'its engine answers nobody, and another request tries it');
+      upstream.fail('suspected', SUSPECTED);
       return attempt;
     }
     this.#hangs.opened(upstream);
@@ -179,7 +168,7 @@ export class AskedPeer implements UpstreamStreamHost {
     this.#watchdog.heard(this.now());
     this.#redials = 0;
     this.#redialAt = undefined;
-    this.#unknown = 0;
+    this.#stray.connect();
     this.#streams.clear();
     this.#abandoned.tell(
       channel.link,
@@ -218,15 +207,7 @@ export class AskedPeer implements UpstreamStreamHost {
       this.#touched.add(upstream);
       return upstream.onFrame(frame);
     }
-    if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
-    if (frame.type === 'reset') {
-      this.#abandoned.confirmed(frame.stream, false);
-      if (frame.code === 'unknown') this.#settlement.unknown(frame.stream, this.now());
-      return;
-    }
-    if (this.#settlement.awaits(frame.stream)) return;
-    if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
-    channel.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
+    this.#stray.receive(channel.link, frame, this.now());
   }
 
   #report(frame: Extract<StreamFrame, { type: 'report' }>, upstream: UpstreamStream | undefined): void {
@@ -258,7 +239,7 @@ export class AskedPeer implements UpstreamStreamHost {
       this.#host.onSilent(this.session);
       this.#host.channels.stalled?.(this.session);
     }
-    if (failure !== undefined && TELL_PEER.has(failure)) {
+    if (failure !== undefined && GIVEN_UP_HERE.has(failure)) {
       this.#active?.link.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
     }
   }
@@ -272,7 +253,7 @@ export class AskedPeer implements UpstreamStreamHost {
   }
 
   tick(now: number): void {
-    this.#relieve(now);
+    relievePressure(this.#active?.link, this.#attempts.keys(), now);
     this.#listen(now);
     for (const upstream of [...this.#attempts.keys()]) upstream.tick(now);
     this.#hangs.tick(this.#attempts.keys(), this.#active !== undefined);
@@ -294,15 +275,6 @@ export class AskedPeer implements UpstreamStreamHost {
       case 'gone':
         if (this.#host.channels.stalled?.(this.session) === true) return;
         for (const upstream of this.#attempts.keys()) upstream.disconnect(now, 0);
-    }
-  }
-
-  /** Readers that stand still give their part of the channel's window back; their bytes stay at the node. */
-  #relieve(now: number): void {
-    const pressure = this.#active?.link.pressure ?? 0;
-    if (pressure < PRESSED) return;
-    for (const upstream of this.#attempts.keys()) {
-      if (upstream.stalled(now) && (!upstream.complete || pressure > NEARLY_FULL)) upstream.park();
     }
   }
 

@@ -1,7 +1,7 @@
 /** Answers that leave by the process's own sockets: the object's bytes are written to the client as they come, and no stream stands between. */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
+import { attemptName } from '../../../shared/upstream/attempt.ts';
 import { owned } from '../../../shared/wire/owned.ts';
-import { nameOf } from '../../tunnel/attempt.ts';
 import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offloaded-response.ts';
 import { type Held, OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
 import type { Offer, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
@@ -74,7 +74,7 @@ class LocalOffload implements ResponseOffload {
   }
 
   offer(held: Held, tell: (offer: Offer) => void): void {
-    const name = nameOf(held.upstream.request);
+    const name = attemptName(held.upstream.request);
     const offloads = this.#offloads;
     let number = 0;
     const sink = () => offloads.get(number)?.sink;
@@ -106,7 +106,7 @@ class LocalOffload implements ResponseOffload {
         over();
       },
     });
-    held.upstream.answer.pour(stream);
+    held.upstream.answer.pipeTo(stream);
   }
 
   holds(name: string): boolean {

@@ -1,7 +1,7 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
-import type { Asker } from '../ask.ts';
-import { type AttemptFailure, type AttemptRequest, nameOf } from '../attempt.ts';
+import { type AttemptFailure, attemptName, type AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import type { RequestScope } from '../ask.ts';
 
 /** `left`: the client left, or never came. */
 export type Ending = 'whole' | 'left' | AttemptFailure;
@@ -38,26 +38,26 @@ export function forgetCompletion(name: string): void {
 export class OffloadedResponse {
   /** Names the rest of the answer. */
   readonly number: number;
-  readonly #asker: Asker;
+  readonly #scope: RequestScope;
   readonly #session: string;
   readonly #open: AttemptRequest;
 
-  constructor(asker: Asker, session: string, open: AttemptRequest, number: number) {
-    this.#asker = asker;
+  constructor(scope: RequestScope, session: string, open: AttemptRequest, number: number) {
+    this.#scope = scope;
     this.#session = session;
     this.#open = open;
     this.number = number;
-    asker.client.on(() => this.leave());
+    scope.client.on(() => this.leave());
   }
 
   #stub() {
-    return this.#asker.env.TUNNEL.getByName(this.#session);
+    return this.#scope.env.TUNNEL.getByName(this.#session);
   }
 
   /** The client takes no more of the answer, or will take none. */
   leave(): void {
     const { requestId, attempt } = this.#open;
-    this.#asker.ctx.waitUntil(Promise.resolve(this.#stub().leave(requestId, attempt)).catch(() => {}));
+    this.#scope.ctx.waitUntil(Promise.resolve(this.#stub().leave(requestId, attempt)).catch(() => {}));
   }
 
   /**
@@ -65,7 +65,7 @@ export class OffloadedResponse {
    * @throws AttemptError when it broke off, anything else when the client has left
    */
   async over(): Promise<void> {
-    const name = nameOf(this.#open);
+    const name = attemptName(this.#open);
     const completion = completions.get(name);
     completions.delete(name);
     const how = completion === undefined ? 'lost' : await this.#waitFor(completion.ended.promise);

@@ -1,10 +1,10 @@
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEAL_TO_HEADER } from '../../../shared/seal/suite.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
+import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
 import { InBand } from '../../../shared/upstream/in-band.ts';
 import { PIECE_MAX_BYTES, type Sink } from '../../../shared/upstream/response-body.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import type { AttemptFailure, AttemptResult } from '../attempt.ts';
 import type { Ending, OffloadCompletion } from './offloaded-response.ts';
 
 /** An answer whose head is there. */

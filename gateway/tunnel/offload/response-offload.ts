@@ -1,4 +1,4 @@
-import type { AttemptFailure } from '../attempt.ts';
+import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import type { Held } from './offloaded-stream.ts';
 
 /** The result of an offer: the answer's first bytes and the number that names its rest, or how the answer ended before them. */

@@ -1,6 +1,7 @@
 /** Calls of tunnel objects in one process. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { AttemptRequest, CallResult } from '../../../gateway/tunnel/attempt.ts';
+import type { CallResult } from '../../../gateway/tunnel/attempt-call.ts';
+import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { Callee, calleeOf, LocalCall } from '../../../gateway/tunnel/local-calls.ts';
 
 const ANSWER: CallResult = { kind: 'failure', code: 'failed', message: 'the answer' };

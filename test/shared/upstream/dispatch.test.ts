@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
-import { type Choice, dispatch, type Upstream } from '../../../shared/upstream/dispatch.ts';
+import { type Choice, type DispatchHost, dispatch } from '../../../shared/upstream/dispatch.ts';
 import { type ResponseStream, startResponse } from '../../../shared/upstream/response.ts';
 
 /** What a node does with an attempt: an engine's status, or how its path fails. */
 type Deed = number | AttemptFailure;
 
 /** Nodes a, b, c… are asked in this order; `log` tells what was asked of whom and what came of it. */
-class Side implements Upstream<Choice, ResponseStream> {
+class Side implements DispatchHost<Choice, ResponseStream> {
   readonly log: string[] = [];
   readonly accepts: number[] = [];
   readonly cancelled: string[] = [];

@@ -1,14 +1,5 @@
 /** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
-import type { AttemptHead, AttemptRequest, WholeResult } from '../../shared/upstream/attempt.ts';
-
-export type {
-  AttemptBody,
-  AttemptFailure,
-  AttemptHead,
-  AttemptRequest,
-  AttemptResult,
-  WholeResult,
-} from '../../shared/upstream/attempt.ts';
+import type { AttemptHead, WholeResult } from '../../shared/upstream/attempt.ts';
 
 /** The result of a call for an attempt: the answer, if it came soon and whole. Else the Worker is to fetch it. */
 export type CallResult = WholeResult | { kind: 'fetch' };
@@ -50,9 +41,6 @@ export function unpack(packed: PackedResult): CallResult {
   return result.kind === 'head' ? { ...result, whole: encoder.encode(packed.slice(end + 1)) } : result;
 }
 
-/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
-export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
-
 /** On the Worker's request: the AttemptRequest. */
 export const OPEN_HEADER = 'x-otela-open';
 /** On an answer from the engine: its AttemptHead. */
@@ -65,8 +53,3 @@ export const NUMBER_HEADER = 'x-otela-number';
 
 /** As `answerOffset` of a claim: the Worker wants nothing of the answer, only why it broke off. */
 export const BROKEN_OFF = -1;
-
-/** Of an attempt; unique. */
-export function nameOf(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
-  return `${open.requestId}/${open.attempt}`;
-}
