@@ -10,7 +10,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
 import type { SealOpener } from '../seal/opener.ts';
-import type { LoadCounter } from '../tunnel/origin-requests.ts';
+import type { LoadCounter } from '../tunnel/load-reports.ts';
 import { Ingress } from './ingress.ts';
 import { ReplicaNodes } from './replica-nodes.ts';
 import { NO_RECEIPT } from './route.ts';

@@ -1,5 +1,4 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
-import type { EngineLoad } from '../../shared/routing/load.ts';
 import { attemptName } from '../../shared/upstream/attempt.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
@@ -10,6 +9,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import { EngineClient } from './engine-client.ts';
+import { type LoadCounter, LoadReports } from './load-reports.ts';
 import { OriginRequest, type OriginRequestOwner } from './origin-request.ts';
 import { Reports, reportFrame } from './reports.ts';
 import { isSealed } from './sealed-call.ts';
@@ -21,33 +21,11 @@ const REQUESTS_MAX = 4096;
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
-/** Least time between two LOADs, however many answers begin and end. */
-const LOAD_EVERY_MS = 500;
-/** Time between two LOADs while an attempt runs: gateways ignore a load that is older than a few seconds. */
-const LOAD_AGAIN_MS = 1_000;
-/** LOADs after the last attempt has ended, if the last LOAD said that the engine is busy: it may be from just before the end. */
-const LOADS_AFTER = 2;
-
 /**
  * How long a drain waits for SETTLED if nothing else is missing. A gateway sends it a quarter of a second after an answer. A gateway
  * that has just gone, or is frozen, sends nothing. Its answers would hold an idle agent for all of its drain time.
  */
 const SETTLED_WAIT_MS = 2_000;
-
-/** Counts what the engine is given, and tells how busy it is. */
-export interface LoadCounter {
-  begin(): void;
-  end(): void;
-  /** A stream has begun, after so many milliseconds. */
-  firstToken(ms: number): void;
-  /** The engine gave a piece of an answer. */
-  heard?(): void;
-  /** The engine may be asked what it does. */
-  look(): void;
-  readonly current: EngineLoad;
-  /** Why it should get no more at this moment; undefined where it should. */
-  readonly full: string | undefined;
-}
 
 /** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
 export class OriginRequests {
@@ -55,14 +33,7 @@ export class OriginRequests {
   readonly #engine: () => EngineTarget | undefined;
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
-  #loadSaidAt = Number.NEGATIVE_INFINITY;
-  /** A LOAD was held back by LOAD_EVERY_MS and is still to be sent. */
-  #loadOwed = false;
-  /** Requests at the engine in the last LOAD, and how many LOADs are still to follow the last attempt. */
-  #loadSaid = 0;
-  #loadsAfter = 0;
-  /** The other end reads RATE. */
-  #readsRate = false;
+  readonly #loadReports: LoadReports | undefined;
   /** The other end reads REPORTs with timings. */
   #readsTimings = false;
   readonly #named = new TransientMap<string, OriginRequest>();
@@ -88,7 +59,7 @@ export class OriginRequests {
     this.#owner = {
       seals,
       now: () => performance.now(),
-      onHead: () => this.#sayLoad(),
+      onHead: () => this.#loadReports?.say(),
       onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
       onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
@@ -96,6 +67,7 @@ export class OriginRequests {
     };
     this.#engine = engine;
     this.#load = load;
+    this.#loadReports = load && new LoadReports(load);
     this.#log = log;
     this.reports = new Reports(log);
   }
@@ -112,7 +84,7 @@ export class OriginRequests {
   /** A socket is ready: what the gateway has not stored is said again. `reads`: the highest number of a frame that it reads. */
   connect(link: Link, reads = 0): void {
     this.#link = link;
-    this.#readsRate = reads >= RATE_FRAME;
+    this.#loadReports?.connect(link, reads >= RATE_FRAME);
     this.#readsTimings = reads >= TIMED_REPORT_FRAME;
     for (const frame of this.reports.again(this.#readsTimings)) link.put(frame);
   }
@@ -120,6 +92,7 @@ export class OriginRequests {
   /** The socket is gone: every attempt waits to be claimed. */
   disconnect(): void {
     this.#link = undefined;
+    this.#loadReports?.disconnect();
     this.#streams.clear();
     for (const request of this.#named.values()) request.unbind();
   }
@@ -236,33 +209,10 @@ export class OriginRequests {
     for (const done of this.#onDrained.splice(0)) done();
   }
 
-  /** Sends LOAD beside an answer's head or end, and now and then while an attempt runs. An idle tunnel carries nothing. */
-  #sayLoad(): void {
-    const now = performance.now();
-    if (this.#load === undefined || this.#link === undefined) return;
-    this.#loadOwed = now - this.#loadSaidAt < LOAD_EVERY_MS;
-    if (this.#loadOwed) return;
-    this.#loadSaidAt = now;
-    const { tokensPerSecond, ...load } = this.#load.current;
-    if (tokensPerSecond !== undefined && this.#readsRate) this.#link.put({ type: 'rate', tokensPerSecond });
-    this.#loadSaid = load.running + load.waiting;
-    this.#link.put({ type: 'load', ...load });
-  }
-
-  #sayLoadAgain(now: number): void {
-    const since = now - this.#loadSaidAt;
-    if (this.#loadOwed && since >= LOAD_EVERY_MS) return this.#sayLoad();
-    if (since < LOAD_AGAIN_MS) return;
-    if (this.#running === 0 && (this.#loadSaid === 0 || this.#loadsAfter-- <= 0)) return;
-    this.#load?.look();
-    this.#sayLoad();
-  }
-
   #onIdle(request: OriginRequest): void {
     this.#running--;
-    this.#loadsAfter = LOADS_AFTER;
     this.#load?.end();
-    this.#sayLoad();
+    this.#loadReports?.onIdle();
     this.#finished.set(request.name, request);
   }
 
@@ -283,7 +233,7 @@ export class OriginRequests {
       if (request.forgettable(now)) this.#forget(request);
     }
     this.#trim();
-    this.#sayLoadAgain(now);
+    this.#loadReports?.tick(now, this.#running);
     if (this.#onDrained.length === 0) return;
     const allSaid = [...this.#named.values()].every((request) => request.said);
     this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;

@@ -3,7 +3,7 @@ import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Reply } from '../deploy/deployments.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { SealOpener } from '../seal/opener.ts';
-import type { LoadCounter } from './origin-requests.ts';
+import type { LoadCounter } from './load-reports.ts';
 import type { WebSocketOptions } from './websocket.ts';
 
 /** Why the gateway will not have this agent: retrying cannot help, the process ends with 69. */

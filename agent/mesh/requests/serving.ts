@@ -3,8 +3,9 @@ import { sealedHeaders } from '../../../shared/seal/binding.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import type { SealOpener } from '../../seal/opener.ts';
+import type { LoadCounter } from '../../tunnel/load-reports.ts';
 import type { OriginRequest } from '../../tunnel/origin-request.ts';
-import { type LoadCounter, OriginRequests } from '../../tunnel/origin-requests.ts';
+import { OriginRequests } from '../../tunnel/origin-requests.ts';
 import type { RequestChannel, StreamFrame } from './types.ts';
 
 /** Sessions served at once; a cluster whose every node asks this one. */

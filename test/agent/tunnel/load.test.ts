@@ -1,6 +1,6 @@
 /** LOAD and RATE as a gateway gets them: while something runs, and not to who would break off at them. */
 import { afterEach, expect, test } from 'vitest';
-import type { LoadCounter } from '../../../agent/tunnel/origin-requests.ts';
+import type { LoadCounter } from '../../../agent/tunnel/load-reports.ts';
 import { MODEL } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { openAgentSide } from '../../support/tunnel/agent-side.ts';
