@@ -1,10 +1,10 @@
 /** Bearer tokens of a configured identity provider, as good as a key for the API. */
 import { decodeJwt } from 'jose';
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { Env } from '../env.ts';
-import { type Account, unauthorized } from './account.ts';
-import { verifyToken } from './login/oidc.ts';
-import type { OidcIssuer } from './login/oidc-config.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { Env } from '../../env.ts';
+import { type Account, unauthorized } from '../account.ts';
+import { verifyToken } from './oidc.ts';
+import type { OidcIssuer } from './oidc-config.ts';
 import { arrive } from './people.ts';
 
 /** Three parts of base64url; keys of ours have no dots. */

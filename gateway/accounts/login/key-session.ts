@@ -1,11 +1,11 @@
 /** Browsers that logged in with an API key: the key itself, sealed, in the session's cookie, which no script can read. */
 
 import * as z from 'zod';
-import type { Env } from '../env.ts';
-import type { HttpRequest } from '../http.ts';
-import { installationSecret } from './installation.ts';
-import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './login/session.ts';
-import { seal, unseal } from './seal.ts';
+import type { Env } from '../../env.ts';
+import type { HttpRequest } from '../../http.ts';
+import { installationSecret } from '../installation.ts';
+import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './session.ts';
+import { seal, unseal } from '../seal.ts';
 
 const PREFIX = 'key.';
 /** A sealed key of the longest kind has about 500. */

@@ -1,15 +1,15 @@
 /** Persons that an identity provider vouches for become users here. */
 import { and, eq } from 'drizzle-orm';
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { Env } from '../env.ts';
-import { tellRegistry } from '../tell-registry.ts';
-import type { Account } from './account.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { Env } from '../../env.ts';
+import { tellRegistry } from '../../tell-registry.ts';
+import type { Account } from '../account.ts';
 import { ownProject, placeInProjects } from './claimed-projects.ts';
-import { asked, database } from './database.ts';
-import { type Claims, type MappedClaims, mapClaims, type OidcIssuer, shownName } from './login/oidc-config.ts';
-import { findUser } from './look-up.ts';
-import { auditLog, users } from './schema.ts';
-import { newId } from './secrets.ts';
+import { asked, database } from '../database.ts';
+import { type Claims, type MappedClaims, mapClaims, type OidcIssuer, shownName } from './oidc-config.ts';
+import { findUser } from '../look-up.ts';
+import { auditLog, users } from '../schema.ts';
+import { newId } from '../secrets.ts';
 
 type User = typeof users.$inferSelect;
 
