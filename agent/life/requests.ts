@@ -8,7 +8,7 @@ import type { StateDir } from '../host/state-dir.ts';
 import { RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import type { Network } from './network.ts';
-import type { Sessions } from './sessions.ts';
+import type { Sessions } from './session/sessions.ts';
 
 export interface RequestsOptions {
   config: Pick<StartConfig, 'ingress'>;

@@ -11,7 +11,7 @@ import type { BatchWork } from './batches.ts';
 import type { DrainPlan } from './drain-plan.ts';
 import type { NodeWeights } from './node-weights.ts';
 import type { RemoteLogs } from './remote-logs.ts';
-import type { Sessions } from './sessions.ts';
+import type { Sessions } from './session/sessions.ts';
 import { Once, within } from './wait.ts';
 
 /** What a shutdown has to close. An agent that ends early has only some of it. */

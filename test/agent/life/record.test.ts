@@ -1,6 +1,6 @@
 /** By hand: what the agent finds on a machine brings about no record that a gateway cannot read, as far as is known. */
 import { expect, it } from 'vitest';
-import { type OwnRecord, RecordKeeper } from '../../../agent/life/record.ts';
+import { type OwnRecord, RecordKeeper } from '../../../agent/life/session/record.ts';
 
 function kept(vramMib: number) {
   const lines: string[] = [];

@@ -1,6 +1,6 @@
 /** Which gateways a session serves: by the word of its own institution's, whichever of them answers. */
 import { afterEach, expect, test, vi } from 'vitest';
-import { Session } from '../../../agent/life/session.ts';
+import { Session } from '../../../agent/life/session/session.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import type { Mesh } from '../../../agent/mesh/mesh.ts';
 import type { GatewayWord } from '../../../agent/tunnel/other-gateways.ts';

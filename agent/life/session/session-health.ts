@@ -1,14 +1,14 @@
 /** What the engine's health means for the session: its models and its state, and that the session ends when the engine is gone. */
-import type { ServedModel } from '../../shared/lattice/node.ts';
-import type { StartConfig } from '../config/start-config.ts';
-import { announcedModels } from '../engine/announced-models.ts';
-import { commandFacts, withFacts } from '../engine/facts.ts';
-import type { Health } from '../engine/health.ts';
-import type { DeployedEngine } from './deployed.ts';
+import type { ServedModel } from '../../../shared/lattice/node.ts';
+import type { StartConfig } from '../../config/start-config.ts';
+import { announcedModels } from '../../engine/announced-models.ts';
+import { commandFacts, withFacts } from '../../engine/facts.ts';
+import type { Health } from '../../engine/health.ts';
+import type { DeployedEngine } from '../deployed.ts';
 import { healthNews } from './health-news.ts';
-import { unadmitted } from './requests.ts';
-import type { Parts } from './shutdown.ts';
-import type { Once } from './wait.ts';
+import { unadmitted } from '../requests.ts';
+import type { Parts } from '../shutdown.ts';
+import type { Once } from '../wait.ts';
 
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts' | 'span'>;

@@ -1,22 +1,22 @@
 /** One session of this agent: its ticket, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
-import { tunedBy } from '../../shared/gossip/index.ts';
-import { encodePayload } from '../../shared/lattice/payload.ts';
-import { signRecord } from '../../shared/lattice/record.ts';
-import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { type EntryUpdate, encodeUpdate } from '../../shared/lattice/update.ts';
-import type { EngineTarget } from '../engine/address.ts';
-import { nodeCrypto } from '../host/crypto.ts';
-import type { SessionKey } from '../mesh/channel/session-key.ts';
-import type { Mesh } from '../mesh/mesh.ts';
-import type { NodeSeals } from '../seal/node-seals.ts';
-import { identityOf } from '../tunnel/identity.ts';
-import type { LogTailOptions } from '../tunnel/log-tail.ts';
-import type { GatewayWord } from '../tunnel/other-gateways.ts';
-import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import { tunedBy } from '../../../shared/gossip/index.ts';
+import { encodePayload } from '../../../shared/lattice/payload.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
+import type { Ticket } from '../../../shared/lattice/ticket.ts';
+import { type EntryUpdate, encodeUpdate } from '../../../shared/lattice/update.ts';
+import type { EngineTarget } from '../../engine/address.ts';
+import { nodeCrypto } from '../../host/crypto.ts';
+import type { SessionKey } from '../../mesh/channel/session-key.ts';
+import type { Mesh } from '../../mesh/mesh.ts';
+import type { NodeSeals } from '../../seal/node-seals.ts';
+import { identityOf } from '../../tunnel/identity.ts';
+import type { LogTailOptions } from '../../tunnel/log-tail.ts';
+import type { GatewayWord } from '../../tunnel/other-gateways.ts';
+import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
-import type { Member } from './network.ts';
+import type { Member } from '../network.ts';
 import { type OwnRecord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
-import { within } from './wait.ts';
+import { within } from '../wait.ts';
 
 interface SessionOptions {
   ticket: Ticket;

@@ -1,24 +1,24 @@
 /** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
 
-import type { Ticket } from '../../shared/lattice/ticket.ts';
-import type { Env } from '../config/sources.ts';
-import type { StartConfig } from '../config/start-config.ts';
-import type { Reply } from '../deploy/deployments.ts';
-import type { EngineTarget } from '../engine/address.ts';
-import type { LoadMeter } from '../engine/load.ts';
-import { ownRelease } from '../host/release.ts';
-import { createSessionKey } from '../mesh/channel/session-key.ts';
-import type { NodeSeals } from '../seal/node-seals.ts';
-import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
-import { leaveLogTail } from '../tunnel/log-tail.ts';
-import { askForGateways } from '../tunnel/other-gateways.ts';
-import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import type { Job } from './job.ts';
-import { lessRepeated } from './less-repeated.ts';
-import type { Network } from './network.ts';
+import type { Ticket } from '../../../shared/lattice/ticket.ts';
+import type { Env } from '../../config/sources.ts';
+import type { StartConfig } from '../../config/start-config.ts';
+import type { Reply } from '../../deploy/deployments.ts';
+import type { EngineTarget } from '../../engine/address.ts';
+import type { LoadMeter } from '../../engine/load.ts';
+import { ownRelease } from '../../host/release.ts';
+import { createSessionKey } from '../../mesh/channel/session-key.ts';
+import type { NodeSeals } from '../../seal/node-seals.ts';
+import type { Admission, AdmissionOptions } from '../../tunnel/admission.ts';
+import { leaveLogTail } from '../../tunnel/log-tail.ts';
+import { askForGateways } from '../../tunnel/other-gateways.ts';
+import type { Tunnel, TunnelOptions } from '../../tunnel/types.ts';
+import type { Job } from '../job.ts';
+import { lessRepeated } from '../less-repeated.ts';
+import type { Network } from '../network.ts';
 import { Session } from './session.ts';
 import type { Admitted } from './sessions.ts';
-import type { Parts } from './shutdown.ts';
+import type { Parts } from '../shutdown.ts';
 
 export interface JoinOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;

@@ -1,10 +1,10 @@
 /** All tunnels of one agent as one thing. */
-import type { ProbeVerdict } from '../../shared/wire/frames.ts';
-import type { MeshGateway } from '../mesh/delegates.ts';
-import { GATEWAYS_MAX } from '../tunnel/admission.ts';
-import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import { lessRepeated } from './less-repeated.ts';
-import { Once, within } from './wait.ts';
+import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
+import type { MeshGateway } from '../../mesh/delegates.ts';
+import { GATEWAYS_MAX } from '../../tunnel/admission.ts';
+import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
+import { lessRepeated } from '../less-repeated.ts';
+import { Once, within } from '../wait.ts';
 
 export interface GatewayStatus {
   url: string;

@@ -1,6 +1,6 @@
-import type { Lifecycle, ServedModel } from '../../shared/lattice/node.ts';
-import type { Fact } from '../engine/facts.ts';
-import type { Health } from '../engine/health.ts';
+import type { Lifecycle, ServedModel } from '../../../shared/lattice/node.ts';
+import type { Fact } from '../../engine/facts.ts';
+import type { Health } from '../../engine/health.ts';
 
 /** What the log says when the engine's health has changed. `before` is the state published until now. */
 export function healthNews(
