@@ -9,7 +9,7 @@ import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { proveOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';
-import { askTunnel, type RequestScope } from '../tunnel/ask.ts';
+import { askTunnel, type RequestScope } from '../tunnel/call/ask.ts';
 import type { Caller } from './gateway-host.ts';
 import type { GatewayRoute } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';

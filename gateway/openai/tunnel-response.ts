@@ -3,7 +3,7 @@ import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { AttemptHead } from '../../shared/upstream/attempt.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Offload, ResponseStream } from '../../shared/upstream/response.ts';
-import type { AttemptReply } from '../tunnel/ask.ts';
+import type { AttemptReply } from '../tunnel/call/ask.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;

@@ -16,14 +16,14 @@ import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { steadyNow } from '../steady-clock.ts';
 import type { UsageRecord } from '../usage/record.ts';
-import { BROKEN_OFF, type CallResult, type LocalResult } from './attempt-call.ts';
+import { BROKEN_OFF, type CallResult, type LocalResult } from './call/attempt-call.ts';
 import { BrokenAnswers } from './broken-answers.ts';
-import { type AttemptName, Calls } from './calls.ts';
+import { type AttemptName, Calls } from './call/calls.ts';
 import { CompletionCounter } from './completion-counter.ts';
 import type { ResponseOffload } from './offload/response-offload.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
-import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './replies.ts';
+import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './call/replies.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */

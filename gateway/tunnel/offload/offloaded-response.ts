@@ -1,7 +1,7 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import { type AttemptFailure, attemptName, type AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import type { RequestScope } from '../ask.ts';
+import type { RequestScope } from '../call/ask.ts';
 
 /** `left`: the client left, or never came. */
 export type Ending = 'whole' | 'left' | AttemptFailure;

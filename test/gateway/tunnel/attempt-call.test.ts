@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type CallResult, pack, unpack } from '../../../gateway/tunnel/attempt-call.ts';
+import { type CallResult, pack, unpack } from '../../../gateway/tunnel/call/attempt-call.ts';
 
 const HEAD = { headers: [['content-type', 'application/json']] as [string, string][], forwardMs: 1, engineMs: 0.5 };
 const answer = (whole: Uint8Array): CallResult => ({ kind: 'head', status: 200, head: HEAD, whole });

@@ -1,5 +1,5 @@
 /** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
-import type { AttemptHead, WholeResult } from '../../shared/upstream/attempt.ts';
+import type { AttemptHead, WholeResult } from '../../../shared/upstream/attempt.ts';
 
 /** The result of a call for an attempt: the answer, if it came soon and whole. Else the Worker is to fetch it. */
 export type CallResult = WholeResult | { kind: 'fetch' };

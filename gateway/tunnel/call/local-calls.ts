@@ -2,8 +2,8 @@
  * Calls of tunnel objects in this process. The Node host has all objects in the process that asks them, so it hands a small request over
  * in memory. A call by a stub would copy the request, and an answer that streams would need a `fetch`.
  */
-import { TransientMap } from '../../shared/collections/transient-map.ts';
-import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
+import { TransientMap } from '../../../shared/collections/transient-map.ts';
+import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import type { LocalResult } from './attempt-call.ts';
 
 /** An object answers within half of this, if only to say that it takes longer. An object that was reset never answers. */
