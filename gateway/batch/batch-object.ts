@@ -5,7 +5,7 @@ import { type BatchStatus, isTerminal, takesResults } from '../../shared/batch/s
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { FileStoreError } from '../files/file-store.ts';
-import { STORE_MESSAGES } from '../files/routes.ts';
+import { STORE_MESSAGES } from '../files/store-access.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { snapshots } from '../registry/snapshot.ts';

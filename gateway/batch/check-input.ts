@@ -4,7 +4,7 @@ import { mayUseModel } from '../accounts/account.ts';
 import { hasAccess, isRetired } from '../accounts/catalogue.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { storeOf } from '../files/routes.ts';
+import { storeOf } from '../files/store-access.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 import { functionOf } from './functions.ts';
 import { NO_INPUT } from './messages.ts';

@@ -4,7 +4,7 @@ import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { storeOf } from '../files/routes.ts';
+import { storeOf } from '../files/store-access.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
 import { outputLines } from './output.ts';

@@ -11,7 +11,7 @@ import { hex } from '../../shared/release/release.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { storeOf } from '../files/routes.ts';
+import { storeOf } from '../files/store-access.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 

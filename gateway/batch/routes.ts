@@ -1,6 +1,6 @@
 /** `/v1/batches`, OpenAI's, with pause and resume. */
 import { randomBytes } from 'node:crypto';
-import { and, asc, desc, eq, gt, lt, or } from 'drizzle-orm';
+import { and, eq } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { BATCH_ENDPOINTS, type BatchEndpoint, isObject, type Json } from '../../shared/batch/line.ts';
@@ -11,9 +11,9 @@ import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { callerOf } from '../files/owner.ts';
-import { listOf, pageOf } from '../files/paging.ts';
+import { listOf, pageOf, pageOrder } from '../files/paging.ts';
 import { requireRoom } from '../files/quota.ts';
-import { storeOf } from '../files/routes.ts';
+import { storeOf } from '../files/store-access.ts';
 import { readBody } from '../json-body.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 import { keyWhereFewOpen, requireFewOpen } from './quota.ts';
@@ -73,22 +73,13 @@ batchRoutes.get('/', async (c) => {
   const ofAll = isOfAll(c.req.query('scope'), account);
   const { limit, after, ascending } = pageOf((name) => c.req.query(name), { limit: 20, most: 100 });
   const from = after === undefined ? undefined : await rowOf(c.env, { account, owner }, after);
-  const [order, beyond] = ascending ? [asc, gt] : [desc, lt];
+  const { behind, order } = pageOrder(batches, ascending, from);
   const rows = await asked(
     database(c.env)
       .select()
       .from(batches)
-      .where(
-        and(
-          ofAll ? undefined : eq(batches.owner, owner),
-          from &&
-            or(
-              beyond(batches.createdAt, from.createdAt),
-              and(eq(batches.createdAt, from.createdAt), beyond(batches.id, from.id)),
-            ),
-        ),
-      )
-      .orderBy(order(batches.createdAt), order(batches.id))
+      .where(and(ofAll ? undefined : eq(batches.owner, owner), behind))
+      .orderBy(...order)
       .limit(limit + 1),
   );
   return c.json(

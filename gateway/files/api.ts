@@ -2,8 +2,7 @@
 import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { DescribedRoute } from '../described-route.ts';
-import { PURPOSES } from './file-object.ts';
-import { FILE_MAX_BYTES } from './routes.ts';
+import { FILE_MAX_BYTES, PURPOSES } from './file-object.ts';
 
 const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
 /** As answers write ids. */

@@ -1,4 +1,10 @@
+import { randomBytes } from 'node:crypto';
 import type { files } from '../accounts/schema.ts';
+
+/** OpenAI's: files of a batch are smaller. */
+export const FILE_MAX_BYTES = 512_000_000;
+/** Default life of a batch's input. */
+export const BATCH_FILE_MS = 30 * 86_400_000;
 
 export type FileRow = typeof files.$inferSelect;
 
@@ -21,4 +27,8 @@ export function fileObject({ id, bytes, createdAt, expiresAt, filename, purpose 
   const created_at = Math.floor(createdAt / 1_000);
   const expires = expiresAt === null ? {} : { expires_at: Math.floor(expiresAt / 1_000) };
   return { id, object: 'file', bytes, created_at, ...expires, filename, purpose, status: 'processed' };
+}
+
+export function newFileId(): string {
+  return `file-${randomBytes(12).toString('hex')}`;
 }

@@ -1,3 +1,5 @@
+import { and, asc, desc, eq, gt, lt, or } from 'drizzle-orm';
+import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import { ApiError } from '../../shared/openai/errors.ts';
 
 /** OpenAI's list parameters: `after` is the id of the last item of the page before. */
@@ -20,6 +22,17 @@ export function pageOf(
   if (order !== 'asc' && order !== 'desc')
     throw new ApiError('invalid_request', "'order' must be 'asc' or 'desc'.", { param: 'order' });
   return { limit: count, after: query('after'), ascending: order === 'asc' };
+}
+
+/** Rows in the order of their creation, and which of them lie `behind` the last row of the page before. */
+export function pageOrder(
+  { createdAt, id }: { createdAt: SQLiteColumn; id: SQLiteColumn },
+  ascending: boolean,
+  from: { createdAt: number; id: string } | undefined,
+) {
+  const [order, beyond] = ascending ? [asc, gt] : [desc, lt];
+  const behind = from && or(beyond(createdAt, from.createdAt), and(eq(createdAt, from.createdAt), beyond(id, from.id)));
+  return { behind, order: [order(createdAt), order(id)] };
 }
 
 /** `found` has one item more than the page where another page follows. */

@@ -1,6 +1,5 @@
 /** `/v1/files`, OpenAI's. */
-import { randomBytes } from 'node:crypto';
-import { and, asc, desc, eq, gt, isNull, lt, or, sql } from 'drizzle-orm';
+import { and, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import { Hono } from 'hono';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { JsonlSniffer } from '../../shared/batch/jsonl-sniffer.ts';
@@ -8,18 +7,14 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { type FileRow, fileObject, PURPOSES } from './file-object.ts';
-import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
+import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
-import { listOf, pageOf } from './paging.ts';
+import { listOf, pageOf, pageOrder } from './paging.ts';
 import { bytesWhereRoom, requireRoom } from './quota.ts';
-import { FILE_SWEEP_NAME } from './sweep-object.ts';
+import { storeOf, storing, streamOf } from './store-access.ts';
+import { wakeSweep } from './sweep-object.ts';
 
-/** OpenAI's: files of a batch are smaller. */
-export const FILE_MAX_BYTES = 512_000_000;
-/** Default life of a batch's input. */
-export const BATCH_FILE_MS = 30 * 86_400_000;
 const EXPIRES_S = { least: 3_600, most: 2_592_000 };
 const FILENAME_MAX = 255;
 
@@ -66,7 +61,7 @@ fileRoutes.get('/', async (c) => {
   const db = database(c.env);
   const from = after === undefined ? undefined : await fileOf(c.env, owner, after);
   const purpose = c.req.query('purpose');
-  const [order, beyond] = ascending ? [asc, gt] : [desc, lt];
+  const { behind, order } = pageOrder(files, ascending, from);
   const rows = await asked(
     db
       .select()
@@ -76,14 +71,10 @@ fileRoutes.get('/', async (c) => {
           eq(files.owner, owner),
           purpose === undefined ? undefined : eq(files.purpose, purpose),
           alive(Date.now()),
-          from &&
-            or(
-              beyond(files.createdAt, from.createdAt),
-              and(eq(files.createdAt, from.createdAt), beyond(files.id, from.id)),
-            ),
+          behind,
         ),
       )
-      .orderBy(order(files.createdAt), order(files.id))
+      .orderBy(...order)
       .limit(limit + 1),
   );
   return c.json(listOf(rows.map(fileObject), limit));
@@ -157,50 +148,10 @@ async function fileOf(env: Env, owner: string, id: string): Promise<FileRow> {
   return row;
 }
 
-export function storeOf({ FILES }: Env): FileStore {
-  if (FILES !== undefined) return FILES;
-  throw new ApiError('server_is_overloaded', 'This gateway has no file store: its operator has not configured one.');
-}
-
-/** Best effort: the next upload does it again. */
-export async function wakeSweep({ FILE_SWEEP }: Env): Promise<void> {
-  await FILE_SWEEP.getByName(FILE_SWEEP_NAME)
-    .wake()
-    .catch(() => {});
-}
-
-export function newFileId(): string {
-  return `file-${randomBytes(12).toString('hex')}`;
-}
-
 async function* sniffed(content: AsyncIterable<Uint8Array>, sniffer: JsonlSniffer): AsyncGenerator<Uint8Array> {
   for await (const piece of content) {
     sniffer.push(piece);
     yield piece;
-  }
-}
-
-/** What people are told of a store that does not do its work; details are for its operator's log. */
-export const STORE_MESSAGES: Readonly<Record<FileStoreError['code'], string>> = {
-  full: 'The file store is full.',
-  unavailable: 'The file store cannot be reached now.',
-  damaged: 'The file store has lost a part of this file.',
-};
-
-/** Turns what the store throws into what a client is told. @throws ApiError 413, 503 */
-export async function storing<T>(act: () => Promise<T>): Promise<T> {
-  try {
-    return await act();
-  } catch (cause) {
-    if (cause instanceof FileTooLarge)
-      throw new ApiError('request_too_large', `The file is larger than allowed: ${cause.message}.`, {
-        param: 'file',
-        cause,
-      });
-    if (cause instanceof FileStoreError) {
-      throw new ApiError('server_is_overloaded', STORE_MESSAGES[cause.code], { cause });
-    }
-    throw cause;
   }
 }
 
@@ -233,18 +184,4 @@ function checkedFields(fields: ReadonlyMap<string, string>, bytes: number, now: 
     throw new ApiError('invalid_request', message, { param: 'expires_after' });
   }
   return { purpose, expiresAt: now + count * 1_000 };
-}
-
-export function streamOf(content: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
-  const pieces = content[Symbol.asyncIterator]();
-  return new ReadableStream({
-    async pull(controller) {
-      const { done, value } = await pieces.next();
-      if (done === true) controller.close();
-      else controller.enqueue(value);
-    },
-    async cancel() {
-      await pieces.return?.();
-    },
-  });
 }

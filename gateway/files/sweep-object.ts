@@ -2,6 +2,7 @@
 import { and, count, eq, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { FILES_BYTES, FILES_STORED } from '../observe/families.ts';
 import { Reporter } from '../observe/report.ts';
@@ -173,4 +174,11 @@ export class FileSweepObject extends GatewayObject {
 
 function* together(ids: readonly string[]): Generator<string[]> {
   for (let at = 0; at < ids.length; at += IDS_TOGETHER) yield ids.slice(at, at + IDS_TOGETHER);
+}
+
+/** Best effort: the next upload does it again. */
+export async function wakeSweep({ FILE_SWEEP }: Env): Promise<void> {
+  await FILE_SWEEP.getByName(FILE_SWEEP_NAME)
+    .wake()
+    .catch(() => {});
 }

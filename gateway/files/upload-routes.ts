@@ -10,12 +10,21 @@ import { asked, database, requireWritable } from '../accounts/database.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { readBody } from '../json-body.ts';
-import { type FileObject, type FileRow, fileObject, PURPOSES } from './file-object.ts';
+import {
+  BATCH_FILE_MS,
+  FILE_MAX_BYTES,
+  type FileObject,
+  type FileRow,
+  fileObject,
+  newFileId,
+  PURPOSES,
+} from './file-object.ts';
 import type { FileStore } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
 import { bytesWhereRoom, bytesWhereWanted, PARTS_MAX, requireRoom, requireWanted } from './quota.ts';
-import { BATCH_FILE_MS, FILE_MAX_BYTES, newFileId, storeOf, storing, wakeSweep } from './routes.ts';
+import { storeOf, storing } from './store-access.ts';
+import { wakeSweep } from './sweep-object.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 type UploadRow = typeof uploads.$inferSelect;

@@ -20,7 +20,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
-import { STORE_MESSAGES, storeOf, storing, streamOf } from '../../files/routes.ts';
+import { STORE_MESSAGES, storeOf, storing, streamOf } from '../../files/store-access.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
 import type { View } from '../../registry/snapshot.ts';

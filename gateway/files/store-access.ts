@@ -1,0 +1,48 @@
+/** The file store of this gateway, and what clients are told where it does not do its work. */
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { Env } from '../env.ts';
+import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
+
+/** @throws ApiError 503 where there is none */
+export function storeOf({ FILES }: Env): FileStore {
+  if (FILES !== undefined) return FILES;
+  throw new ApiError('server_is_overloaded', 'This gateway has no file store: its operator has not configured one.');
+}
+
+/** What people are told of a store that does not do its work; details are for its operator's log. */
+export const STORE_MESSAGES: Readonly<Record<FileStoreError['code'], string>> = {
+  full: 'The file store is full.',
+  unavailable: 'The file store cannot be reached now.',
+  damaged: 'The file store has lost a part of this file.',
+};
+
+/** Turns what the store throws into what a client is told. @throws ApiError 413, 503 */
+export async function storing<T>(act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (cause) {
+    if (cause instanceof FileTooLarge)
+      throw new ApiError('request_too_large', `The file is larger than allowed: ${cause.message}.`, {
+        param: 'file',
+        cause,
+      });
+    if (cause instanceof FileStoreError) {
+      throw new ApiError('server_is_overloaded', STORE_MESSAGES[cause.code], { cause });
+    }
+    throw cause;
+  }
+}
+
+export function streamOf(content: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+  const pieces = content[Symbol.asyncIterator]();
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await pieces.next();
+      if (done === true) controller.close();
+      else controller.enqueue(value);
+    },
+    async cancel() {
+      await pieces.return?.();
+    },
+  });
+}
