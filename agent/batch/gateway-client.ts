@@ -17,23 +17,12 @@ import {
   type LeaseState,
   leaseState,
 } from '../../shared/batch/granted-lease.ts';
+import type { LineResult } from '../../shared/batch/results.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
-
-/** The answer to one line. */
-export interface LineResult {
-  line: number;
-  status_code: number;
-  request_id: string;
-  body: string;
-  /** No usable answer came. */
-  error?: 'engine_failed' | 'function_load_failed';
-  /** What is known of the failure, at most WHY_MAX characters. */
-  why?: string;
-}
 
 export interface Speaker {
   ticket: Ticket;

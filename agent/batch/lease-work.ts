@@ -2,8 +2,9 @@ import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
+import type { LineResult } from '../../shared/batch/results.ts';
 import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
-import type { BatchGateway, LineResult } from './gateway-client.ts';
+import type { BatchGateway } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
 export interface PendingLine {

@@ -1,6 +1,6 @@
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
-import type { LineErrorCode } from '../../shared/batch/results.ts';
+import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
 import { type BatchStatus, isTerminal, takesResults } from '../../shared/batch/status.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
@@ -11,7 +11,6 @@ import type { ObjectContext } from '../object-context.ts';
 import { snapshots } from '../registry/snapshot.ts';
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type Committed } from './batch-record.ts';
-import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';

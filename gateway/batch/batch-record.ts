@@ -1,9 +1,9 @@
 import type { CheckedInput } from '../../shared/batch/input-check.ts';
 import { type LeaseRef, Ledger } from '../../shared/batch/ledger.ts';
-import { isSuccess, type LineErrorCode, RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
+import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
 import { type BatchStatus, moved, newTimes } from '../../shared/batch/status.ts';
 import type { ObjectStorage } from '../object-context.ts';
-import { BatchRows, type LineResult } from './batch-rows.ts';
+import { BatchRows } from './batch-rows.ts';
 import {
   type BatchFunction,
   type BatchObjectJson,

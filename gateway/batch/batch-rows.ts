@@ -2,21 +2,9 @@
 
 import type { Demands } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
+import type { LineResult } from '../../shared/batch/results.ts';
 import type { ObjectStorage } from '../object-context.ts';
 import type { BatchFunction, BatchSpec, BatchState } from './batch-spec.ts';
-
-/** One answer as its node sent it. */
-export interface LineResult {
-  line: number;
-  status_code: number;
-  request_id: string;
-  /** The answer's body, JSON as text. */
-  body: string;
-  /** Set where no engine answered: the code of the line's error. */
-  error?: string;
-  /** What its node said of the failure, at most `WHY_MAX` characters. */
-  why?: string;
-}
 
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);

@@ -18,7 +18,6 @@ export interface BatchSpec {
   metadata: Record<string, string> | null;
   /** Life of the output files, in seconds from their making; null: that of batch files. */
   outputExpiresS: number | null;
-  allowMixedModels: boolean;
 }
 
 /** The function that a batch runs. */

@@ -24,7 +24,6 @@ export async function checkInput(env: Env, spec: BatchSpec, nowMs: number): Prom
   const settings = await readSettings(env, nowMs);
   const check = new InputCheck({
     endpoint: spec.endpoint,
-    allowMixedModels: spec.allowMixedModels,
     allowsModel: (model) =>
       mayUseModel(account, model) && hasAccess(settings, account, model) && !isRetired(settings, model, nowMs),
   });

@@ -4,10 +4,9 @@ import { hasBit } from '../../shared/batch/bitmap.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
-import { answeredLine, failedLine, isSuccess, type LineErrorCode } from '../../shared/batch/results.ts';
+import { answeredLine, failedLine, isSuccess, type LineErrorCode, type LineResult } from '../../shared/batch/results.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
-import type { LineResult } from './batch-rows.ts';
 
 /** Of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
@@ -64,7 +63,7 @@ function written(
   { unexecuted, why }: Pick<OutputOptions, 'unexecuted' | 'why'>,
 ): string {
   if (result === undefined) return failedLine(id, customId, unexecuted, why);
-  if (result.error !== undefined) return failedLine(id, customId, result.error as LineErrorCode, result.why);
+  if (result.error !== undefined) return failedLine(id, customId, result.error, result.why);
   const { status_code, request_id, body } = result;
   return answeredLine(id, customId, { status_code, request_id, body: parsed(body) });
 }

@@ -165,7 +165,6 @@ function wantedOf(body: Json) {
     endpoint: endpoint as BatchEndpoint,
     metadata: metadataOf(metadata),
     outputExpiresS: expiresOf(expires),
-    allowMixedModels: false,
   };
 }
 

@@ -1,8 +1,8 @@
 import type { ChunkRange } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
+import type { LineResult } from '../../shared/batch/results.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import type { UsageRow } from '../usage/row.ts';
-import type { LineResult } from './batch-rows.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
 /** A chat template adds some tokens to each prompt. */

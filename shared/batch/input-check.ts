@@ -56,8 +56,6 @@ export interface CheckedInput {
 
 export interface CheckOptions {
   endpoint: BatchEndpoint;
-  /** OpenAI allows one model per file. */
-  allowMixedModels?: boolean;
   /** Whether the batch's owner may use this model. Asked once per model; absent: all. */
   allowsModel?(model: string): boolean;
 }
@@ -150,7 +148,8 @@ export class InputCheck {
       const allowed = this.#options.allowsModel?.(model) ?? true;
       // Beyond the first few a file with a model per line fills nothing: it has failed already.
       if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
-      if (allowed && (this.#models.size === 1 || this.#options.allowMixedModels === true)) return;
+      if (allowed && this.#models.size === 1) return;
+      // As OpenAI: one model per file.
       if (allowed) {
         const message = 'All lines of a batch must name the same model.';
         return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });

@@ -23,6 +23,19 @@ const MESSAGES: Record<LineErrorCode, string> = {
 /** Longest answer of one line that is kept. */
 export const RESULT_MAX_BYTES = 1024 * 1024;
 
+/** The answer to one line as its node sends it. */
+export interface LineResult {
+  line: number;
+  status_code: number;
+  request_id: string;
+  /** The answer's body, JSON as text. */
+  body: string;
+  /** No usable answer came. */
+  error?: LineErrorCode;
+  /** What its node says of the failure, at most WHY_MAX characters. */
+  why?: string;
+}
+
 export interface LineResponse {
   status_code: number;
   request_id: string;

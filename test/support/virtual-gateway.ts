@@ -222,7 +222,6 @@ export function specOf(id: string, change: Partial<BatchSpec> = {}): BatchSpec {
     windowS: 86_400,
     metadata: null,
     outputExpiresS: null,
-    allowMixedModels: false,
     ...change,
   };
 }

@@ -2,9 +2,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
-import { RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
+import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
 import { Backoff, FailureLog } from '../backoff.ts';
-import type { BatchGateway, LineResult } from '../gateway-client.ts';
+import type { BatchGateway } from '../gateway-client.ts';
 import { BatchGateways } from '../gateways.ts';
 import { LeaseWork, type PendingLine } from '../lease-work.ts';
 import { CallSize } from './call-size.ts';

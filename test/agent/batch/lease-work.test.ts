@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { BatchGateway, LineResult } from '../../../agent/batch/gateway-client.ts';
+import type { BatchGateway } from '../../../agent/batch/gateway-client.ts';
 import { LeaseWork } from '../../../agent/batch/lease-work.ts';
 import type { Committed, GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import type { LineResult } from '../../../shared/batch/results.ts';
 
 const LEASE: GrantedLease = {
   batch: 'batch_a',

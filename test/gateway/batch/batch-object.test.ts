@@ -21,7 +21,6 @@ const spec: BatchSpec = {
   windowS: 60,
   metadata: null,
   outputExpiresS: null,
-  allowMixedModels: false,
 };
 
 test.each([

@@ -86,14 +86,6 @@ describe('the check of an input file', () => {
     expect(asked).toEqual(['m']);
   });
 
-  it('takes several models where that is allowed, each chunk one', () => {
-    const text = ['a', 'b', 'c'].map((id, i) => line(id, { body: { ...body, model: i === 1 ? 'n' : 'm' } })).join('\n');
-    const checked = check(text, { allowMixedModels: true });
-    expect(checked.errors).toEqual([]);
-    expect(checked.model).toBeUndefined();
-    expect(checked.chunks.map(({ demands }) => checked.demands[demands]?.model)).toEqual(['m', 'n', 'm']);
-  });
-
   it('keeps requirements and trusted providers of lines apart', () => {
     const demanding = line('b', {
       body: { ...body, metadata: { otela_require: 'gpu=H100', otela_trusted_providers: 'a' } },
