@@ -1,44 +1,29 @@
-import { type GossipState, step } from '../../shared/gossip/index.ts';
+import type { GossipState } from '../../shared/gossip/index.ts';
+import { StepQueue } from '../../shared/gossip/step-queue.ts';
 import type { Action, Event } from '../../shared/gossip/types.ts';
 
 interface GossipDriverOptions {
   state: GossipState;
-  /** Carries an action out. Events that this causes come after all actions of the same step. */
   act(action: Exclude<Action, { type: 'timer' }>): void;
   random(): number;
 }
 
-/** Turns events into steps of the gossip core, one after the other, and keeps its one timer. */
+/** Runs the gossip core at an agent, and keeps its one timer. */
 export class GossipDriver {
-  readonly #options: GossipDriverOptions;
-  /** Events that came while actions were carried out: a few for each action. */
-  readonly #events: Event[] = [];
-  #running = false;
+  readonly #steps: StepQueue;
   #timer: NodeJS.Timeout | undefined;
-  #closed = false;
 
-  constructor(options: GossipDriverOptions) {
-    this.#options = options;
+  constructor({ state, act, random }: GossipDriverOptions) {
+    this.#steps = new StepQueue({
+      state,
+      now: () => performance.now(),
+      random,
+      act: (action) => (action.type === 'timer' ? this.#setTimer(action.at) : act(action)),
+    });
   }
 
   handle(event: Event): void {
-    if (this.#closed) return;
-    this.#events.push(event);
-    if (this.#running) return;
-    this.#running = true;
-    try {
-      for (let next = this.#events.shift(); next !== undefined; next = this.#events.shift()) this.#step(next);
-    } finally {
-      this.#running = false;
-    }
-  }
-
-  #step(event: Event): void {
-    for (const action of step(this.#options.state, event, performance.now(), this.#options.random)) {
-      if (this.#closed) return;
-      if (action.type === 'timer') this.#setTimer(action.at);
-      else this.#options.act(action);
-    }
+    this.#steps.handle(event);
   }
 
   #setTimer(at: number): void {
@@ -47,8 +32,7 @@ export class GossipDriver {
   }
 
   close(): void {
-    this.#closed = true;
-    this.#events.length = 0;
+    this.#steps.close();
     clearTimeout(this.#timer);
   }
 }

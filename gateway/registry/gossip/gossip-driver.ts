@@ -7,9 +7,9 @@ import {
   livenessOf,
   type Notice,
   remember,
-  step,
   type TunableOptions,
 } from '../../../shared/gossip/index.ts';
+import { StepQueue } from '../../../shared/gossip/step-queue.ts';
 import type { Replica } from '../../../shared/lattice/replica.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
@@ -45,14 +45,11 @@ interface GossipDriverOptions {
   waitUntil(work: Promise<unknown>): void;
 }
 
-/** Carries out the gossip core's actions at a gateway. Events that arise meanwhile wait their turn: the core is not re-entrant. */
+/** Runs the gossip core at a gateway: carries its actions out. */
 export class GossipDriver {
   readonly #options: GossipDriverOptions;
   readonly #state: GossipState;
-  /** As many as one event's actions bring about. */
-  readonly #queue: Event[] = [];
-  #running = false;
-  #now = 0;
+  readonly #steps: StepQueue;
   /** Times that a near timer went off since the object woke: while one is set the object stays awake. */
   timers = 0;
   #timer: (() => void) | undefined;
@@ -68,6 +65,12 @@ export class GossipDriver {
       options: tuned,
       ...(memory === undefined ? {} : { memory }),
     });
+    this.#steps = new StepQueue({
+      state: this.#state,
+      now: steadyNow,
+      random: Math.random,
+      act: (action, now) => this.#act(action, now),
+    });
   }
 
   get memory(): GossipMemory {
@@ -79,20 +82,10 @@ export class GossipDriver {
   }
 
   handle(event: Event): void {
-    this.#queue.push(event);
-    if (this.#running) return;
-    this.#running = true;
-    try {
-      for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
-        this.#now = steadyNow();
-        for (const action of step(this.#state, next, this.#now, Math.random)) this.#act(action);
-      }
-    } finally {
-      this.#running = false;
-    }
+    this.#steps.handle(event);
   }
 
-  #act(action: Action): void {
+  #act(action: Action, now: number): void {
     const { send, hangUp, changed, liveness, remembered } = this.#options;
     switch (action.type) {
       case 'send':
@@ -102,7 +95,7 @@ export class GossipDriver {
       case 'hangUp':
         return hangUp(action.peer, action.reason, action.banMs > 0 ? Date.now() + action.banMs : 0);
       case 'timer':
-        return this.#arm(action.at);
+        return this.#arm(action.at - now);
       case 'changed':
         return changed(action.sessions);
       case 'liveness':
@@ -128,10 +121,10 @@ export class GossipDriver {
     console.log(JSON.stringify(line));
   }
 
-  #arm(at: number): void {
+  /** The core wants to be woken in `left` milliseconds. */
+  #arm(left: number): void {
     this.#timer?.();
     this.#timer = undefined;
-    const left = at - this.#now;
     if (left >= NEAR_MS) return this.#options.wakeAt(Date.now() + left);
     this.#timer = this.#options.clock.after(Math.max(0, left), () => {
       this.#timer = undefined;

@@ -1,0 +1,51 @@
+import type { GossipState } from './index.ts';
+import type { Action, Event } from './types.ts';
+
+interface StepQueueOptions {
+  state: GossipState;
+  /** Milliseconds of a clock that is never set back. */
+  now(): number;
+  random(): number;
+  /** Carries an action out. Events that this causes come after all actions of the same step. `now`: the time of the step. */
+  act(action: Action, now: number): void;
+}
+
+/** Turns events into steps of the gossip core, one after the other: the core is not re-entrant. */
+export class StepQueue {
+  readonly #options: StepQueueOptions;
+  /** Events that came while actions were carried out: a few for each action. */
+  readonly #events: Event[] = [];
+  #running = false;
+  #closed = false;
+
+  constructor(options: StepQueueOptions) {
+    this.#options = options;
+  }
+
+  handle(event: Event): void {
+    if (this.#closed) return;
+    this.#events.push(event);
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      for (let next = this.#events.shift(); next !== undefined; next = this.#events.shift()) this.#step(next);
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  #step(event: Event): void {
+    const { state, random, act } = this.#options;
+    const now = this.#options.now();
+    for (const action of state.step(event, now, random)) {
+      if (this.#closed) return;
+      act(action, now);
+    }
+  }
+
+  /** No event is handled and no action carried out any more. */
+  close(): void {
+    this.#closed = true;
+    this.#events.length = 0;
+  }
+}
