@@ -13,11 +13,7 @@ import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
 import { steadyNow } from '../steady-clock.ts';
 import { storageHealth } from '../storage/health.ts';
-import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
-import { createIngressUsageTable } from '../usage/ingress.ts';
-import { Outbox } from '../usage/outbox.ts';
-import { createUsageTable, readUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
-import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
+import { TOGETHER, type UsageRecord } from '../usage/record.ts';
 import { OPEN_HEADER, pack, type PackedResult } from './call/attempt-call.ts';
 import { Attempts } from './attempts.ts';
 import { BatchStamps, type StampVerdict } from './batch-stamps.ts';
@@ -32,6 +28,7 @@ import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
 import { Ticker } from './ticker.ts';
+import { TunnelUsage } from './tunnel-usage.ts';
 
 /** An agent with open streams that was silent for so long is asked whether it is there. */
 const QUIET_MS = 5_000;
@@ -63,22 +60,18 @@ export interface TunnelStatus {
 export class TunnelObject extends GatewayObject {
   readonly #session: string;
   readonly #attempts: Attempts;
-  readonly #outbox: Outbox;
-  readonly #anomalies: UsageAnomalies;
-  readonly #usage: UsageStore;
-  /** Whose node it is: the last socket said so. */
-  #provider = '';
+  readonly #usage: TunnelUsage;
   readonly #sockets: AgentSockets;
   readonly #stamps = new BatchStamps(() => Date.now());
   readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
-  /** When the agent was last heard, as of the last turn: a change is what counts, since the machine's clock may be set. */
+  /** When the agent was last heard, as of the last tick: a change is what counts, since the machine's clock may be set. */
   #heardAt = 0;
   readonly #ticker = new Ticker(this.ctx.clock, {
     judge: (now) => {
       this.#attempts.tick(now);
       this.#watch(now);
     },
-    store: (now) => this.#store(now),
+    store: (now) => this.#usage.store(now),
     idle: () => this.#attempts.idle,
     rested: () => this.#sockets.save(true),
   });
@@ -136,32 +129,28 @@ export class TunnelObject extends GatewayObject {
       refused: (peer) => this.#gone(peer),
       lost: () => this.#onLost(),
     });
-    createUsageTable(ctx.storage.sql);
-    createIngressUsageTable(ctx.storage.sql);
-    this.#outbox = new Outbox(ctx, env, this.#session);
-    this.#anomalies = new UsageAnomalies(this.#session, env, ctx);
-    this.#usage = new UsageStore({
-      sql: ctx.storage.sql,
-      health: storageHealth,
-      clock: ctx.clock,
-      waitUntil: (work) => ctx.waitUntil(work),
-      stored: (batch, expired) => this.#onStored(batch, expired),
+    this.#usage = new TunnelUsage({
+      session: this.#session,
+      ctx,
+      env,
+      attempts: this.#attempts,
+      settled: (streams) => this.#sockets.active?.link.put({ type: 'settled', streams: [...streams] }),
     });
     this.#frames = new ControlFrames({
       session: this.#session,
       sql: ctx.storage.sql,
       registry: this.#registry,
-      outbox: this.#outbox,
-      anomalies: this.#anomalies,
+      outbox: this.#usage.outbox,
+      anomalies: this.#usage.anomalies,
       waitUntil: (work) => ctx.waitUntil(work),
       open: () => this.#attempts.open,
     });
-    this.#outbox.wake();
+    this.#usage.outbox.wake();
     this.#sockets.wake();
   }
 
   #onActive(peer: AgentSocket): void {
-    this.#provider = peer.attachment.provider;
+    this.#usage.provider = peer.attachment.provider;
     this.#attempts.connect(peer.link);
     if (this.env.OBJECTS_STAY !== 'on' || this.#callee !== undefined) return;
     this.#callee = new Callee(this.#session, (call) =>
@@ -203,7 +192,7 @@ export class TunnelObject extends GatewayObject {
     return this.#attempts.firstBytes();
   }
 
-  /** A registry that is just moving names no peers: the next turn asks again. */
+  /** A registry that is just moving names no peers: the next tick asks again. */
   async #compare(): Promise<void> {
     const peers = await comparePeers(this.env, this.#session).catch(() => []);
     this.#attempts.judge(peers);
@@ -211,7 +200,7 @@ export class TunnelObject extends GatewayObject {
 
   /** The newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
-    return readUsage(this.ctx.storage.sql, limit);
+    return this.#usage.newest(limit);
   }
 
   /** Of a request for work of batches that this session signed. */
@@ -229,7 +218,7 @@ export class TunnelObject extends GatewayObject {
       heardAt: this.#sockets.heardAt(active),
       open: this.#attempts.open,
       connectedAt,
-      outbox: waitingUsage(this.ctx.storage.sql) + this.#usage.waiting,
+      outbox: this.#usage.waiting,
       errors: this.#attempts.errors.list(),
     };
   }
@@ -255,7 +244,7 @@ export class TunnelObject extends GatewayObject {
     if (peer === this.#sockets.active) this.#registry.heard();
     for (const upstream of touched) upstream.onMessageEnd();
     this.#sockets.settle(peer);
-    if (this.#attempts.due >= TOGETHER) this.#store(steadyNow());
+    if (this.#attempts.due >= TOGETHER) this.#usage.store(steadyNow());
     if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
@@ -340,26 +329,8 @@ export class TunnelObject extends GatewayObject {
     this.#ticker.begin();
   }
 
-  /** At each turn, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */
-  #store(now: number): void {
-    const { records, streams } = this.#attempts.settle(now);
-    this.#anomalies.add(this.#attempts.takeAnomalies(), this.#provider, now);
-    if (records.length > 0) {
-      this.ctx.waitUntil(
-        this.#outbox.tellLimits(records.filter(({ expiresAt }) => expiresAt === undefined)).catch(() => {}),
-      );
-    }
-    if (records.length + streams.length > 0) this.#usage.store({ records, streams, provider: this.#provider });
-  }
-
-  #onStored({ records, streams, provider }: UsageBatch, expired: number): void {
-    this.#anomalies.add(new Array<UsageAnomaly>(expired).fill('expired'), provider, Date.now());
-    if (records.length > 0) this.#outbox.schedule();
-    if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams: [...streams] });
-  }
-
   alarm(): Promise<void> {
-    return this.#outbox.onAlarm();
+    return this.#usage.outbox.onAlarm();
   }
 
   /** A lost line closes no socket. Without this its streams would wait until their own time-outs. */

@@ -1,0 +1,72 @@
+import type { Env } from '../env.ts';
+import type { ObjectContext } from '../object-context.ts';
+import { storageHealth } from '../storage/health.ts';
+import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
+import { createIngressUsageTable } from '../usage/ingress.ts';
+import { Outbox } from '../usage/outbox.ts';
+import { createUsageTable, readUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
+import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
+import type { Attempts } from './attempts.ts';
+
+interface TunnelUsageOptions {
+  session: string;
+  ctx: ObjectContext;
+  env: Env;
+  attempts: Attempts;
+  /** Records of these streams are stored: the agent may forget them. */
+  settled(streams: readonly number[]): void;
+}
+
+/** What the requests at one node used: from attempts that are over to storage, then on to limits and reports. */
+export class TunnelUsage {
+  readonly outbox: Outbox;
+  readonly anomalies: UsageAnomalies;
+  /** Whose node it is: the last socket said so. */
+  provider = '';
+  readonly #options: TunnelUsageOptions;
+  readonly #store: UsageStore;
+
+  constructor(options: TunnelUsageOptions) {
+    const { session, ctx, env } = options;
+    this.#options = options;
+    createUsageTable(ctx.storage.sql);
+    createIngressUsageTable(ctx.storage.sql);
+    this.outbox = new Outbox(ctx, env, session);
+    this.anomalies = new UsageAnomalies(session, env, ctx);
+    this.#store = new UsageStore({
+      sql: ctx.storage.sql,
+      health: storageHealth,
+      clock: ctx.clock,
+      waitUntil: (work) => ctx.waitUntil(work),
+      stored: (batch, expired) => this.#onStored(batch, expired),
+    });
+  }
+
+  /** Records that are not handed on. */
+  get waiting(): number {
+    return waitingUsage(this.#options.ctx.storage.sql) + this.#store.waiting;
+  }
+
+  newest(limit: number): UsageRecord[] {
+    return readUsage(this.#options.ctx.storage.sql, limit);
+  }
+
+  /** At each tick, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */
+  store(now: number): void {
+    const { attempts, ctx } = this.#options;
+    const { provider } = this;
+    const { records, streams } = attempts.settle(now);
+    this.anomalies.add(attempts.takeAnomalies(), provider, now);
+    if (records.length > 0) {
+      const current = records.filter(({ expiresAt }) => expiresAt === undefined);
+      ctx.waitUntil(this.outbox.tellLimits(current).catch(() => {}));
+    }
+    if (records.length + streams.length > 0) this.#store.store({ records, streams, provider });
+  }
+
+  #onStored({ records, streams, provider }: UsageBatch, expired: number): void {
+    this.anomalies.add(new Array<UsageAnomaly>(expired).fill('expired'), provider, Date.now());
+    if (records.length > 0) this.outbox.schedule();
+    if (streams.length > 0) this.#options.settled(streams);
+  }
+}
