@@ -215,7 +215,7 @@ export class Mesh {
     this.circuits.open();
   }
 
-  /** Own words: into the replica and out to the others. */
+  /** Own updates: into the replica and out to the others. */
   publish(...updates: Update[]): void {
     this.#gossip.handle({ type: 'local', updates });
   }

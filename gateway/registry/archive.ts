@@ -7,13 +7,13 @@ const BEHIND_MS = 250;
 
 /** What one session leaves on disk; a part that is undefined is removed. */
 interface Row {
-  /** Its update of the lattice, encoded. */
-  words?: Uint8Array | undefined;
+  /** Its update of the lattice, encoded; the column is called `words`. */
+  update?: Uint8Array | undefined;
   shown?: RegistryEntry | undefined;
 }
 
 interface ArchiveSource {
-  words(session: string): Uint8Array | undefined;
+  update(session: string): Uint8Array | undefined;
   shown(session: string): RegistryEntry | undefined;
 }
 
@@ -52,21 +52,21 @@ export class Archive {
     const query = 'SELECT words, shown FROM entries ORDER BY updated';
     for (const row of this.#storage.sql.exec<{ words: ArrayBuffer | null; shown: string | null }>(query)) {
       yield {
-        words: row.words === null ? undefined : new Uint8Array(row.words),
+        update: row.words === null ? undefined : new Uint8Array(row.words),
         // Written by this class: of the form that it was given.
         shown: row.shown === null ? undefined : (JSON.parse(row.shown) as RegistryEntry),
       };
     }
   }
 
-  keepControl(id: string, words: Uint8Array): void {
-    if (writeIfPossible(() => this.#writeControl(id, words))) return;
-    this.#control.set(id, words);
+  keepControl(id: string, update: Uint8Array): void {
+    if (writeIfPossible(() => this.#writeControl(id, update))) return;
+    this.#control.set(id, update);
     this.#timer ??= this.#clock.after(RETRY_MS, () => this.flush());
   }
 
-  #writeControl(id: string, words: Uint8Array): void {
-    this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(words));
+  #writeControl(id: string, update: Uint8Array): void {
+    this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(update));
   }
 
   /** The session has changed: its row is written in a moment. */
@@ -81,8 +81,8 @@ export class Archive {
     this.#timer();
     this.#timer = undefined;
     const written = writeIfPossible(() => {
-      for (const [id, words] of this.#control) {
-        this.#writeControl(id, words);
+      for (const [id, update] of this.#control) {
+        this.#writeControl(id, update);
         this.#control.delete(id);
       }
       for (const session of this.#changed) {
@@ -95,16 +95,16 @@ export class Archive {
 
   #write(session: string): void {
     const { sql } = this.#storage;
-    const words = this.#source.words(session);
+    const update = this.#source.update(session);
     const shown = this.#source.shown(session);
-    if (words === undefined && shown === undefined) {
+    if (update === undefined && shown === undefined) {
       sql.exec('DELETE FROM entries WHERE session = ?', session);
       return;
     }
     sql.exec(
       'INSERT OR REPLACE INTO entries (session, words, shown, updated) VALUES (?, ?, ?, ?)',
       session,
-      words === undefined ? null : buffer(words),
+      update === undefined ? null : buffer(update),
       shown === undefined ? null : JSON.stringify(shown),
       shown === undefined ? 0 : Date.parse(shown.updated_at),
     );

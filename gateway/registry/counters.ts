@@ -4,6 +4,7 @@ import type { DepartureCause } from '../../shared/lattice/departure.ts';
 export interface RegistryCounters {
   sessions: number;
   snapshots: number;
+  /** Calls of tunnel objects, and of agents that were killed. */
   words: number;
   /** From delegates. */
   messages: number;

@@ -67,7 +67,7 @@ export class Membership {
     this.#admissions = parts.admissions;
     this.#events = events;
     this.#archive = new Archive(context, {
-      words: (session) => this.#wordsOf(session),
+      update: (session) => this.#encodedUpdate(session),
       shown: (session) => this.sessions.get(session),
     });
     this.replica = new Replica({ crypto: workerdCrypto, accepts: (issuer) => this.#authority.accepts(issuer) });
@@ -85,9 +85,9 @@ export class Membership {
   }
 
   #load(): void {
-    for (const words of this.#archive.control()) this.replica.load(words);
-    for (const { words, shown } of this.#archive.entries()) {
-      const held = words !== undefined && this.replica.load(words).outcome === 'merged';
+    for (const update of this.#archive.control()) this.replica.load(update);
+    for (const { update, shown } of this.#archive.entries()) {
+      const held = update !== undefined && this.replica.load(update).outcome === 'merged';
       if (shown === undefined) continue;
       // The issuer may not be listed any more. Such a session would be shown, and routed to, for ever.
       if (held || shown.state === 'LEFT') this.sessions.restore(shown);
@@ -96,7 +96,7 @@ export class Membership {
     for (const revocation of this.#authority.issuer.revocations) this.merge(revocation);
   }
 
-  #wordsOf(session: string): Uint8Array | undefined {
+  #encodedUpdate(session: string): Uint8Array | undefined {
     const entry = this.replica.get(session);
     return entry === undefined ? undefined : encodeUpdate(entry.update(true));
   }
