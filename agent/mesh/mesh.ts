@@ -28,7 +28,7 @@ import { Dials } from './dials.ts';
 import { GossipDriver } from './gossip-driver.ts';
 import { LivenessView, type Seen, type Watcher } from './liveness-view.ts';
 import { RelayQuestions } from './relay-questions.ts';
-import type { ChannelEvents } from './requests/types.ts';
+import type { RequestChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
 import { Tickets } from './tickets.ts';
 
@@ -62,7 +62,7 @@ export interface MeshOptions {
   /** Of all choices. */
   random?: () => number;
   /** Streams of requests on the channels. */
-  requests?: ChannelEvents;
+  requests?: RequestChannelEvents;
   /** Connections that begin with an HTTP CONNECT. Owns them from then on. */
   onConnect?(socket: Socket): void;
   /** Agents that cannot reach each other may meet here (`--offer-relay`). */

@@ -2,7 +2,7 @@ import { WireError } from '../../../shared/wire/error.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
-import type { ChannelEvents, RequestChannel } from './types.ts';
+import type { RequestChannel, RequestChannelEvents } from './types.ts';
 
 /** Frames of one turn share a message on their way through memory, as they do on a socket. */
 class MemoryPort implements LinkPort {
@@ -25,7 +25,7 @@ class MemoryPort implements LinkPort {
   }
 }
 
-type EndEvents = Omit<ChannelEvents, 'onChannel'>;
+type EndEvents = Omit<RequestChannelEvents, 'onChannel'>;
 
 export interface MemoryPair {
   readonly near: RequestChannel;

@@ -4,11 +4,11 @@ import type { AttemptBody, AttemptRequest } from '../../../shared/upstream/attem
 import { Rounds } from '../../../shared/upstream/rounds.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { WireError } from '../../../shared/wire/error.ts';
-import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
 import type { Attempt } from './attempt.ts';
 import { type MemoryPair, memoryPair } from './pair.ts';
 import { Serving, type ServingOptions } from './serving.ts';
-import type { ChannelEvents, ChannelSource, RequestChannel, StreamFrame } from './types.ts';
+import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame } from './types.ts';
+import { UpstreamPeer, type UpstreamPeerHost } from './upstream-peer.ts';
 
 const TICK_MS = 250;
 
@@ -33,11 +33,11 @@ export interface RequestsOptions extends Omit<ServingOptions, 'now'> {
  * The requests of one agent on the mesh: those that it asks of others and those that it serves. Both directions share a
  * channel; who opened a stream is told by its number.
  */
-export class Requests implements ChannelEvents {
+export class Requests implements RequestChannelEvents {
   readonly serving: Serving;
   readonly #options: RequestsOptions;
-  readonly #host: AskedPeerHost;
-  readonly #asked = new Map<string, AskedPeer>();
+  readonly #host: UpstreamPeerHost;
+  readonly #upstreams = new Map<string, UpstreamPeer>();
   /** Channels with our own engine: under our session, and under former ones that still have something to say. */
   readonly #own = new Map<string, MemoryPair>();
   #streams = 0;
@@ -68,8 +68,8 @@ export class Requests implements ChannelEvents {
    * Compares the peer with peers that were asked for the same. Without such a peer it is compared with one that was not asked: only a
    * request with another node to go to is moved, so such a node exists.
    */
-  #compare(peer: AskedPeer): void {
-    const others = [...this.#asked.values()].filter((other) => other !== peer && other.isLike(peer));
+  #compare(peer: UpstreamPeer): void {
+    const others = [...this.#upstreams.values()].filter((other) => other !== peer && other.isLike(peer));
     peer.judge(others.length === 0 ? [NOT_ASKED] : others.map((other) => other.asPeer()));
   }
 
@@ -91,23 +91,23 @@ export class Requests implements ChannelEvents {
   }
 
   /** One for each session that was asked and still has a channel: as many as the mesh holds channels. */
-  #peer(session: string): AskedPeer {
-    const known = this.#asked.get(session);
+  #peer(session: string): UpstreamPeer {
+    const known = this.#upstreams.get(session);
     if (known !== undefined) return known;
-    const peer = new AskedPeer(session, this.#host);
-    this.#asked.set(session, peer);
+    const peer = new UpstreamPeer(session, this.#host);
+    this.#upstreams.set(session, peer);
     return peer;
   }
 
   /** Attempts that other agents are working on for us. */
   get askedElsewhere(): number {
     let open = 0;
-    for (const [session, peer] of this.#asked) if (!this.#own.has(session)) open += peer.open;
+    for (const [session, peer] of this.#upstreams) if (!this.#own.has(session)) open += peer.open;
     return open;
   }
 
   isUsing(session: string): boolean {
-    return (this.#asked.get(session)?.busy ?? false) || this.serving.isServing(session);
+    return (this.#upstreams.get(session)?.busy ?? false) || this.serving.isServing(session);
   }
 
   onChannel(channel: RequestChannel): void {
@@ -117,7 +117,7 @@ export class Requests implements ChannelEvents {
 
   onChannelClosed(channel: RequestChannel): void {
     this.serving.onChannelClosed(channel);
-    this.#asked.get(channel.session)?.onChannelClosed(channel);
+    this.#upstreams.get(channel.session)?.onChannelClosed(channel);
   }
 
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
@@ -127,30 +127,30 @@ export class Requests implements ChannelEvents {
 
   onMessageEnd(channel: RequestChannel): void {
     this.serving.onMessageEnd(channel);
-    this.#asked.get(channel.session)?.onMessageEnd(channel);
+    this.#upstreams.get(channel.session)?.onMessageEnd(channel);
   }
 
   #tick(): void {
     const now = performance.now();
     const judges = this.#rounds.judges(now);
     this.serving.tick(now);
-    for (const [session, peer] of this.#asked) {
+    for (const [session, peer] of this.#upstreams) {
       if (judges) peer.tick(now);
       this.#settle(peer, now);
-      if (peer.idle) this.#asked.delete(session);
+      if (peer.idle) this.#upstreams.delete(session);
     }
     this.#leaveFormer();
   }
 
   #leaveFormer(): void {
     for (const [session, pair] of this.#own) {
-      if (session === this.#options.own() || this.#asked.get(session)?.busy) continue;
+      if (session === this.#options.own() || this.#upstreams.get(session)?.busy) continue;
       this.#own.delete(session);
       pair.close();
     }
   }
 
-  #settle(peer: AskedPeer, now: number, last = false): void {
+  #settle(peer: UpstreamPeer, now: number, last = false): void {
     const { records, streams } = peer.settle(now, last);
     // From its age: an agent whose clock was set right since its start must not date its records by the wrong one.
     const dated = records.map((record) => ({ ...record, at: Math.round(Date.now() - (now - record.at)) }));
@@ -161,7 +161,7 @@ export class Requests implements ChannelEvents {
   /** Nothing runs after this. Idempotent. */
   async close(): Promise<void> {
     clearInterval(this.#ticking);
-    for (const peer of this.#asked.values()) {
+    for (const peer of this.#upstreams.values()) {
       peer.close();
       this.#settle(peer, performance.now(), true);
     }

@@ -30,7 +30,7 @@ export interface ChannelSource {
  * The mesh calls these, in this order for each channel. `onFrame` throws WireError where the peer broke a rule: the channel is
  * closed then.
  */
-export interface ChannelEvents {
+export interface RequestChannelEvents {
   onChannel(channel: RequestChannel): void;
   onFrame(channel: RequestChannel, frame: StreamFrame): void;
   /** Every frame of a message was handed over: a small request starts with its whole body. */

@@ -10,8 +10,8 @@ import { Settlement } from '../../../shared/usage/settlement.ts';
 import { StrayFrames } from '../../../shared/usage/stray-frames.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
-import { AskedLately } from './asked-lately.ts';
 import { Attempt } from './attempt.ts';
+import { RecentRequests } from './recent-requests.ts';
 import { QUIET_MS, SIGN_OF_LIFE } from './sign-of-life.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
 
@@ -24,7 +24,7 @@ const REDIAL_MS = 400;
 /** A peer whose channel was ours to dial and that takes none so many times is gone, and with it its answers. */
 const REDIALS_MAX = 3;
 
-export interface AskedPeerHost {
+export interface UpstreamPeerHost {
   readonly channels: ChannelSource;
   now(): number;
   /** Never repeats within this process; odd where this end dialled. */
@@ -36,21 +36,21 @@ export interface AskedPeerHost {
   /** How busy its engine is. */
   onLoad(session: string, load: EngineLoad): void;
   /** Its engine answers no request: `judge` is to be called with what other nodes of the model see. */
-  compare(peer: AskedPeer): void;
+  compare(peer: UpstreamPeer): void;
   /** Its engine is taken to hang and left alone for so long, or (undefined) answers again. */
   onHang(session: string, pauseMs: number | undefined): void;
 }
 
 /** All that is asked of one session: attempts, the channel they go over, and the usage that it reports. */
-export class AskedPeer implements UpstreamStreamHost {
+export class UpstreamPeer implements UpstreamStreamHost {
   readonly session: string;
-  readonly #host: AskedPeerHost;
+  readonly #host: UpstreamPeerHost;
   readonly #settlement: Settlement;
   readonly #attempts = new Map<UpstreamStream, Attempt>();
   readonly #abandoned = new AbandonedAttempts();
   readonly #streams = new Map<number, UpstreamStream>();
   readonly #touched = new Set<UpstreamStream>();
-  readonly #past = new AskedLately();
+  readonly #recent = new RecentRequests();
   /** Open channels to it; the first carries the streams. */
   readonly #channels = new Set<RequestChannel>();
   #active: RequestChannel | undefined;
@@ -61,7 +61,7 @@ export class AskedPeer implements UpstreamStreamHost {
   readonly #watchdog = new Watchdog(QUIET_MS, QUIET_MS);
   readonly #hangs: HangWatch;
 
-  constructor(session: string, host: AskedPeerHost) {
+  constructor(session: string, host: UpstreamPeerHost) {
     this.session = session;
     this.#host = host;
     this.#settlement = new Settlement(session);
@@ -96,7 +96,7 @@ export class AskedPeer implements UpstreamStreamHost {
     if (this.#attempts.size === 0) this.#watchdog.heard(this.now());
     const upstream = new UpstreamStream(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(upstream);
-    this.#past.add(request);
+    this.#recent.add(request);
     this.#attempts.set(upstream, attempt);
     this.#streams.set(upstream.stream, upstream);
     if (!this.#hangs.admits(request)) {
@@ -110,8 +110,8 @@ export class AskedPeer implements UpstreamStreamHost {
   }
 
   /** Both were asked for one model. */
-  isLike(other: AskedPeer): boolean {
-    return this.#past.isLike(other.#past);
+  isLike(other: UpstreamPeer): boolean {
+    return this.#recent.isLike(other.#recent);
   }
 
   asPeer(): PeerEvidence {
@@ -218,7 +218,7 @@ export class AskedPeer implements UpstreamStreamHost {
 
   /** Only of what we asked: else a peer could fill our books. */
   #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: UpstreamStream): void {
-    const receipt = this.#past.receiptOf(said);
+    const receipt = this.#recent.receiptOf(said);
     if (receipt !== undefined) this.#settlement.named({ stream, usage, name: { ...said, receipt } }, open, this.now());
     else this.#active?.link.put({ type: 'settled', streams: [stream] });
   }

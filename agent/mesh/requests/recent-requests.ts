@@ -7,7 +7,7 @@ const RECEIPTS_MAX = 1_000;
 const MODELS_MAX = 16;
 
 /** What one peer was asked for. The oldest makes room. */
-export class AskedLately {
+export class RecentRequests {
   /** By the attempt's name: a report that comes late is believed for these alone. */
   readonly #receipts = new Map<string, string>();
   readonly #models = new Set<string>();
@@ -27,7 +27,7 @@ export class AskedLately {
   }
 
   /** Both were asked for one model. */
-  isLike(other: AskedLately): boolean {
+  isLike(other: RecentRequests): boolean {
     return [...this.#models].some((model) => other.#models.has(model));
   }
 }
