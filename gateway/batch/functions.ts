@@ -7,7 +7,7 @@ import {
   readFunctionName,
 } from '../../shared/batch/function.ts';
 import type { BatchError } from '../../shared/batch/line.ts';
-import { hex } from '../../shared/release/release.ts';
+import { hex } from '../../shared/lattice/bytes.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';

@@ -1,7 +1,7 @@
 import { Bucket } from '../../shared/collections/bucket.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { hex } from '../../shared/lattice/bytes.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
-import { hex } from '../../shared/release/release.ts';
 import {
   CIRCUIT_STEP_BYTES,
   CIRCUIT_WINDOW_BYTES,

@@ -1,6 +1,6 @@
+import { hex } from '../../shared/lattice/bytes.ts';
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { hex } from '../../shared/release/release.ts';
 import { CIRCUIT_NAME } from '../../shared/wire/circuit.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';

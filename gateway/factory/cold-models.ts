@@ -4,6 +4,7 @@ import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trust.ts';
 import type { Account } from '../accounts/account.ts';
 import { mayPublish, type Settings } from '../accounts/settings.ts';
+import { settledWithin } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
 import { FACTORY_NAME } from './name.ts';
@@ -53,7 +54,7 @@ class ColdModelCache {
         if (this.#refreshing === refreshing) this.#refreshing = undefined;
       });
     }
-    return withTimeout(this.#refreshing.done);
+    return settledWithin(this.#refreshing.done, ANSWER_MS);
   }
 
   async #ask(env: Pick<Env, 'FACTORY'>, now: number): Promise<void> {
@@ -97,15 +98,6 @@ export const coldModels = new ColdModelCache();
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** A promise of this request's own: one of another request may never settle. */
-async function withTimeout(work: Promise<void>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ANSWER_MS);
-  void work.finally(resolve);
-  await promise;
-  clearTimeout(timer);
 }
 
 /** What is known of a job's node before it is there: one that has to be in some region is not known to be. */

@@ -298,6 +298,6 @@ function readUpdate(
   }
 }
 
-function nowS(): number {
+export function nowS(): number {
   return Math.floor(Date.now() / 1000);
 }

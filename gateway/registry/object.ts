@@ -20,7 +20,7 @@ import { GossipDriver } from './gossip/gossip-driver.ts';
 import { StoredGossip } from './gossip/gossip-memory.ts';
 import { GossipSockets } from './gossip/gossip-sockets.ts';
 import { AUDIENCE_HEADER } from './gossip/socket-headers.ts';
-import { Membership, type NewNode, type Published } from './membership.ts';
+import { Membership, type NewNode, nowS, type Published } from './membership.ts';
 import { Meta } from './meta.ts';
 import { type OrderReply, orderFor } from './orders.ts';
 import { PathState } from './path-state.ts';
@@ -336,8 +336,4 @@ export class RegistryObject extends GatewayObject {
   webSocketError(socket: ObjectSocket): void {
     this.#sockets.gone(socket);
   }
-}
-
-function nowS(): number {
-  return Math.floor(Date.now() / 1000);
 }

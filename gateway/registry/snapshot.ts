@@ -2,6 +2,7 @@ import { within } from '../../shared/collections/within.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { mayPublish, NO_SETTINGS, type Settings } from '../accounts/settings.ts';
+import { settledWithin } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
@@ -170,7 +171,7 @@ class SnapshotCache {
     // A refresh of another request belongs to that request's context. If that request is ended, the refresh never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (within(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
-    return withTimeout(refreshed).then(() => this.#view);
+    return settledWithin(refreshed, REFRESH_WAIT_MS).then(() => this.#view);
   }
 
   /** The view as it is, without a refresh. */
@@ -217,15 +218,6 @@ class SnapshotCache {
 function source(env: Env, location: string | undefined): SnapshotSource {
   if (env.RELAY === undefined || !location) return env.REGISTRY.getByName(REGISTRY_NAME);
   return env.RELAY.getByName(location);
-}
-
-/** `work` may belong to another request. Code after it must run in this request's context, so this makes a promise of its own. */
-async function withTimeout(work: Promise<void>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, REFRESH_WAIT_MS);
-  void work.finally(resolve);
-  await promise;
-  clearTimeout(timer);
 }
 
 /** One per isolate. */

@@ -1,4 +1,4 @@
-import { hex } from '../../shared/release/release.ts';
+import { hex } from '../../shared/lattice/bytes.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';

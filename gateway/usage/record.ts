@@ -1,3 +1,4 @@
+import { attemptName } from '../../shared/upstream/attempt.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../object-context.ts';
@@ -173,17 +174,17 @@ function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fre
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
   const best = new Map<string, UsageRecord>();
   for (const record of records) {
-    const other = best.get(nameOf(record));
-    if (other === undefined || (other.estimated && !record.estimated)) best.set(nameOf(record), record);
+    const other = best.get(attemptName(record));
+    if (other === undefined || (other.estimated && !record.estimated)) best.set(attemptName(record), record);
   }
   const replaced = new Map<string, NonNullable<Fresh['replaces']>>();
   for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
-    const record = best.get(nameOf(row));
+    const record = best.get(attemptName(row));
     if (record === undefined || record.stream === row.stream) continue;
     if (row.estimated === 1 && !record.estimated) {
       sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
-      replaced.set(nameOf(row), { stream: row.stream, seen: JSON.parse(row.seen) });
-    } else best.delete(nameOf(row));
+      replaced.set(attemptName(row), { stream: row.stream, seen: JSON.parse(row.seen) });
+    } else best.delete(attemptName(row));
   }
   return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
 }
@@ -198,10 +199,6 @@ type StoredName = { stream: number; estimated: number; seen: string; requestId: 
 
 const STORED_NAMES = `SELECT stream, estimated, ${SEEN}, json_extract(record, '$.requestId') AS requestId,
   json_extract(record, '$.attempt') AS attempt FROM usage`;
-
-function nameOf({ requestId, attempt }: { requestId: string; attempt: number }): string {
-  return `${requestId}/${attempt}`;
-}
 
 /** The newest records, newest first. */
 export function readUsage(sql: Sql, limit: number): UsageRecord[] {

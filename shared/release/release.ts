@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
+import { hex } from '../lattice/bytes.ts';
 import { type Crypto, KEY_BYTES } from '../lattice/crypto.ts';
 import { jsonOf } from '../text/json.ts';
 
@@ -147,8 +148,4 @@ export function readReleaseKeys(text: string | undefined): Uint8Array[] | undefi
   const keys = listed.map((one) => fromBase64url(one, KEY_BYTES)).filter((key) => key?.length === KEY_BYTES);
   if (listed.length > RELEASE_KEYS_MAX || keys.length < listed.length) return undefined;
   return keys.flatMap((key) => (key === undefined ? [] : [key]));
-}
-
-export function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

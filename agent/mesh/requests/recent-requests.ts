@@ -1,4 +1,4 @@
-import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 
 /** Attempts whose late report is still believed. */
 const RECEIPTS_MAX = 1_000;
@@ -14,7 +14,7 @@ export class RecentRequests {
 
   add(request: AttemptRequest): void {
     const { receipt, model } = request;
-    this.#receipts.set(nameOf(request), receipt);
+    this.#receipts.set(attemptName(request), receipt);
     trim(this.#receipts, RECEIPTS_MAX);
     if (model === undefined) return;
     this.#models.delete(model);
@@ -23,7 +23,7 @@ export class RecentRequests {
   }
 
   receiptOf(attempt: Pick<AttemptRequest, 'requestId' | 'attempt'>): string | undefined {
-    return this.#receipts.get(nameOf(attempt));
+    return this.#receipts.get(attemptName(attempt));
   }
 
   /** Both were asked for one model. */
@@ -35,8 +35,4 @@ export class RecentRequests {
 function trim(kept: Map<string, unknown> | Set<string>, max: number): void {
   const oldest = kept.keys().next().value;
   if (kept.size > max && oldest !== undefined) kept.delete(oldest);
-}
-
-function nameOf({ requestId, attempt }: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
-  return `${requestId}/${attempt}`;
 }

@@ -5,7 +5,8 @@ import { z } from 'zod';
 import worker from '../../../gateway/index.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { attestationMessage, hex, type Manifest, releaseMessage } from '../../../shared/release/release.ts';
+import { hex } from '../../../shared/lattice/bytes.ts';
+import { attestationMessage, type Manifest, releaseMessage } from '../../../shared/release/release.ts';
 import { seedToken } from './agent.ts';
 
 const releaser = workerdSigner();

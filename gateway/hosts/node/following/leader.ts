@@ -8,6 +8,7 @@ import type { UsageRow } from '../../../usage/row.ts';
 import type { Budgets, BudgetsPage } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { IdempotentCalls } from './idempotent-calls.ts';
+import { nowS } from './link.ts';
 import type { MemberTable } from './member-table.ts';
 import {
   budgetsSchema,
@@ -252,8 +253,4 @@ function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
   const parsed = schema.safeParse(value);
   if (!parsed.success) throw new Refused(400, `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
   return parsed.data;
-}
-
-function nowS(): number {
-  return Math.floor(Date.now() / 1000);
 }

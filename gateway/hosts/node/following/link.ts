@@ -83,6 +83,6 @@ function messageOf(text: Buffer): string {
   }
 }
 
-function nowS(): number {
+export function nowS(): number {
   return Math.floor(Date.now() / 1000);
 }
