@@ -20,7 +20,7 @@ const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 /** An engine that keeps a stream open after its last word keeps its client waiting, for ever if it goes on with comments. */
 const AFTER_LAST_MS = 2_000;
 
-export interface OriginRequestOwner {
+export interface OriginRequestHost {
   /** Absent: this agent opens nothing that is sealed. */
   readonly seals?: SealOpener | undefined;
   now(): number;
@@ -51,7 +51,7 @@ export class OriginRequest {
   readonly open: OpenFrame;
   readonly endpoint: Endpoint;
   readonly body: RequestBody;
-  readonly #host: OriginRequestOwner;
+  readonly #host: OriginRequestHost;
   readonly #outgoing = new Outgoing();
   #stream: number;
   #link: Link | undefined;
@@ -80,7 +80,7 @@ export class OriginRequest {
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
-  constructor(open: OpenFrame, endpoint: Endpoint, host: OriginRequestOwner) {
+  constructor(open: OpenFrame, endpoint: Endpoint, host: OriginRequestHost) {
     this.open = open;
     this.name = attemptName(open);
     this.endpoint = endpoint;

@@ -10,7 +10,7 @@ import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import { EngineClient } from './engine-client.ts';
 import { type LoadCounter, LoadReports } from './load-reports.ts';
-import { OriginRequest, type OriginRequestOwner } from './origin-request.ts';
+import { OriginRequest, type OriginRequestHost } from './origin-request.ts';
 import { Reports, reportFrame } from './reports.ts';
 import { isSealed } from './sealed-call.ts';
 
@@ -41,7 +41,7 @@ export class OriginRequests {
   /** In the order in which they finished. */
   readonly #finished = new TransientMap<string, OriginRequest>();
   readonly #blocks = new PrefixBlocks();
-  readonly #owner: OriginRequestOwner;
+  readonly #host: OriginRequestHost;
   #running = 0;
   #client: EngineClient | undefined;
   #draining = false;
@@ -56,7 +56,7 @@ export class OriginRequests {
     load?: LoadCounter,
     seals?: SealOpener,
   ) {
-    this.#owner = {
+    this.#host = {
       seals,
       now: () => performance.now(),
       onHead: () => this.#loadReports?.say(),
@@ -127,7 +127,7 @@ export class OriginRequests {
     if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
     const endpoint = OriginRequest.endpointOf(frame);
     if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
-    if (isSealed(frame) && this.#owner.seals === undefined)
+    if (isSealed(frame) && this.#host.seals === undefined)
       return this.#refuse(link, frame.stream, 'seal_refused', 'nothing sealed is opened here');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
     if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
@@ -140,7 +140,7 @@ export class OriginRequests {
   }
 
   #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof OriginRequest.endpointOf>>): OriginRequest {
-    const request = new OriginRequest(frame, endpoint, this.#owner);
+    const request = new OriginRequest(frame, endpoint, this.#host);
     this.#named.set(request.name, request);
     this.#streams.set(frame.stream, request);
     this.#running++;

@@ -21,7 +21,7 @@ interface Has {
 }
 
 /** Asks of models; undefined is who comes without a key. */
-type Asker = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
+type Viewer = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
 
 /** Before the name of a group: it is no id of a key, a user or a project. */
 export const GROUP = 'group:';
@@ -34,7 +34,7 @@ export function catalogued({ catalogue }: Has, model: string): CatalogueEntry {
 }
 
 /** Whether the model is there for this account. Operators could let themselves in anyway. */
-export function hasAccess(settings: Has, account: Asker, model: string): boolean {
+export function hasAccess(settings: Has, account: Viewer, model: string): boolean {
   const { access } = catalogued(settings, model);
   if (access === undefined || account?.role === 'operator') return true;
   if (account === undefined) return false;
@@ -54,7 +54,7 @@ export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
 }
 
 /** @throws ApiError 404: a model that is not for this account is as one that does not exist, and one past its date says what comes after */
-export function requireListed(settings: Has, account: Asker, model: string, now: number): void {
+export function requireListed(settings: Has, account: Viewer, model: string, now: number): void {
   if (!hasAccess(settings, account, model)) throw unknownModel(model);
   if (!isRetired(settings, model, now)) return;
   const { sunset_at: at = 0, successor } = catalogued(settings, model);

@@ -3,7 +3,7 @@ import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { Entry } from '../lattice/entry.ts';
 import type { Replica } from '../lattice/replica.ts';
 import type { GossipOptions } from './options.ts';
-import type { Outbox } from './outbox.ts';
+import type { ActionBatch } from './action-batch.ts';
 import type { Ring } from './ring.ts';
 import type { TimerQueue } from './timer-queue.ts';
 import type { PeerId, Self } from './types.ts';
@@ -18,7 +18,7 @@ export interface Context {
   /** Replaced whole where some are tuned. */
   options: GossipOptions;
   readonly timerQueue: TimerQueue;
-  readonly out: Outbox;
+  readonly out: ActionBatch;
   /** Members of a cluster that are neither LEFT nor suspected, this node included; an agent keeps its own cluster only. */
   readonly rings: Map<string, Ring>;
   now: number;

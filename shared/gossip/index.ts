@@ -5,7 +5,7 @@
 import type { Context } from './context.ts';
 import { Core } from './core.ts';
 import { DEFAULT_OPTIONS } from './options.ts';
-import { Outbox } from './outbox.ts';
+import { ActionBatch } from './action-batch.ts';
 import { TimerQueue } from './timer-queue.ts';
 import type { Action, Event, GossipMemory, GossipSetup, Liveness } from './types.ts';
 
@@ -49,7 +49,7 @@ export class GossipState {
       signer,
       options: { ...DEFAULT_OPTIONS, ...options },
       timerQueue: new TimerQueue(),
-      out: new Outbox(),
+      out: new ActionBatch(),
       rings: new Map(),
       now: Number.NEGATIVE_INFINITY,
       rng: () => 0,

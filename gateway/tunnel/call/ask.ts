@@ -33,7 +33,10 @@ export interface RequestScope {
   client: Pick<ClientDisconnect, 'on'>;
 }
 
-/** Asks the object of `session` for an attempt. Rejects where the object is gone: its successor can be asked. */
+/**
+ * Asks the object of `session` for an attempt: in memory where the object is in this process, by a call where the answer may come whole and
+ * soon, else by a `fetch`. Rejects where the object is gone: its successor can be asked.
+ */
 export async function askTunnel(
   scope: RequestScope,
   session: string,
@@ -53,7 +56,7 @@ export async function askTunnel(
   return fetchAttempt(scope, session, open, body);
 }
 
-/** For an answer that may soon be there. */
+/** In memory or by a call; `fetch`: neither fits, or the answer takes longer. */
 async function askSoon(
   scope: RequestScope,
   session: string,

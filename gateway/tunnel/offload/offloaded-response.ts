@@ -4,7 +4,7 @@ import { type AttemptFailure, attemptName, type AttemptRequest } from '../../../
 import type { RequestScope } from '../call/ask.ts';
 
 /** `left`: the client left, or never came. */
-export type Ending = 'whole' | 'left' | AttemptFailure;
+export type OffloadEnding = 'whole' | 'left' | AttemptFailure;
 
 /** Endings that wait for their Workers. A Worker that is gone never asks for its ending. */
 const KEPT_MAX = 10_000;
@@ -14,7 +14,7 @@ const ASK_MS = 30_000;
 
 /** How the object tells the Worker that an offloaded answer has ended. */
 export interface OffloadCompletion {
-  readonly ended: PromiseWithResolvers<Ending>;
+  readonly ended: PromiseWithResolvers<OffloadEnding>;
 }
 
 /** By the name of the attempt whose answer is offloaded; at most KEPT_MAX. */
@@ -22,7 +22,7 @@ const completions = new TransientMap<string, OffloadCompletion>();
 
 /** The object's side: an answer is about to be offloaded. */
 export function expectCompletion(name: string): OffloadCompletion {
-  const completion = { ended: Promise.withResolvers<Ending>() };
+  const completion = { ended: Promise.withResolvers<OffloadEnding>() };
   completions.set(name, completion);
   const oldest = completions.size > KEPT_MAX ? completions.keys().next().value : undefined;
   if (oldest !== undefined) completions.delete(oldest);
@@ -73,9 +73,9 @@ export class OffloadedResponse {
     if (how !== 'whole') throw new AttemptError(how, 'the answer broke off');
   }
 
-  async #waitFor(ending: Promise<Ending>): Promise<Ending> {
+  async #waitFor(ending: Promise<OffloadEnding>): Promise<OffloadEnding> {
     const { requestId, attempt } = this.#open;
-    const lost = Promise.withResolvers<Ending>();
+    const lost = Promise.withResolvers<OffloadEnding>();
     const timer = setInterval(async () => {
       const held = await Promise.resolve(this.#stub().holds(requestId, attempt)).catch(() => false);
       if (!held) lost.resolve('lost');

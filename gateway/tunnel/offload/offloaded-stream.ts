@@ -5,7 +5,7 @@ import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/att
 import { InBand } from '../../../shared/upstream/in-band.ts';
 import { PIECE_MAX_BYTES, type Sink } from '../../../shared/upstream/response-body.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import type { Ending, OffloadCompletion } from './offloaded-response.ts';
+import type { OffloadEnding, OffloadCompletion } from './offloaded-response.ts';
 
 /** An answer whose head is there. */
 export interface Held {
@@ -91,7 +91,7 @@ export class OffloadedStream implements Sink {
     this.#finish(code);
   }
 
-  #finish(how: Ending): void {
+  #finish(how: OffloadEnding): void {
     this.#state = 'over';
     this.#on.end(this.#sent);
     this.completion?.ended.resolve(how);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
-import { Outbox } from '../../../shared/gossip/outbox.ts';
+import { ActionBatch } from '../../../shared/gossip/action-batch.ts';
 import { Ring } from '../../../shared/gossip/ring.ts';
 import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 
@@ -75,7 +75,7 @@ describe('the ring', () => {
 
 describe('what is sent', () => {
   it('travels in one message per peer, and in more where one would be too large', () => {
-    const out = new Outbox();
+    const out = new ActionBatch();
     for (let i = 0; i < 5; i++) out.send('a', { type: 'done', more: false });
     for (let i = 0; i < 5; i++) out.send('b', new Uint8Array(20_000));
     const sends = out.take().flatMap((action) => (action.type === 'send' ? [action] : []));

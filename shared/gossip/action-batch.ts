@@ -3,7 +3,7 @@ import { concat } from '../collections/concat.ts';
 import { encodePart, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
 import type { Action, PeerId } from './types.ts';
 
-export class Outbox {
+export class ActionBatch {
   readonly #actions: Action[] = [];
   /** Encoded parts by peer, in order; emptied by each `take`. */
   readonly #parts = new Map<PeerId, Uint8Array[]>();
