@@ -1,5 +1,6 @@
 /** `otela-factory check`: the file, the token, the state directory, and each place of each model by the cluster's own word. */
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { placesOf } from '../config/places.ts';
 import { readConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
@@ -10,7 +11,6 @@ import { makeLauncher } from '../launchers/make.ts';
 import { contextId, contextOf } from '../recipes/context.ts';
 import { scriptBody } from '../recipes/script.ts';
 import { EXIT_FOUND } from './exit.ts';
-import type { Io } from './io.ts';
 
 export async function checkCommand(path: string, offline: boolean, io: Io): Promise<number> {
   const config = readConfig(path);

@@ -8,10 +8,10 @@ import {
   type Program,
   parseLine,
 } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { ENGINES } from '../config/schema.ts';
 import { checkCommand } from './check.ts';
 import { EXIT_BUSY, EXIT_FAILED, EXIT_FOUND, EXIT_GATEWAY } from './exit.ts';
-import type { Io } from './io.ts';
 import { recipeCommand } from './recipe.ts';
 import { dryRun, runCommand } from './run.ts';
 import { explainCommand, statusCommand } from './status.ts';

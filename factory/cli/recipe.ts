@@ -4,9 +4,9 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import { gpuClass } from '../../shared/hardware/classes.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { ENGINES, type EngineKind } from '../config/schema.ts';
 import { commandRunner, type RunCommand } from '../launchers/command.ts';
-import type { Io } from './io.ts';
 
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
 /** What a replica is offered with by default: longer ones take memory from concurrent requests. */

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { parseAnswer } from '../../shared/factory/exchange.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { readConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import type { GatewaySource, Heard } from '../demand/demand-source.ts';
@@ -10,7 +11,6 @@ import { FactoryError } from '../errors.ts';
 import { Factory } from '../life/factory.ts';
 import { StateFiles } from '../life/state-files.ts';
 import { EXIT_GATEWAY } from './exit.ts';
-import type { Io } from './io.ts';
 
 /** A factory that runs writes every round. */
 const HEARD_MS = 120_000;

@@ -1,13 +1,13 @@
 /** `otela-factory status` and `explain`: from the file that a running factory writes each round, readable on any node that sees its directory. */
 import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
 import { nearest } from '../../shared/text/nearest.ts';
 import { readConfig } from '../config/read.ts';
 import { formatMs } from '../config/values.ts';
 import { FactoryError } from '../errors.ts';
 import { StateFiles } from '../life/state-files.ts';
-import type { Io } from './io.ts';
 
 /** A round is 15 s, one that asks a slow scheduler a minute. */
 const STALE_MS = 120_000;

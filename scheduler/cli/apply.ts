@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { type Differences, differences } from '../controller/actions.ts';
 import { Agents } from '../controller/agents.ts';
@@ -40,7 +41,6 @@ import {
   text,
 } from './flags.ts';
 import { inventoryFrom } from './inventory.ts';
-import type { Io } from './io.ts';
 import { planText, whyText } from './show.ts';
 import { WeightSender } from './weights.ts';
 

@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { fitCalibration } from '../calibrate/fit.ts';
 import { observe } from '../calibrate/load.ts';
 import { type Engine, engineName, servedModel } from '../calibrate/probe.ts';
@@ -11,7 +12,6 @@ import { type Deployment, deploymentProblem } from '../roofline/deployment.ts';
 import { seeded } from '../serving/random.ts';
 import { percent, signed, table } from '../validate/table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, number, required, text } from './flags.ts';
-import type { Io } from './io.ts';
 
 export const FLAGS = {
   ...CATALOGUE_FLAGS,

@@ -1,10 +1,11 @@
 import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { efficiencyOf } from '../catalogue/calibration.ts';
 import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameters } from '../catalogue/model.ts';
 import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
 import { table } from '../validate/table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
-import { type Io, json } from './io.ts';
+import { json } from './json.ts';
 
 export const FLAGS = { ...CATALOGUE_FLAGS, ...JSON_FLAG } as const satisfies Flags;
 

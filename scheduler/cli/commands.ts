@@ -1,12 +1,12 @@
 /** Every command of `otela-plan`, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { FLAGS as APPLY, applyCommand } from './apply.ts';
 import { FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
 import { FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
 import { FLAGS as COMPARE, compareCommand } from './compare.ts';
 import { EXIT_BUSY, EXIT_FAILED, EXIT_GATEWAY, EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
-import type { Io } from './io.ts';
 import { FLAGS as PLAN, planCommand } from './plan.ts';
 import { FLAGS as REGIONS, regionsCommand } from './regions.ts';
 import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate.ts';

@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { planOfCounts } from '../planner/of-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
 import type { Plan } from '../planner/types.ts';
@@ -9,7 +10,7 @@ import { OptionTable } from '../solver/options.ts';
 import { percent, table } from '../validate/table.ts';
 import { planExit } from './exit.ts';
 import { text } from './flags.ts';
-import { type Io, json } from './io.ts';
+import { json } from './json.ts';
 import { type Bars, barsSvg, barsText } from './picture.ts';
 import { PLANNING_FLAGS, planned } from './planned.ts';
 

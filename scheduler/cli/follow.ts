@@ -1,4 +1,5 @@
 import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { readState, writeState } from '../controller/state.ts';
 import { SchedulerError } from '../errors.ts';
 import { Follower } from '../follow/follower.ts';
@@ -7,7 +8,6 @@ import { parsePin } from '../follow/pins.ts';
 import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
 import { forgiven, type Session } from './apply.ts';
 import { type FlagValues, number, text } from './flags.ts';
-import type { Io } from './io.ts';
 
 export const FOLLOW_FLAGS = {
   forecast: { help: 'plan for the slots that come, by kinds of requests' },

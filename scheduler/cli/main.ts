@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 /** `otela-plan`: decides which model runs on which GPUs, by a simulator, and says why. */
 import { runProgram } from '../../shared/command-line/index.ts';
+import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { SchedulerError } from '../errors.ts';
 import { PROGRAM } from './commands.ts';
 import { EXIT_FAILED, exitOf } from './exit.ts';
-import { type Io, makeIo } from './io.ts';
 
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {

@@ -1,9 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { predict } from '../planner/predict.ts';
 import { planExit } from './exit.ts';
 import { text } from './flags.ts';
-import { type Io, json } from './io.ts';
+import { json } from './json.ts';
 import { planSvg } from './plan-picture.ts';
 import { PLANNING_FLAGS, planned } from './planned.ts';
 import { planText, whyText } from './show.ts';

@@ -1,5 +1,6 @@
 /** What `plan` and `compare` have in common: from flags to a plan. */
 import { type Flags, JSON_FLAG } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import { liveInventory, liveNodes } from '../live/nodes.ts';
@@ -21,7 +22,6 @@ import {
   text,
 } from './flags.ts';
 import { inventoryFrom } from './inventory.ts';
-import type { Io } from './io.ts';
 
 const SOURCE_FLAGS = {
   inventory: { value: 'FILE|sinfo', takes: 'file', help: 'the GPUs' },

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
@@ -12,7 +13,6 @@ import { readPriceTable } from '../regions/live/price-file.ts';
 import { Publisher } from '../regions/live/publish.ts';
 import { writeWarm } from '../regions/live/warm-files.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, number, required, text } from './flags.ts';
-import type { Io } from './io.ts';
 import { regionsText } from './show-regions.ts';
 
 export const FLAGS = {

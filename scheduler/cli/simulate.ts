@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
@@ -24,7 +25,7 @@ import {
   required,
   text,
 } from './flags.ts';
-import { type Io, json } from './io.ts';
+import { json } from './json.ts';
 import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './show.ts';
 

@@ -1,9 +1,10 @@
 import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
 import { validate, validationText } from '../validate/report.ts';
 import { sustainedText } from '../validate/sustained.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
-import { type Io, json } from './io.ts';
+import { json } from './json.ts';
 
 export const FLAGS = {
   ...CATALOGUE_FLAGS,

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { observe } from '../controller/round.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { Triggers } from '../controller/triggers.ts';
@@ -10,7 +11,6 @@ import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessio
 import { EXIT_BUSY, EXIT_FAILED } from './exit.ts';
 import { number } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
-import type { Io } from './io.ts';
 
 interface WatchOutside extends Outside {
   /** Ends the watch; everything it started goes on. */

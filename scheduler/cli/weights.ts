@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import type { Io } from '../../shared/terminal/io.ts';
 import { type Observation, sessionWeights } from '../controller/round.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Gateway, GatewayRefusal } from '../live/gateway.ts';
 import type { Plan } from '../planner/types.ts';
-import type { Io } from './io.ts';
 
 /** Rules that a gateway takes for one model, less the one for all others. */
 const SESSIONS_MAX = 499;

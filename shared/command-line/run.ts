@@ -2,7 +2,7 @@ import { UsageError } from './error.ts';
 import { complaint, EXIT_DONE, EXIT_USAGE, type Program, readCommand } from './program.ts';
 
 /** Where a program's words go, and what its errors mean. */
-interface Ends {
+interface RunOptions {
   out(text: string): void;
   /** For the person at the terminal: what is wrong. */
   complain(text: string): void;
@@ -17,7 +17,7 @@ export async function runProgram<C>(
   program: Program<C>,
   argv: readonly string[],
   context: C,
-  { out, complain, exitOf, failed }: Ends,
+  { out, complain, exitOf, failed }: RunOptions,
 ): Promise<number> {
   try {
     const asked = readCommand(program, argv);

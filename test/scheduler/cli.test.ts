@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { dataPath } from '../../scheduler/catalogue/catalogue.ts';
-import { printable } from '../../scheduler/cli/io.ts';
 import { ROOT } from '../support/where.ts';
 import { file, folder, INVENTORY, model, plan, workload } from './support/plan-files.ts';
 import { otelaPlan } from './support/small.ts';
@@ -346,11 +345,5 @@ describe('the example files', () => {
         )
       ).code,
     ).toBe(0);
-  });
-});
-
-describe('what the network calls itself', () => {
-  it('cannot drive the terminal', () => {
-    expect(printable('a\u001b[2Jb\u0007\nc\u202e')).toBe('a\ufffd[2Jb\ufffd\nc\ufffd');
   });
 });

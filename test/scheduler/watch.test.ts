@@ -1,10 +1,10 @@
 /** `otela-plan watch`: when it plans again, and when it leaves things alone. */
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Io } from '../../scheduler/cli/io.ts';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
 import { EMPTY_STATE, readState } from '../../scheduler/controller/state.ts';
 import { Triggers } from '../../scheduler/controller/triggers.ts';
+import type { Io } from '../../shared/terminal/io.ts';
 import { Jobs, ROW, Workplace } from './support/workplace.ts';
 
 const place = new Workplace();

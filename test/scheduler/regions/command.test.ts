@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Io } from '../../../scheduler/cli/io.ts';
 import { regionsCommand } from '../../../scheduler/cli/regions.ts';
+import type { Io } from '../../../shared/terminal/io.ts';
 
 interface Put {
   planner: string;

@@ -1,11 +1,11 @@
 import { type Catalogue, findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
-import type { Io } from '../../../scheduler/cli/io.ts';
 import { main } from '../../../scheduler/cli/main.ts';
 import type { Parallelism } from '../../../scheduler/roofline/parallelism.ts';
 import { StepModel } from '../../../scheduler/roofline/step.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/problem.ts';
+import type { Io } from '../../../shared/terminal/io.ts';
 
 export const catalogue: Catalogue = loadCatalogue();
 

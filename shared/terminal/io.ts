@@ -1,5 +1,4 @@
-import type { Writable } from 'node:stream';
-import { printable } from '../../shared/terminal/printable.ts';
+import { printable } from './printable.ts';
 
 /** Where a command writes: results to `out`, progress to `log`. */
 export interface Io {
@@ -7,7 +6,13 @@ export interface Io {
   log(line: string): void;
 }
 
-export function makeIo(stdout: Writable, stderr: Writable): Io {
+/** The part of a process's stream that is needed here. */
+interface Output {
+  write(text: string): unknown;
+  on(event: 'error', call: () => void): unknown;
+}
+
+export function makeIo(stdout: Output, stderr: Output): Io {
   // A reader that has gone (`… | head`) ends nothing.
   for (const stream of [stdout, stderr]) stream.on('error', () => {});
   const lines = (text: string) => `${text.split('\n').map(printable).join('\n')}\n`;
