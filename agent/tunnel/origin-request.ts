@@ -1,24 +1,20 @@
 import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
-import { createMeter, type Meter } from '../../shared/openai/meter.ts';
 import { attemptName } from '../../shared/upstream/attempt.ts';
-import { isEventStreamType } from '../../shared/upstream/response.ts';
-import type { Frame, OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
+import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
-import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../../shared/wire/usage.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/opener.ts';
+import { END, EngineAnswer, type Ending, unanswered } from './engine-answer.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
-
-/** An engine that keeps a stream open after its last word keeps its client waiting, for ever if it goes on with comments. */
-const AFTER_LAST_MS = 2_000;
 
 export interface OriginRequestHost {
   /** Absent: this agent opens nothing that is sealed. */
@@ -39,9 +35,6 @@ export interface OriginRequestHost {
 /** Endpoints whose prompts an engine's `/tokenize` takes. */
 const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
-type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
-const END: Ending = { kind: 'end' };
-
 /**
  * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
  * a gateway claims it; without one it runs on, within its window, until its time is up.
@@ -56,11 +49,9 @@ export class OriginRequest {
   #stream: number;
   #link: Link | undefined;
   #call: EngineCall | undefined;
-  #meter: Meter | undefined;
+  #answer: EngineAnswer | undefined;
   /** Of a sealed request, once it is open: its answer is sealed as well. */
   #opened: OpenedFacts | undefined;
-  /** The engine sent the answer's length, so the answer's end is known whatever the body says. */
-  #sized = false;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: Ending | undefined;
   #usage: ReportedUsage | undefined;
@@ -72,11 +63,8 @@ export class OriginRequest {
   #progressAt = 0;
   /** A byte of the answer's body came. vLLM and SGLang send the head of a stream at once, long before they have a word to say. */
   #begun = false;
-  /** When the stream's last word came. */
-  #lastAt: number | undefined;
   /** Since `#startedAt`; 0 before the first byte of the answer's body. */
   #firstMs = 0;
-  #streams = false;
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
@@ -175,19 +163,16 @@ export class OriginRequest {
   }
 
   #onHead(status: number, headers: HeaderList, sized: boolean): void {
-    this.#sized = sized;
-    const contentType = contentTypeOf(headers);
-    this.#streams = contentType !== undefined && isEventStreamType(contentType);
     const opened = this.#opened;
-    this.#meter = createMeter(this.endpoint, {
-      streaming: this.#streams,
-      dropUsageEvent: opened?.dropUsage ?? this.open.dropUsage,
-      promptBytes: opened?.promptBytes ?? this.body.incoming.received,
+    this.#answer = new EngineAnswer(this.endpoint, {
       status,
-      ...(contentType === undefined ? {} : { contentType }),
+      headers,
+      sized,
+      dropUsage: opened?.dropUsage ?? this.open.dropUsage,
+      promptBytes: opened?.promptBytes ?? this.body.incoming.received,
     });
     const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
-    const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#streams);
+    const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
     this.#host.onHead();
     this.#link?.put(this.#head);
@@ -197,11 +182,10 @@ export class OriginRequest {
     this.#progressAt = this.#host.now();
     if (!this.#begun) {
       this.#firstMs = Math.max(1, Math.round(this.#progressAt - this.#startedAt));
-      if (this.#streams) this.#host.onFirstToken(this.#firstMs);
+      if (this.#answer?.streams === true) this.#host.onFirstToken(this.#firstMs);
     }
     this.#begun = true;
-    this.#give(this.#meter?.push(chunk) ?? []);
-    if (this.#meter?.saidLast === true) this.#lastAt ??= this.#progressAt;
+    this.#give(this.#answer?.push(chunk, this.#progressAt) ?? []);
     if (this.#opened !== undefined) return this.#endAtFault();
     this.#link?.kick(this.#stream);
     this.#pauseWhenFull();
@@ -249,38 +233,25 @@ export class OriginRequest {
 
   #finish(said: Ending): void {
     if (this.finished) return;
-    const metered = this.#meter?.end();
-    const mayBeCut = metered?.cut === true && !this.#sized && this.#head !== undefined && this.#head.status < 400;
-    const ending = this.#isWhole(said) ? END : mayBeCut ? unlessWhole(said) : said;
-    this.#give(metered?.flush ?? []);
+    const broken = this.#opened?.sealer.fault !== undefined;
+    const { ending, flush, usage } = this.#answer?.end(said, broken) ?? unanswered(said);
+    this.#usage = usage;
+    this.#give(flush);
     if (this.#head === undefined) this.#opened?.unanswered();
     else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
     this.#outgoing.finish();
     // An engine's failure message may quote the request.
     this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
-    if (metered !== undefined) {
-      const ended = ending.kind === 'end';
-      const aborted = ending.kind === 'reset' && ending.code === 'cancelled';
-      this.#usage = { ...metered.usage, complete: ended && metered.complete, aborted };
-    } else if (ending.kind === 'reset' && ASKED.has(ending.code)) {
-      this.#usage = { ...NO_USAGE, estimated: true, aborted: ending.code === 'cancelled' };
-    }
     const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
     this.body.abandon();
     this.#shrink();
     // The attempt is kept until the gateway has stored its count, about a quarter of a second. It drops what it needs no more.
     this.#call = undefined;
-    this.#meter = undefined;
+    this.#answer = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
     if (prompt !== undefined) this.#host.onPrompt(this, prompt);
     this.#link?.kick(this.#stream);
     this.#host.onIdle(this);
-  }
-
-  /** Whether all of the answer came, though its connection broke or stayed open. */
-  #isWhole(said: Ending): boolean {
-    if (said.kind === 'end' || this.#lastAt === undefined || this.#opened?.sealer.fault !== undefined) return false;
-    return said.code !== 'cancelled';
   }
 
   #timings(): ReportedTimings {
@@ -340,7 +311,7 @@ export class OriginRequest {
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
     if (this.finished || this.#paused || this.#call === undefined) return;
-    if (this.#lastAt !== undefined && now - this.#lastAt >= AFTER_LAST_MS) {
+    if (this.#answer?.lingers(now) === true) {
       this.#call.abort();
       return this.#finish(END);
     }
@@ -355,21 +326,4 @@ export class OriginRequest {
   forgettable(now: number): boolean {
     return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
   }
-}
-
-/** The body's media type. A compressed body cannot be read, so it counts as a stream of bytes. */
-function contentTypeOf(headers: HeaderList): string | undefined {
-  const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1];
-  return value('content-encoding') === undefined ? value('content-type') : 'application/octet-stream';
-}
-
-/** Endings that may come after the engine was asked and before it answered: it may have used tokens. */
-const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
-
-/**
- * An answer without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). A proxy in between
- * makes such an end look like any other.
- */
-function unlessWhole(ending: Ending): Ending {
-  return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;
 }
