@@ -30,8 +30,6 @@ export async function change(call: AnyCall, statements: BatchItem<'sqlite'>[], w
   await tell(call.env);
 }
 
-export { requireFirst };
-
 type Statements = [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]];
 
 function nonEmpty(statements: BatchItem<'sqlite'>[]): Statements {

@@ -1,14 +1,16 @@
 /** Factory tokens: what a factory of jobs tells this gateway its news with, and asks it for the demand. */
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
+import { idSchema } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { factoryTokens } from '../accounts/schema.ts';
 import { FACTORY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';
+import { nameSchema } from '../described.ts';
 import { FACTORY_NAME } from '../factory/name.ts';
 import { change, createOnce } from './change.ts';
-import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
-import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { expiryMs, expirySchema, listOf, pageOf, time } from './fields.ts';
+import { pageSchema, rfc3339 } from './list.ts';
 import { requireProvider } from './references.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 

@@ -2,7 +2,6 @@
 import { and, desc, type SQL } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
-import { idSchema } from '../../shared/lattice/node.ts';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
@@ -63,8 +62,6 @@ export const habitsSchema = z.strictObject({
 
 /** What only operators give: who has it could lift what others set. */
 export const grantsSchema = z.strictObject({ limits: limitsSchema.nullable(), no_track: z.boolean() });
-
-export { idSchema };
 
 type Narrowed = z.infer<typeof restrictionsSchema> & z.infer<typeof grantsSchema> & z.infer<typeof habitsSchema>;
 type Columns = { [Name in keyof Narrowed]?: Narrowed[Name] | undefined };

@@ -1,7 +1,7 @@
 /** Gateways of this institution: which one is the first, and which follow it. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { requireFirst } from './change.ts';
+import { requireFirst } from '../accounts/database.ts';
 import { type AdminRoute, route } from './route.ts';
 
 const gatewaysSchema = z.object({

@@ -27,5 +27,3 @@ export function list<T>(found: T[], page: Pick<Page, 'limit'>): { object: 'list'
 export function rfc3339(ms: number): string {
   return new Date(ms).toISOString();
 }
-
-export { nameSchema } from '../described.ts';

@@ -5,11 +5,12 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
 import { PROVIDERS_MAX, readSettings } from '../accounts/settings.ts';
+import { nameSchema } from '../described.ts';
 import type { Env } from '../env.ts';
 import { tellRegistry } from '../tell-registry.ts';
 import { change, createOnce, tell } from './change.ts';
 import { listOf, pageOf, providerIdSchema, time } from './fields.ts';
-import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { pageSchema, rfc3339 } from './list.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 type Provider = typeof providers.$inferSelect;

@@ -1,10 +1,11 @@
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { storageHealth } from '../storage/health.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
-import { createUsageTable, readUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
+import { createUsageTable, readUsage, waitingUsage } from '../usage/record.ts';
 import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
 import type { Attempts } from './attempts.ts';
 

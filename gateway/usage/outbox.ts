@@ -1,3 +1,4 @@
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits/limits-object.ts';
 import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '../accounts/receipt.ts';
@@ -8,7 +9,7 @@ import { learnAnswer } from '../routing/request-kinds.ts';
 import { storageHealth } from '../storage/health.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
-import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, type UsageRecord, waitingUsage } from './record.ts';
+import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, waitingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
 
 /** Records wait so long to travel together. */

@@ -3,8 +3,6 @@ import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../object-context.ts';
 
-export type { UsageRecord };
-
 /** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
 const KEPT = 20_000;
 

@@ -8,7 +8,7 @@ import type { Plan, Planner } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import { OptionTable, parallelismsTried } from '../solver/options.ts';
 import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
-import { type Action, type Differences, differences, type Place, placeOf, same, spreadText } from './actions.ts';
+import { type Action, type Place, placeOf, same, spreadText } from './actions.ts';
 import { Agents, isDeployment } from './agents.ts';
 import { engineValues } from './engine-arguments.ts';
 import type { JobState, Launcher } from './launcher.ts';
@@ -309,5 +309,3 @@ export function sessionWeights(
   });
 }
 
-export type { Differences };
-export { differences };

@@ -143,4 +143,3 @@ export function deploymentProblem(deployment: Deployment, memoryFraction = MEMOR
   return `${model.id} does not fit ${gpusOf(deployment)} × ${gpu.id}: its weights leave no memory for a single token`;
 }
 
-export { tpProblem } from './parallelism.ts';

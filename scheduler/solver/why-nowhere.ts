@@ -1,5 +1,6 @@
 import { precisionProblem } from '../catalogue/gpu-architecture.ts';
-import { kvBytesPerToken, kvCapacityTokens, RUNTIME_BYTES, tpProblem, weightBytes } from '../roofline/deployment.ts';
+import { kvBytesPerToken, kvCapacityTokens, RUNTIME_BYTES, weightBytes } from '../roofline/deployment.ts';
+import { tpProblem } from '../roofline/parallelism.ts';
 import { meanLength } from '../serving/lengths.ts';
 import { parallelisms, SEQUENCES_MIN } from './options.ts';
 import type { Demand, PlanOptions, Pool } from './problem.ts';

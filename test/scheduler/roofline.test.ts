@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
 import type { Gpu } from '../../scheduler/catalogue/gpu.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
-import { tpProblem } from '../../scheduler/roofline/deployment.ts';
+import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { gemmWork, layerGemms } from '../../scheduler/roofline/operators.ts';
 import { IDLE_STEP, StepModel } from '../../scheduler/roofline/step.ts';
 import { allReduceSeconds, peakFlops, pNorm } from '../../scheduler/roofline/time.ts';

@@ -1,16 +1,18 @@
 /** Join tokens: what lets an agent in. Operators make them for any provider, a provider's people for their own. */
 import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
+import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
 import { joinTokens, providers } from '../../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../accounts/secrets.ts';
+import { nameSchema } from '../../described.ts';
 import type { Env } from '../../env.ts';
 import { REGISTRY_NAME } from '../../registry-name.ts';
 import { tellRegistry } from '../../tell-registry.ts';
 import { change, createOnce } from '../change.ts';
-import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from '../fields.ts';
-import { nameSchema, type Page, pageSchema, rfc3339 } from '../list.ts';
+import { expiryMs, expirySchema, listOf, pageOf, time } from '../fields.ts';
+import { type Page, pageSchema, rfc3339 } from '../list.ts';
 import { findProvider, marksNew, requireRoom } from '../providers.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 

@@ -2,6 +2,7 @@
 
 import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
+import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { atLeast, SCOPES } from '../../accounts/account.ts';
 import { asked, database } from '../../accounts/database.ts';
@@ -9,22 +10,12 @@ import { isLimited } from '../../accounts/limits/limits.ts';
 import { hasRoom, nameWhereNext, nameWhereRoom, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
 import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
+import { nameSchema } from '../../described.ts';
 import type { Env } from '../../env.ts';
 import { listSuccessor } from '../models/catalogue.ts';
 import { change, createOnce, tell } from '../change.ts';
-import {
-  expiryMs,
-  expirySchema,
-  grantsSchema,
-  habitsSchema,
-  idSchema,
-  listOf,
-  NO_RESTRICTIONS,
-  pageOf,
-  restrictionColumns,
-  restrictionsSchema,
-} from '../fields.ts';
-import { nameSchema, pageSchema } from '../list.ts';
+import { expiryMs, expirySchema, grantsSchema, habitsSchema, listOf, NO_RESTRICTIONS, pageOf, restrictionColumns, restrictionsSchema } from '../fields.ts';
+import { pageSchema } from '../list.ts';
 import { requireProject, requireProvider, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { type Key, keySchema, keyView } from './key-view.ts';

@@ -4,6 +4,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
 import { projects } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
+import { nameSchema } from '../../described.ts';
 import { change, createOnce } from '../change.ts';
 import {
   grantsSchema,
@@ -17,7 +18,7 @@ import {
   shownRestrictions,
   time,
 } from '../fields.ts';
-import { nameSchema, pageSchema, rfc3339 } from '../list.ts';
+import { pageSchema, rfc3339 } from '../list.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 
 type Project = typeof projects.$inferSelect;

@@ -3,10 +3,10 @@ import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { PLAN_HOLDS_MAX_MS } from '../../../shared/routing/region-shares.ts';
-import { asked, database, requireWritable } from '../../accounts/database.ts';
+import { asked, database, requireFirst, requireWritable } from '../../accounts/database.ts';
 import { planBodySchema, type StoredPlan, storedPlanSchema } from '../../accounts/region-settings.ts';
 import { settings } from '../../accounts/schema.ts';
-import { change, requireFirst, tell, writeDown } from '../change.ts';
+import { change, tell, writeDown } from '../change.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 

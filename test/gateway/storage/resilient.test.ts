@@ -5,8 +5,9 @@ import { expect, test } from 'vitest';
 import type { Clock, ObjectStorage } from '../../../gateway/object-context.ts';
 import { StorageFailing, StorageHealth } from '../../../gateway/storage/health.ts';
 import { ResilientStorage } from '../../../gateway/storage/resilient.ts';
-import { createUsageTable, readUsage, type UsageRecord } from '../../../gateway/usage/record.ts';
+import { createUsageTable, readUsage } from '../../../gateway/usage/record.ts';
 import { type UsageBatch, UsageStore } from '../../../gateway/usage/usage-store.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { runInDurableObject } from '../support/durable.ts';
 
