@@ -7,8 +7,6 @@ import { JsonMeter } from './json-meter.ts';
 import { StreamMeter } from './stream-meter.ts';
 import { estimateTokens, settleUsage, type Usage } from './usage.ts';
 
-export type { Usage } from './usage.ts';
-
 export interface MeterOptions {
   /** The answer is SSE. Go by the engine's content type, not by what the client asked for. */
   streaming: boolean;

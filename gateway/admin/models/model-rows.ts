@@ -54,7 +54,7 @@ export class ModelRows<T extends ModelTable> {
   }
 
   /** Stores `row`; over a row that is there, the members of `set`. @returns the row as the caller sees it */
-  async write(call: AnyCall, row: Row<T>, set: object, before: Row<T> | undefined): Promise<object> {
+  async write(call: AnyCall, row: Row<T>, set: Record<string, unknown>, before: Row<T> | undefined): Promise<object> {
     const { model } = this.#table;
     const insert = database(call.env).insert(this.#table as SQLiteTable).values(row);
     const after = this.#view(row, call.account);
