@@ -105,7 +105,6 @@ export class RequestService {
       onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerFor(pauseMs, Date.now())),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
       onSilent: (session) => log(`${session} does not answer`),
-      onUnreachable: () => {},
       onUsage: (records) => this.#keep(records),
       log,
     });

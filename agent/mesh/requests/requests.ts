@@ -19,8 +19,6 @@ export interface RequestsOptions extends Omit<ServingOptions, 'now'> {
   channels: ChannelSource;
   /** A session has a channel and did not acknowledge an opening within its time. */
   onSilent(session: string): void;
-  /** No channel to a session could be had now. */
-  onUnreachable(session: string): void;
   /** A session that was asked says how busy its engine is. */
   onLoad?(session: string, load: EngineLoad): void;
   /** A session's engine is taken to hang and left alone for so long, or (undefined) answers again. */
@@ -56,7 +54,6 @@ export class Requests implements RequestChannelEvents {
       now,
       nextStream: (dialled) => 2 * ++this.#streams + (dialled ? 1 : 0),
       onSilent: (session) => options.onSilent(session),
-      onUnreachable: (session) => options.onUnreachable(session),
       onLoad: (session, { running, waiting, kvUse }) =>
         options.onLoad?.(session, { running, waiting, ...(kvUse === undefined ? {} : { kvUse }) }),
       compare: (peer) => this.#compare(peer),

@@ -31,8 +31,6 @@ export interface UpstreamPeerHost {
   nextStream(dialled: boolean): number;
   /** It has a channel and did not acknowledge an opening. */
   onSilent(session: string): void;
-  /** No channel could be had. */
-  onUnreachable(session: string): void;
   /** How busy its engine is. */
   onLoad(session: string, load: EngineLoad): void;
   /** Its engine answers no request: `judge` is to be called with what other nodes of the model see. */
@@ -147,7 +145,6 @@ export class UpstreamPeer implements UpstreamStreamHost {
   /** `gone`: the peer does not listen any more; a session that ended never comes back. */
   #onDialFailed(reason: string, gone = false): void {
     if (this.#active !== undefined) return; // it came the other way meanwhile
-    this.#host.onUnreachable(this.session);
     const now = this.now();
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
     for (const upstream of [...this.#attempts.keys()]) {

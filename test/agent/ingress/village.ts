@@ -136,7 +136,6 @@ export class Villager {
       serves: (provider) => this.serveTo.includes(provider),
       onSilent: (silent) => this.silent.push(silent),
       onHang: (node, pauseMs) => village.registry.index.live.setBreaker(node, breakerFor(pauseMs, Date.now())),
-      onUnreachable: () => {},
       onUsage: (records) => this.usage.push(...records),
       log: (line) => this.log.push(line),
     });
