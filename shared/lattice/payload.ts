@@ -1,7 +1,7 @@
 /** What a node tells about itself beside its state: JSON, so that newer agents can say more than older replicas understand. */
 import * as z from 'zod';
 import { LatticeError } from './error.ts';
-import { GPUS_MAX, gpuSchema, idSchema, nodeRecordSchema } from './node.ts';
+import { GPUS_MAX, gpuSchema, nodeRecordSchema } from './node.ts';
 
 /** Bounds what one session can make every replica hold. */
 export const PAYLOAD_MAX_BYTES = 4096;
@@ -52,8 +52,6 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   seal: sealSchema.optional().catch(undefined),
   /** It keeps weights for its neighbours, and these models so far; absent: it does not. What this version cannot read counts as absent. */
   weights: z.array(keptWeightsSchema).max(KEPT_WEIGHTS_MAX).optional().catch(undefined),
-  /** Providers whose requests over the mesh it serves; absent: its own only. */
-  serve_to: z.array(idSchema).max(64).optional(),
 });
 
 export type GpuGroup = z.infer<typeof gpuGroupSchema>;
