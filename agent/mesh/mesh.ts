@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import { createGossip, type TunableOptions } from '../../shared/gossip/index.ts';
-import type { Action, Liveness, Notice, Verdict } from '../../shared/gossip/types.ts';
+import type { Action, Liveness, Verdict } from '../../shared/gossip/types.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -71,7 +71,6 @@ export interface MeshOptions {
   onWeights?(proven: Proven): void;
   /** This session is over: see shared/gossip. */
   onEnded(reason: 'evicted' | 'cloned'): void;
-  onNotice?(notice: Notice): void;
   log(line: string): void;
   limits?: Partial<ListenerLimits>;
 }
@@ -312,7 +311,7 @@ export class Mesh {
       case 'ended':
         return this.#options.onEnded(action.reason);
       case 'notice':
-        return this.#options.onNotice?.(action.notice);
+        return; // for operators of gateways
       case 'evict':
         return; // only gateways judge
     }
