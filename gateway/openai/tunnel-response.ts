@@ -41,7 +41,7 @@ export class TunnelResponse implements ResponseStream {
 
   /** @throws AttemptError when no engine's head came. */
   static async open(ask: Ask, client: Client): Promise<TunnelResponse> {
-    return new TunnelResponse(ask, client, headOf(await persist(() => ask(undefined), asker.client)));
+    return new TunnelResponse(ask, client, headOf(await persist(() => ask(undefined), client)));
   }
 
   /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had. */
