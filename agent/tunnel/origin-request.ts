@@ -8,7 +8,7 @@ import { Outgoing } from '../../shared/wire/outgoing.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/opener.ts';
-import { END, EngineAnswer, type Ending, unanswered } from './engine-answer.ts';
+import { END, type Ending, EngineAnswer, unanswered } from './engine-answer.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';

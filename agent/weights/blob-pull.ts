@@ -2,8 +2,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Answer, LEASE_MS, type Question } from '../../shared/weights/coordinator.ts';
 import type { ManifestFile } from '../../shared/weights/manifest.ts';
-import { pieceSpan } from '../../shared/weights/pieces.ts';
 import type { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
+import { pieceSpan } from '../../shared/weights/pieces.ts';
 import type { Blob } from './blob.ts';
 import type { WeightsClient } from './client.ts';
 import { asWeightsError, WeightsError } from './error.ts';

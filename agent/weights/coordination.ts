@@ -1,7 +1,7 @@
 /** Questions about blobs to the nodes that coordinate them, this one among them; and what this node holds, told to them. */
 import { type Answer, Coordinator, FANOUT, type Question } from '../../shared/weights/coordinator.ts';
-import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
+import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
 import type { Access } from './access.ts';
 import type { WeightsClient } from './client.ts';
 import { asWeightsError } from './error.ts';

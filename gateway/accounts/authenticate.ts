@@ -8,10 +8,10 @@ import { type Account, BOOTSTRAP, CACHED_MS, unauthorized } from './account.ts';
 import { keyOfSession } from './login/key-session.ts';
 import type { OidcIssuer } from './login/oidc-config.ts';
 import { hasSession, sessionAccount } from './login/session.ts';
+import { isToken, tokenAccount } from './login/token.ts';
 import { findKey, type Refusal } from './look-up.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
 import { isStale, readSettings, type Settings } from './settings.ts';
-import { isToken, tokenAccount } from './login/token.ts';
 
 type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
 

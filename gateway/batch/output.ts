@@ -4,7 +4,13 @@ import { hasBit } from '../../shared/batch/bitmap.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
-import { answeredLine, failedLine, isSuccess, type LineErrorCode, type LineResult } from '../../shared/batch/results.ts';
+import {
+  answeredLine,
+  failedLine,
+  isSuccess,
+  type LineErrorCode,
+  type LineResult,
+} from '../../shared/batch/results.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
 

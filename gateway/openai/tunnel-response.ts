@@ -1,6 +1,6 @@
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { AttemptHead } from '../../shared/upstream/attempt.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Offload, ResponseStream } from '../../shared/upstream/response.ts';
 import type { AttemptReply } from '../tunnel/call/ask.ts';
@@ -114,10 +114,7 @@ function headOf(reply: AttemptReply): Head {
 }
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
-async function persist(
-  ask: () => Promise<AttemptReply>,
-  client: Client,
-): Promise<AttemptReply> {
+async function persist(ask: () => Promise<AttemptReply>, client: Client): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
   while (!client.left) {
     try {

@@ -4,26 +4,30 @@ import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { AbandonedAttempts } from '../../shared/upstream/abandoned.ts';
-import { type AttemptBody, type AttemptFailure, attemptName, type AttemptRequest } from '../../shared/upstream/attempt.ts';
+import {
+  type AttemptBody,
+  type AttemptFailure,
+  type AttemptRequest,
+  attemptName,
+} from '../../shared/upstream/attempt.ts';
 import { HangWatch, SUSPECTED } from '../../shared/upstream/hang-watch.ts';
 import { relievePressure } from '../../shared/upstream/pressure.ts';
 import { UpstreamStream, type UpstreamStreamHost } from '../../shared/upstream/upstream-stream.ts';
 import { GpuShare } from '../../shared/usage/gpu-share.ts';
 import { goesBy, Settlement } from '../../shared/usage/settlement.ts';
 import { StrayFrames } from '../../shared/usage/stray-frames.ts';
-import type { ReportAnomaly } from '../../shared/usage/usage-record.ts';
+import type { ReportAnomaly, UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { steadyNow } from '../steady-clock.ts';
-import type { UsageRecord } from '../usage/record.ts';
-import { BROKEN_OFF, type CallResult, type LocalResult } from './call/attempt-call.ts';
 import { BrokenAnswers } from './broken-answers.ts';
+import { BROKEN_OFF, type CallResult, type LocalResult } from './call/attempt-call.ts';
 import { type AttemptName, Calls } from './call/calls.ts';
+import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './call/replies.ts';
 import { CompletionCounter } from './completion-counter.ts';
 import type { ResponseOffload } from './offload/response-offload.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
-import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './call/replies.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */

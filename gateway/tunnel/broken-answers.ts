@@ -1,4 +1,4 @@
-import { type AttemptFailure, attemptName, type AttemptRequest } from '../../shared/upstream/attempt.ts';
+import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/upstream/attempt.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 
 /** A Worker asks for the rest at once: a few would do. */

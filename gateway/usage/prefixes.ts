@@ -1,10 +1,10 @@
 /** Prefix buckets: what two prompts begin alike with, as ids that mean nothing outside this installation. */
 import { createHmac } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { BLOCK_DIGEST_BYTES } from '../../shared/wire/limits.ts';
 import { openIdentity, sealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
-import type { UsageRecord } from './record.ts';
 import { shardOf } from './row.ts';
 
 /** 64 bits: two blocks of a billion are taken for one another once in a while, and nothing is to be had from an id. */

@@ -308,4 +308,3 @@ export function sessionWeights(
     return placement === undefined ? [] : [{ session: node.session, weight: placement.share / alike }];
   });
 }
-

@@ -5,7 +5,7 @@ import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
-import { tpProblem } from '../roofline/deployment.ts';
+import { tpProblem } from '../roofline/parallelism.ts';
 import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/problem.ts';
 import type { Gateway } from './gateway.ts';
 

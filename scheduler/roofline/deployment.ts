@@ -142,4 +142,3 @@ export function deploymentProblem(deployment: Deployment, memoryFraction = MEMOR
   if (freeBytes(deployment, memoryFraction) > sequenceBytes(cacheLayout(deployment), 1)) return undefined;
   return `${model.id} does not fit ${gpusOf(deployment)} × ${gpu.id}: its weights leave no memory for a single token`;
 }
-

@@ -1,6 +1,15 @@
 import { SchedulerError } from '../errors.ts';
 import { type Deployment, deploymentProblem, kvCapacityTokens } from '../roofline/deployment.ts';
-import { enginesOf, gpusOf, pairsOf, type Parallelism, parallelismsOf, parallelismText, spreadOf, tpProblem } from '../roofline/parallelism.ts';
+import {
+  enginesOf,
+  gpusOf,
+  type Parallelism,
+  pairsOf,
+  parallelismsOf,
+  parallelismText,
+  spreadOf,
+  tpProblem,
+} from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step.ts';
 import { Fluid, type FluidLike, type Moments } from '../serving/fluid.ts';
 import { meanLength, moments } from '../serving/lengths.ts';

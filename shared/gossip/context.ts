@@ -2,8 +2,8 @@
 import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { Entry } from '../lattice/entry.ts';
 import type { Replica } from '../lattice/replica.ts';
-import type { GossipOptions } from './options.ts';
 import type { ActionBatch } from './action-batch.ts';
+import type { GossipOptions } from './options.ts';
 import type { Ring } from './ring.ts';
 import type { TimerQueue } from './timer-queue.ts';
 import type { PeerId, Self } from './types.ts';

@@ -2,10 +2,11 @@
  * The membership core: `createGossip`, then `step` for each event, in the order they happen. Pure and synchronous: time and chance are
  * handed in, all effects come back as actions.
  */
+
+import { ActionBatch } from './action-batch.ts';
 import type { Context } from './context.ts';
 import { Core } from './core.ts';
 import { DEFAULT_OPTIONS } from './options.ts';
-import { ActionBatch } from './action-batch.ts';
 import { TimerQueue } from './timer-queue.ts';
 import type { Action, Event, GossipMemory, GossipSetup, Liveness } from './types.ts';
 

@@ -7,7 +7,14 @@ import type { Choice } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../routing/unlike.ts';
 import type { ResponseStream } from '../upstream/response.ts';
-import { type Dispatched, dispatchHost, dispatchQueued, forModel, queuedWork, scopeOfRoute } from './dispatch-queued.ts';
+import {
+  type Dispatched,
+  dispatchHost,
+  dispatchQueued,
+  forModel,
+  queuedWork,
+  scopeOfRoute,
+} from './dispatch-queued.ts';
 import type { Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 import { NO_RECORD } from './no-record.ts';

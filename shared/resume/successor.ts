@@ -4,7 +4,13 @@ import type { After } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
 import { endingOf, isBusyStatus } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
-import { type AttemptPlan, type Choice, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
+import {
+  type AttemptPlan,
+  type Choice,
+  type DispatchHost,
+  dispatch,
+  type UpstreamResponse,
+} from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream, type StartedResponse } from '../upstream/response.ts';
 import type { Continuation } from './continued-stream.ts';

@@ -96,8 +96,7 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
       const movable = more && host.repeatable();
       const begun = await host.attempt(choice, { number, acceptMs, movable, moved });
       const busy = isBusyStatus(begun.answer.status);
-      if (!busy || !more || !host.repeatable() || !host.mayRetry())
-        return new UpstreamResponse(begun, running, number);
+      if (!busy || !more || !host.repeatable() || !host.mayRetry()) return new UpstreamResponse(begun, running, number);
       running.end(endingOf(begun.answer.status));
       await begun.answer.cancel();
       again = false; // paid for already

@@ -153,7 +153,9 @@ export class Settlement {
   /** Whether this settlement knows the attempt itself, so that a named report of it needs no proof. */
   knows(name: ReportName, open: UpstreamStream | undefined): boolean {
     return (
-      (open !== undefined && goesBy(open, name)) || this.#unused.has(attemptName(name)) || this.#ended(name) !== undefined
+      (open !== undefined && goesBy(open, name)) ||
+      this.#unused.has(attemptName(name)) ||
+      this.#ended(name) !== undefined
     );
   }
 

@@ -5,7 +5,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
-import { kvBytesPerToken, tpProblem, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { kvBytesPerToken, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { catalogue } from './support/small.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));

@@ -16,9 +16,9 @@ import type { Tunnel, TunnelOptions } from '../../tunnel/types.ts';
 import type { Job } from '../job.ts';
 import { lessRepeated } from '../less-repeated.ts';
 import type { Network } from '../network.ts';
+import type { Parts } from '../shutdown.ts';
 import { Session } from './session.ts';
 import type { Admitted } from './sessions.ts';
-import type { Parts } from '../shutdown.ts';
 
 export interface JoinOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;

@@ -3,10 +3,10 @@ import type { StartConfig } from '../../config/start-config.ts';
 import { AGENT_VERSION } from '../../host/agent-version.ts';
 import { type Hardware, hardwareOf } from '../../host/inventory.ts';
 import type { Ending } from '../ending.ts';
+import type { Once } from '../wait.ts';
 import { type JoinContext, type JoinOptions, join } from './join.ts';
 import type { Session } from './session.ts';
 import { Sessions } from './sessions.ts';
-import type { Once } from '../wait.ts';
 
 interface NewSessionsOptions {
   joinOptions: JoinOptions & { config: StartConfig };

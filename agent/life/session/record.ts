@@ -1,6 +1,11 @@
 /** The record that a session publishes of its node: the one place that changes it. */
 import { type Lifecycle, lifecycleRank } from '../../../shared/lattice/node.ts';
-import { type GpuGroup, type NodePayload, nodePayloadSchema, PAYLOAD_MAX_BYTES } from '../../../shared/lattice/payload.ts';
+import {
+  type GpuGroup,
+  type NodePayload,
+  nodePayloadSchema,
+  PAYLOAD_MAX_BYTES,
+} from '../../../shared/lattice/payload.ts';
 
 /** What every session of an agent says about its node. */
 export type NodeFacts = NodePayload;

@@ -5,10 +5,10 @@ import { announcedModels } from '../../engine/announced-models.ts';
 import { commandFacts, withFacts } from '../../engine/facts.ts';
 import type { Health } from '../../engine/health.ts';
 import type { DeployedEngine } from '../deployed.ts';
-import { healthNews } from './health-news.ts';
 import { unadmitted } from '../requests.ts';
 import type { Parts } from '../shutdown.ts';
 import type { Once } from '../wait.ts';
+import { healthNews } from './health-news.ts';
 
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts' | 'span'>;

@@ -13,10 +13,10 @@ import { identityOf } from '../../tunnel/identity.ts';
 import type { LogTailOptions } from '../../tunnel/log-tail.ts';
 import type { GatewayWord } from '../../tunnel/other-gateways.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
-import { type GatewayStatus, Gateways } from './gateways.ts';
 import type { Member } from '../network.ts';
-import { type OwnRecord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
 import { within } from '../wait.ts';
+import { type GatewayStatus, Gateways } from './gateways.ts';
+import { type OwnRecord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
 
 interface SessionOptions {
   ticket: Ticket;

@@ -7,9 +7,9 @@
 import { formatDuration } from '../../config/duration.ts';
 import { RefusedError } from '../../tunnel/admission.ts';
 import type { Refusal } from '../../tunnel/types.ts';
+import { Once, within } from '../wait.ts';
 import type { NodeFacts, OwnRecord, RecordChange } from './record.ts';
 import type { Session } from './session.ts';
-import { Once, within } from '../wait.ts';
 
 interface SessionEvents {
   /** No gateway will have this session, nor another of this agent. */

@@ -3,9 +3,9 @@ import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../../env.ts';
 import { asked, database } from '../database.ts';
-import type { MappedProjects } from './oidc-config.ts';
 import { leaveProject } from '../own-keys.ts';
 import { auditLog, projectMembers, projects, type users } from '../schema.ts';
+import type { MappedProjects } from './oidc-config.ts';
 
 type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;
 type Store = Pick<Env, 'DB'>;

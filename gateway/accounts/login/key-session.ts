@@ -4,8 +4,8 @@ import * as z from 'zod';
 import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http.ts';
 import { installationSecret } from '../installation.ts';
-import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './session.ts';
 import { seal, unseal } from '../seal.ts';
+import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './session.ts';
 
 const PREFIX = 'key.';
 /** A sealed key of the longest kind has about 500. */

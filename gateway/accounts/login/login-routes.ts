@@ -9,13 +9,13 @@ import { requestIdOf } from '../../request-id.ts';
 import { unauthorized } from '../account.ts';
 import { keyAccount } from '../authenticate.ts';
 import { installationSecret } from '../installation.ts';
-import { sealKey } from './key-session.ts';
-import { arrive } from './people.ts';
 import { seal, unseal } from '../seal.ts';
 import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from '../secrets.ts';
 import { readSettings } from '../settings.ts';
+import { sealKey } from './key-session.ts';
 import { discover, exchangeCode, verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
+import { arrive } from './people.ts';
 import {
   closeSession,
   cookieOf,

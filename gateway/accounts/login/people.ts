@@ -4,12 +4,12 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import type { Env } from '../../env.ts';
 import { tellRegistry } from '../../tell-registry.ts';
 import type { Account } from '../account.ts';
-import { ownProject, placeInProjects } from './claimed-projects.ts';
 import { asked, database } from '../database.ts';
-import { type Claims, type MappedClaims, mapClaims, type OidcIssuer, shownName } from './oidc-config.ts';
 import { findUser } from '../look-up.ts';
 import { auditLog, users } from '../schema.ts';
 import { newId } from '../secrets.ts';
+import { ownProject, placeInProjects } from './claimed-projects.ts';
+import { type Claims, type MappedClaims, mapClaims, type OidcIssuer, shownName } from './oidc-config.ts';
 
 type User = typeof users.$inferSelect;
 

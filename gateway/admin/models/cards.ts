@@ -92,9 +92,14 @@ async function putCard(call: Call<z.infer<typeof putSchema>>): Promise<object> {
   const before = await rows.find(call, model);
   const { context_length: contextLength, ...rest } = call.body;
   const set = { ...rest, contextLength, updatedAt: call.now };
-  return rows.write(call, { model, ...set }, set, before);
+  return rows.write(call, model, { row: { model, ...set }, set, before });
 }
 
-function view({ model, contextLength, updatedAt, ...rest }: typeof modelCards.$inferSelect): z.infer<typeof cardSchema> {
+function view({
+  model,
+  contextLength,
+  updatedAt,
+  ...rest
+}: typeof modelCards.$inferSelect): z.infer<typeof cardSchema> {
   return { object: 'model_card', id: model, ...rest, context_length: contextLength, updated_at: rfc3339(updatedAt) };
 }

@@ -125,7 +125,7 @@ async function patchEntry(call: Call<z.infer<typeof patchSchema>>): Promise<obje
   };
   const row: Row = { ...NOTHING, ...before, model, ...set };
   requireOrder(row);
-  return rows.write(call, row, set, before);
+  return rows.write(call, model, { row, set, before });
 }
 
 const NOTHING = {

@@ -12,7 +12,13 @@ export const modelSchema = z.string().min(1).max(256);
 
 type AnyCall = Call<unknown, unknown>;
 type ModelTable = SQLiteTable & { model: SQLiteColumn };
-type Row<T extends ModelTable> = T['$inferSelect'] & { model: string };
+type Row<T extends ModelTable> = T['$inferSelect'];
+
+interface Written<T extends ModelTable> {
+  row: Row<T>;
+  set: Record<string, unknown>;
+  before: Row<T> | undefined;
+}
 
 export class ModelRows<T extends ModelTable> {
   readonly #table: T;
@@ -31,8 +37,11 @@ export class ModelRows<T extends ModelTable> {
   /** Rows of the models that `keep` keeps, by name. */
   async list({ env, account }: AnyCall, keep: (model: string) => boolean = () => true): Promise<object> {
     const { model } = this.#table;
-    const query = database(env).select().from(this.#table as SQLiteTable).orderBy(asc(model));
-    const rows: Row<T>[] = await asked(query.limit(this.#max));
+    const query = database(env)
+      .select()
+      .from(this.#table as SQLiteTable)
+      .orderBy(asc(model));
+    const rows = await asked(query.limit(this.#max));
     const data = rows.filter((row) => keep(row.model)).map((row) => this.#view(row, account));
     return { object: 'list', data, has_more: false };
   }
@@ -42,25 +51,28 @@ export class ModelRows<T extends ModelTable> {
       .select()
       .from(this.#table as SQLiteTable)
       .where(eq(this.#table.model, model));
-    const [row]: Row<T>[] = await asked(query);
+    const [row] = await asked(query);
     return row;
   }
 
   /** Other models have all rows that there may be. */
   async isFull({ env }: { env: Pick<Env, 'DB'> }, model: string): Promise<boolean> {
-    const others = database(env).select({ n: count() }).from(this.#table as SQLiteTable);
+    const others = database(env)
+      .select({ n: count() })
+      .from(this.#table as SQLiteTable);
     const [row] = await asked(others.where(ne(this.#table.model, model)));
     return (row?.n ?? 0) >= this.#max;
   }
 
   /** Stores `row`; over a row that is there, the members of `set`. @returns the row as the caller sees it */
-  async write(call: AnyCall, row: Row<T>, set: Record<string, unknown>, before: Row<T> | undefined): Promise<object> {
-    const { model } = this.#table;
-    const insert = database(call.env).insert(this.#table as SQLiteTable).values(row);
+  async write(call: AnyCall, model: string, { row, set, before }: Written<T>): Promise<object> {
+    const insert = database(call.env)
+      .insert(this.#table as SQLiteTable)
+      .values(row);
     const after = this.#view(row, call.account);
-    const what = { action: `${this.#kind}.update`, object: row.model, after };
+    const what = { action: `${this.#kind}.update`, object: model, after };
     const was = before && this.#view(before, call.account);
-    await change(call, [insert.onConflictDoUpdate({ target: model, set })], { ...what, before: was });
+    await change(call, [insert.onConflictDoUpdate({ target: this.#table.model, set })], { ...what, before: was });
     return after;
   }
 

@@ -102,7 +102,7 @@ async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> 
   const before = await rows.find(call, model);
   await requireFree(call, model);
   const set = columns(call.body, call.now);
-  return rows.write(call, { model, ...set }, set, before);
+  return rows.write(call, model, { row: { model, ...set }, set, before });
 }
 
 function columns(body: z.infer<typeof putSchema>, now: number) {

@@ -95,7 +95,7 @@ async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
     });
   const before = await rows.find(call, model);
   const set = { weights, kinds: kinds.length === 0 ? null : kinds, updatedAt: call.now };
-  return rows.write(call, { model, ...set }, set, before);
+  return rows.write(call, model, { row: { model, ...set }, set, before });
 }
 
 function view(row: typeof modelWeights.$inferSelect) {

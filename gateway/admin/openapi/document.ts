@@ -8,6 +8,8 @@ import type { Env } from '../../env.ts';
 import { FACTORY_ROUTES } from '../../factory/api.ts';
 import { FILE_ROUTES } from '../../files/api.ts';
 import { IDEMPOTENCY_KEY } from '../change.ts';
+import type { AdminRoute } from '../route.ts';
+import { ADMIN_ROUTES } from '../routes.ts';
 import {
   contentOf,
   describedOperation,
@@ -21,8 +23,6 @@ import {
 } from './operation.ts';
 import { readOperations } from './read-operations.ts';
 import { REQUEST_EXAMPLES } from './request-examples.ts';
-import type { AdminRoute } from '../route.ts';
-import { ADMIN_ROUTES } from '../routes.ts';
 
 const IDEMPOTENCY = {
   name: 'idempotency-key',

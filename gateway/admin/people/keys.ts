@@ -12,10 +12,20 @@ import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
 import { nameSchema } from '../../described.ts';
 import type { Env } from '../../env.ts';
-import { listSuccessor } from '../models/catalogue.ts';
 import { change, createOnce, tell } from '../change.ts';
-import { expiryMs, expirySchema, grantsSchema, habitsSchema, listOf, NO_RESTRICTIONS, pageOf, restrictionColumns, restrictionsSchema } from '../fields.ts';
+import {
+  expiryMs,
+  expirySchema,
+  grantsSchema,
+  habitsSchema,
+  listOf,
+  NO_RESTRICTIONS,
+  pageOf,
+  restrictionColumns,
+  restrictionsSchema,
+} from '../fields.ts';
 import { pageSchema } from '../list.ts';
+import { listSuccessor } from '../models/catalogue.ts';
 import { requireProject, requireProvider, requireUser } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { type Key, keySchema, keyView } from './key-view.ts';

@@ -12,9 +12,9 @@ import type { Story } from '../../observe/story.ts';
 import { NO_SESSION, shardsBetween, type UsageRow } from '../../usage/row.ts';
 import { listOf } from '../fields.ts';
 import { list, rfc3339 } from '../list.ts';
-import { RecordSearches } from './record-searches.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { asking } from '../session.ts';
+import { RecordSearches } from './record-searches.ts';
 
 const HOUR_MS = 3_600_000;
 /** Each hour is an object that is asked. */

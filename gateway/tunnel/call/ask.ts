@@ -2,9 +2,18 @@ import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.t
 import type { AttemptBody, AttemptFailure, AttemptHead, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { NO_BODY } from '../../../shared/upstream/response.ts';
 import type { Env } from '../../env.ts';
-import { type CallResult, FAILURE_HEADER, HEAD_HEADER, type LocalResult, NUMBER_HEADER, OPEN_HEADER, type PackedResult, unpack } from './attempt-call.ts';
-import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
 import { OffloadedResponse } from '../offload/offloaded-response.ts';
+import {
+  type CallResult,
+  FAILURE_HEADER,
+  HEAD_HEADER,
+  type LocalResult,
+  NUMBER_HEADER,
+  OPEN_HEADER,
+  type PackedResult,
+  unpack,
+} from './attempt-call.ts';
+import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;

@@ -1,5 +1,5 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
-import { attemptName, type AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 import type { Known } from '../../../shared/upstream/result-listener.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { steadyNow } from '../../steady-clock.ts';

@@ -2,9 +2,9 @@
 import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
 import { isEventStream, NO_BODY } from '../../../shared/upstream/response.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import { FAILURE_HEADER, HEAD_HEADER, type LocalResult, NUMBER_HEADER } from './attempt-call.ts';
 import type { Held } from '../offload/offloaded-stream.ts';
 import type { Offer } from '../offload/response-offload.ts';
+import { FAILURE_HEADER, HEAD_HEADER, type LocalResult, NUMBER_HEADER } from './attempt-call.ts';
 
 export function failureResponse(code: AttemptFailure, message: string): Response {
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });

@@ -1,6 +1,6 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
+import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
-import { type AttemptFailure, attemptName, type AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import type { RequestScope } from '../call/ask.ts';
 
 /** `left`: the client left, or never came. */

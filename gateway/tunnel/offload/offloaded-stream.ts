@@ -1,11 +1,11 @@
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEAL_TO_HEADER } from '../../../shared/seal/suite.ts';
-import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
 import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
+import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
 import { InBand } from '../../../shared/upstream/in-band.ts';
 import { PIECE_MAX_BYTES, type Sink } from '../../../shared/upstream/response-body.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import type { OffloadEnding, OffloadCompletion } from './offloaded-response.ts';
+import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
 /** An answer whose head is there. */
 export interface Held {

@@ -1,8 +1,8 @@
 /** Calls of tunnel objects in one process. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
-import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { Callee, calleeOf, LocalCall } from '../../../gateway/tunnel/call/local-calls.ts';
+import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 
 const ANSWER: CallResult = { kind: 'failure', code: 'failed', message: 'the answer' };
 const call = () => new LocalCall({ requestId: 'r', attempt: 1 } as AttemptRequest, new Uint8Array([1, 2, 3]));

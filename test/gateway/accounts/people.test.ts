@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import { hasAccess } from '../../../gateway/accounts/catalogue.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
-import { findKey } from '../../../gateway/accounts/look-up.ts';
 import { arrive } from '../../../gateway/accounts/login/people.ts';
+import { findKey } from '../../../gateway/accounts/look-up.ts';
 import { apiKeys, projectMembers, projects, users } from '../../../gateway/accounts/schema.ts';
 import { watchedDb } from './seed.ts';
 

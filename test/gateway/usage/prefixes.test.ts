@@ -2,7 +2,7 @@ import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { receiptOf, sealIdentity } from '../../../gateway/accounts/receipt.ts';
 import { Prefixes } from '../../../gateway/usage/prefixes.ts';
-import type { UsageRecord } from '../../../gateway/usage/record.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { usageRow } from '../support/usage-row.ts';
 

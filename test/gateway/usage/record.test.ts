@@ -7,13 +7,8 @@ import {
   storeIngressUsage,
   waitingIngressUsage,
 } from '../../../gateway/usage/ingress.ts';
-import {
-  createUsageTable,
-  handedOn,
-  pendingUsage,
-  storeUsage,
-  type UsageRecord,
-} from '../../../gateway/usage/record.ts';
+import { createUsageTable, handedOn, pendingUsage, storeUsage } from '../../../gateway/usage/record.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { ingressUsage } from '../../support/ingress-usage.ts';
 import { runInDurableObject } from '../support/durable.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
 import { ActionBatch } from '../../../shared/gossip/action-batch.ts';
+import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
 import { Ring } from '../../../shared/gossip/ring.ts';
 import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 
