@@ -92,7 +92,7 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await rowOf(lead.page, bob.id).waitFor();
   // The refused form is an error to the browser's console.
   expect([...bob.complaints, ...lead.complaints].filter((line) => !line.includes('status of 422'))).toEqual([]);
-}, 120_000);
+});
 
 it('operators keep the catalogue, see which always-on model no node serves, and others read it', async () => {
   const { page, complaints } = await visitors.enter();
@@ -127,4 +127,4 @@ it('operators keep the catalogue, see which always-on model no node serves, and 
   await page.getByRole('alertdialog').getByRole('button', { name: 'Remove entry' }).click();
   await expect.poll(() => rowOf(page, 'org/old').count()).toBe(0);
   expect(complaints).toEqual([]);
-}, 120_000);
+});

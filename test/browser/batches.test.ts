@@ -66,7 +66,7 @@ it('500 lines are dropped, sent in parts, watched and answered once each, and th
   expect(await findings(page, 'a new batch')).toEqual([]);
   await start(page);
   await page.getByRole('heading', { level: 1, name: 'claims' }).waitFor();
-  await page.getByText('500 of 500').waitFor({ timeout: 60_000 });
+  await page.getByText('500 of 500').waitFor();
   await page.getByText('done', { exact: true }).waitFor();
   const answers = await download(page, 'Answers');
   const ids = answers.map((line) => /"custom_id":"([^"]+)"/.exec(line)?.[1]);
@@ -76,7 +76,7 @@ it('500 lines are dropped, sent in parts, watched and answered once each, and th
   await page.getByRole('link', { name: 'Back to all batches' }).click();
   await page.getByRole('row', { name: /claims .*500 of 500/ }).waitFor();
   expect(complaints).toEqual([]);
-}, 120_000);
+});
 
 it('a batch is paused, goes on, and is cancelled; what was answered is kept', async () => {
   const { page } = await visitors.enter(visitors.house.key);
@@ -94,12 +94,12 @@ it('a batch is paused, goes on, and is cancelled; what was answered is kept', as
   await page.getByText('running', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Cancel batch' }).click();
   await page.getByRole('alertdialog').getByRole('button', { name: 'Cancel batch' }).click();
-  await page.getByText('cancelled', { exact: true }).waitFor({ timeout: 30_000 });
+  await page.getByText('cancelled', { exact: true }).waitFor();
   const errors = await download(page, 'Errors');
   const answers = await download(page, 'Answers');
   expect(errors.length + answers.length).toBe(4 * LINES);
   visitors.house.engine.control({});
-}, 120_000);
+});
 
 it('a bad file is refused with each bad line, and is deleted', async () => {
   const { page } = await visitors.enter(visitors.house.key, { bypassCSP: true, reducedMotion: 'reduce' });
@@ -159,7 +159,7 @@ it('a part that is lost on the way is sent again, and a file that cannot be sent
   await cancelled;
   await page.keyboard.press('Escape');
   expect(await page.getByRole('link', { name: 'never.jsonl' }).count()).toBe(0);
-}, 120_000);
+});
 
 it('an operator sees the batches of all, and may cancel one, but reads no file of it; others see neither', async () => {
   const { gateway } = visitors.house;
@@ -181,7 +181,7 @@ it('an operator sees the batches of all, and may cancel one, but reads no file o
   await stranger.page.goto(`${gateway.url}/#/batches/${id}`);
   await stranger.page.getByRole('alert').getByText('No batch found').waitFor();
   visitors.house.engine.control({});
-}, 120_000);
+});
 
 it('on a phone, by keyboard alone, a file is chosen and its batch begun', async () => {
   const phone = {
@@ -202,6 +202,6 @@ it('on a phone, by keyboard alone, a file is chosen and its batch begun', async 
   const begin = page.getByRole('button', { name: 'Start' });
   for (let n = 0; n < 10 && !(await begin.and(page.locator(':focus')).count()); n++) await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
-  await page.getByText('3 of 3').waitFor({ timeout: 30_000 });
+  await page.getByText('3 of 3').waitFor();
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
 });

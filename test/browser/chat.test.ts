@@ -317,7 +317,7 @@ it('the page follows a long answer, and lets go when one scrolls up', async () =
   const scroller = page.locator('.pane > div').first();
   const left = () => scroller.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight);
   await expect
-    .poll(() => scroller.evaluate((element) => element.scrollHeight - element.clientHeight), { timeout: 15_000 })
+    .poll(() => scroller.evaluate((element) => element.scrollHeight - element.clientHeight))
     .toBeGreaterThan(300);
   await expect.poll(left).toBeLessThan(80);
   const composer = await page.getByLabel('Message').boundingBox();

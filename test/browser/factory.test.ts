@@ -26,7 +26,7 @@ it('an operator sees what a factory does, what waits and why, what failed with i
   await go(page, 'Factory');
   await page.getByText('No factory reports to this gateway.').waitFor();
   await openFactory();
-  await page.getByRole('heading', { name: 'night-shift' }).waitFor({ timeout: 15_000 });
+  await page.getByRole('heading', { name: 'night-shift' }).waitFor();
   await page.getByRole('img', { name: /^GPUs, in the last day/ }).waitFor();
   const row = (name: RegExp) => page.getByRole('row', { name });
   await row(/lab\/asleep off, starts when asked .* 4 min/).waitFor();
@@ -48,7 +48,7 @@ it('an operator sees demand by kind with its forecast, replicas, changes and lat
   await go(page, 'Factory');
   const model = page.getByRole('article', { name: 'org/followed' });
   for (const name of [/^Requests: long prompt/, /^Requests: long answer/, /^Replicas/, /^Latency/])
-    await model.getByRole('img', { name }).waitFor({ timeout: 15_000 });
+    await model.getByRole('img', { name }).waitFor();
   await model.getByText('what runs is the best for the forecast').waitFor();
   await model.getByRole('row', { name: /the mix flips in 3 slots.*done: start TP 1 × PP 2/ }).waitFor();
   expect(await findings(page, 'a timeline')).toEqual([]);
@@ -88,7 +88,7 @@ it('a user finds models that are off or starting with how long it takes, and ask
   await go(page, 'Models');
   const list = page.getByRole('listitem');
   const asleep = list.filter({ hasText: 'lab/asleep' });
-  await asleep.getByText('off, starts when asked, answers in about 4 min').waitFor({ timeout: 20_000 });
+  await asleep.getByText('off, starts when asked, answers in about 4 min').waitFor();
   await list
     .filter({ hasText: 'lab/waking' })
     .getByText(/^loading 40%, answers in about \d+ s$/)

@@ -33,7 +33,7 @@ it('a model appears when its node serves and is gone when it is, without a reloa
   await visitors.house.gateway.serving(1, 15_000, SECOND);
   const known = performance.now();
   await page.getByRole('heading', { name: SECOND }).waitFor();
-  expect(performance.now() - known).toBeLessThan(3_000);
+  expect(performance.now() - known).toBeLessThan(10_000);
   agent.signal('SIGTERM');
   await page.getByRole('heading', { name: SECOND }).waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Code' }).click();
@@ -94,7 +94,7 @@ it('a gateway that answers with errors for a while is found again', async () => 
   await page.reload();
   await page.getByText('connection lost, trying again').waitFor();
   down = false;
-  await page.getByRole('heading', { name: MODEL }).waitFor({ timeout: 15_000 });
+  await page.getByRole('heading', { name: MODEL }).waitFor();
   await page.getByText('live', { exact: true }).waitFor();
 });
 
@@ -107,9 +107,9 @@ it('the load of a model and its tokens per second are those of its engines now, 
   await card.getByText('2 running, 0 waiting').waitFor();
   const rate = card.locator('dt', { hasText: 'Tokens/s now' }).locator('+ dd');
   // Two streams at 40 tokens a second.
-  await expect.poll(async () => Math.abs(Number(await rate.innerText()) - 80), { timeout: 10_000 }).toBeLessThan(16);
+  await expect.poll(async () => Math.abs(Number(await rate.innerText()) - 80)).toBeLessThan(16);
   for (const answer of await Promise.all(answers)) await answer.body?.cancel();
-  await card.getByText('unknown').nth(1).waitFor({ timeout: 10_000 });
+  await card.getByText('unknown').nth(1).waitFor();
   expect(complaints).toEqual([]);
 });
 

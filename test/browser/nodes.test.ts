@@ -62,16 +62,16 @@ it('weights on a node’s disk are shown to its provider, and in no public list'
   const [node] = await gateway.serving(1, 60_000, WEIGHED);
   const { page, complaints } = await visitors.enter();
   await page.goto(`${gateway.url}/#/nodes/${node?.session}`);
-  await page.getByText('Weights on disk').waitFor({ timeout: 60_000 });
+  await page.getByText('Weights on disk').waitFor();
   await page.getByText('apertus').waitFor();
-  await page.getByText('all here').waitFor({ timeout: 60_000 });
+  await page.getByText('all here').waitFor();
   const listed = JSON.stringify(await gateway.admin('GET', '../v1/registry/nodes'));
   expect(listed).toContain(WEIGHED);
   expect(listed).not.toContain('apertus');
   expect(complaints).toEqual([]);
   agent.signal('SIGTERM');
   await agent.end(40_000);
-}, 180_000);
+});
 
 it('a node that falls silent is shown so, with what was noticed, and a provider handles its own nodes alone', async () => {
   const { gateway, token } = visitors.house;
@@ -232,5 +232,5 @@ it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang
   const startedAt = performance.now();
   await page.getByLabel('Find', { exact: true }).fill('c17');
   await page.locator('p').getByText('25 nodes').waitFor();
-  expect(performance.now() - startedAt).toBeLessThan(3_000);
+  expect(performance.now() - startedAt).toBeLessThan(10_000);
 });

@@ -12,7 +12,7 @@ it('an operator sees regions with prices, round trips and the plan beside what w
   const { gateway } = house;
   const { page, complaints } = await visitors.enter(undefined, QUIET);
   await go(page, 'Regions');
-  await page.getByText('No plan holds').waitFor({ timeout: 15_000 });
+  await page.getByText('No plan holds').waitFor();
   const row = (name: RegExp) => page.getByRole('row', { name });
   await row(/no region 1 not known/).waitFor();
   await gateway.admin('PUT', 'regions/prices', {
@@ -29,11 +29,9 @@ it('an operator sees regions with prices, round trips and the plan beside what w
   });
   const answer = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
   expect(answer.status, await answer.text()).toBe(200);
-  await row(/moon 0 0\.250 USD\/kWh old/).waitFor({ timeout: 15_000 });
+  await row(/moon 0 0\.250 USD\/kWh old/).waitFor();
   // A region of the operator's prices stands first.
-  await row(/plan 25%\s*went 0%\s*0 serving\s*keep 2 warm.*plan 75%\s*went 100%\s*1 serving/).waitFor({
-    timeout: 15_000,
-  });
+  await row(/plan 25%\s*went 0%\s*0 serving\s*keep 2 warm.*plan 75%\s*went 100%\s*1 serving/).waitFor();
   await row(/no region 1 not known \d+ ms/).waitFor();
   await page.getByText(/Made by night, holds until/).waitFor();
   await page.getByText('the price of moon is stale').waitFor();

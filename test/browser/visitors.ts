@@ -51,7 +51,7 @@ export function openDoor(): Visitors {
 }
 
 export async function loaded(page: Page): Promise<void> {
-  await expect.poll(() => page.getByText('Loading …').count(), { timeout: 15_000 }).toBe(0);
+  await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
 }
 
 export const go = (page: Page, name: string) =>

@@ -254,7 +254,7 @@ it('a batch is made of a file and watched, and its answers are written to a file
   expect((await otela('files', 'delete', batch.output_file_id)).out).toContain('deleted');
   const put = await otela('files', 'put', input, '--purpose', 'user_data');
   expect(put.out).toMatch(/^file-[0-9a-f]{24} {2}user_data {2}\d+ {2}.* {2}stays {2}claims\.jsonl/);
-}, 180_000);
+});
 
 it.each([
   [['batches', 'create', 'f.jsonl'], '--endpoint is missing'],

@@ -86,7 +86,7 @@ it('without the peer its nodes are gone from B within seconds, and nobody else i
   // Listed again it comes back: its agent has not given up.
   await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a) });
   await b.serving(2, 60_000);
-}, 120_000);
+});
 
 it('a gateway that lists the institution only later is asked again, and serves its nodes then', async () => {
   const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
@@ -100,7 +100,7 @@ it('a gateway that lists the institution only later is asked again, and serves i
   await b.serving(1, 60_000);
   const key = await b.createKey('trusting', { trusted_providers: ['lab@a'] });
   expect((await ask(b, key)).status).toBe(200);
-}, 120_000);
+});
 
 it('two gateways of one institution route to the same nodes, with the token of either, and believe each other', async () => {
   const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
@@ -139,7 +139,7 @@ it('two gateways of one institution route to the same nodes, with the token of e
       return left.length === 2 && serving.length === 2 ? true : undefined;
     });
   }
-}, 120_000);
+});
 
 it('/readyz says whose keys the gateway signs with: those of its data directory', async () => {
   const gateway = await Gateway.start();

@@ -112,4 +112,4 @@ test('a stream tells of each change within seconds while nobody else asks anythi
   );
   expect(summary.event).toBe('snapshot');
   await Promise.all([nodes.close(), models.close()]);
-}, 70_000);
+});

@@ -115,6 +115,8 @@ it('requests go by their kind, among nodes that may have them; the workload coun
   };
   await house.gateway.admin('PUT', `routing/${MODEL}`, { weights, kinds });
   await acts(async () => (await several(document)) === 'psi' && (await several({})) === 'lab');
+  // What was asked before the kinds acted has none: those that are counted come after it.
+  expect([await several(document), await several({})]).toEqual(['psi', 'lab']);
   // Whom a request trusts comes first.
   expect(await provider(document, { 'x-otela-trusted-providers': 'lab' })).toBe('lab');
   type Row = { model: string; slots: { requests: number[] }[]; misjudged: { requests: number; wrong: number } };

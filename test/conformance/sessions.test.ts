@@ -24,7 +24,7 @@ it('a session that an operator ends is followed by a new one of the same agent, 
   expect(ended?.state).toBe('LEFT');
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
-}, 90_000);
+});
 
 it('an agent whose join token is revoked is out at once and ends with 69', async () => {
   const house = await openHouse();
@@ -36,7 +36,7 @@ it('an agent whose join token is revoked is out at once and ends with 69', async
   await eventually('the gateway says so', 5_000, async () =>
     (await house.gateway.nodes()).every(({ state }) => state === 'LEFT') ? true : undefined,
   );
-}, 60_000);
+});
 
 it('an agent outlives a gateway that loses nothing: the same session serves again', async () => {
   const house = await openHouse();
@@ -45,4 +45,4 @@ it('an agent outlives a gateway that loses nothing: the same session serves agai
   await house.gateway.restart();
   const [after] = await house.gateway.serving(1, 20_000);
   expect(after?.session).toBe(before?.session);
-}, 60_000);
+});

@@ -111,4 +111,4 @@ it('docs/operations.md: a year of two gateways', async () => {
     [],
   );
   expect((await follow('docs/operations.md', here)).skipped).toEqual([]);
-}, 240_000);
+});

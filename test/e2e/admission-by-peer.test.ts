@@ -76,7 +76,7 @@ it('a node without a way to the gateway is admitted through a peer, and is one o
     () => first.status()?.network.some((row) => row.session === session && row.state === 'SERVING') || undefined,
   );
   expect(second.status()?.gateways).toMatchObject([{ connected: false }]);
-}, 120_000);
+});
 
 it('a peer passes nothing on for somebody with another join token', async ({ skip }) => {
   skip(!able, UNABLE);
@@ -84,11 +84,11 @@ it('a peer passes nothing on for somebody with another join token', async ({ ski
   const stranger = await agent(['--peer', await address(first)], NO_WAY_OUT, await gateway.createJoinToken('other'));
   await stranger.process.line(/not admitted yet/, 30_000);
   expect(stranger.status()?.admitted).toBe(false);
-}, 90_000);
+});
 
 it('a relay passes everything on: the node behind it serves', async ({ skip }) => {
   skip(!able, UNABLE);
   const first = await agent(['--offer-relay']);
   await agent(['--relay', await address(first)], NO_WAY_OUT);
   await gateway.serving(2, 30_000);
-}, 90_000);
+});

@@ -97,7 +97,7 @@ beforeAll(async () => {
     rules: shortenedRules(),
     intervalS: 1,
   });
-}, 120_000);
+});
 beforeEach(({ skip }) => {
   if (missing !== undefined) skip(`not installed: ${missing}`);
 });
@@ -284,4 +284,4 @@ it('alerts fire when their time is over and not before', () => {
   });
   expect(`${stdout}${stderr}`).toContain('SUCCESS');
   expect(status).toBe(0);
-}, 240_000);
+});

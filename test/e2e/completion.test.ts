@@ -63,7 +63,7 @@ it('bash offers every command, and every flag that a command parses, and no othe
     }
   }
   expect(offered('otela-plan', 'plan', '--obj')).toEqual(['--objective']);
-}, 120_000);
+});
 
 it('bash offers verbs, the values that a flag may have, files and directories', () => {
   expect(offered('otela-gateway', 'ke')).toEqual(['keys']);

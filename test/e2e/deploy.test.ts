@@ -120,7 +120,7 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
   for (const name of ['admin.key', 'issuer/root.key', 'sent.json'])
     expect(statSync(join(keys, name)).mode & 0o777).toBe(0o600);
   expect((await readdir(ROOT)).filter((name) => name.endsWith('.deploy.toml'))).toEqual([]);
-}, 600_000);
+});
 
 it('a Worker that was deployed elsewhere stays as it is until it is said what it is', async () => {
   const cloudflare = await Cloudflare.open();
@@ -141,7 +141,7 @@ it('a Worker that was deployed elsewhere stays as it is until it is said what it
   expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringMatching(/no D1 "misspelt"/)]);
   expect(cloudflare.asked.filter((asked) => !asked.startsWith('GET '))).toEqual([]);
   expect(cloudflare.workers.get('gw-live')).toEqual(live);
-}, 120_000);
+});
 
 it.each([
   [['--production'], /--release-keys/],

@@ -117,7 +117,7 @@ describe('a deployment', () => {
     const audit = JSON.stringify(await gateway.admin('GET', 'audit'));
     expect(audit).toMatch(/deployment\.start/);
     expect(audit).toMatch(/deployment\.stop/);
-  }, 60_000);
+  });
 
   it('is refused with a reason where the operator does not allow it, and the session stays', async () => {
     const { session } = await idle();
@@ -156,7 +156,7 @@ describe('a deployment', () => {
       body: '{}',
     });
     expect(stranger.status).toBe(403);
-  }, 60_000);
+  });
 
   it('whose engine fails ends its session, with its last words, and the agent is idle again and says why', async () => {
     const before = await idle();
@@ -175,5 +175,5 @@ describe('a deployment', () => {
     await put(after.session, { template: 'stand-in', parameters: { model: 'stand-in/model-1' } });
     const [serving] = await gateway.serving(1, 20_000, 'stand-in/model-1');
     expect(labelsOf(serving)['otela.deployment-failed']).toBeUndefined();
-  }, 60_000);
+  });
 });

@@ -29,9 +29,7 @@ async function house() {
   return { gateway, agent, session: node?.session ?? '', ask, control };
 }
 
-it('an engine that hangs is started again by its command: what waits there goes back, the next request is answered, its output is at the gateway', {
-  timeout: 60_000,
-}, async () => {
+it('an engine that hangs is started again by its command: what waits there goes back, the next request is answered, its output is at the gateway', async () => {
   const { gateway, agent, session, ask, control } = await house();
   await control({ fault: 'hang' });
   const given = await ask({ tokens: 2 });
@@ -47,9 +45,7 @@ it('an engine that hangs is started again by its command: what waits there goes 
   expect(await logs.text()).toContain(MODEL);
 });
 
-it('a prefill that takes longer than both settings is left alone where the engine gives the token', {
-  timeout: 60_000,
-}, async () => {
+it('a prefill that takes longer than both settings is left alone where the engine gives the token', async () => {
   const { gateway, agent, session, ask } = await house();
   const response = await ask({ tokens: 1, delayMs: 6_000 });
   expect(response.status, await response.text()).toBe(200);

@@ -103,7 +103,7 @@ it('engines of two nodes start in a venv that one of them read', async ({ skip }
   expect(second.agent.output).toMatch(
     /environment: .* 0 bytes from the source, [1-9]\d* from other nodes, [1-9]\d* bytes unpacked/,
   );
-}, 300_000);
+});
 
 /** Two ranks of one engine, each as on a node of its own. Resolves with what rank 1's part printed and the bytes that each read of the source. */
 async function ranksIn(environment: string, commands: string[][]) {
@@ -141,7 +141,7 @@ it('each rank of an engine over two nodes has its venv before its part begins, w
   ]);
   expect(printed.startsWith(join(directory, '.otela/environments'))).toBe(true);
   expect(read).toBe((await stat(packed)).size);
-}, 300_000);
+});
 
 it('the same of an image', async () => {
   const image = join(await temporaryDirectory('otela-image'), 'engine.sif');
@@ -155,7 +155,7 @@ it('the same of an image', async () => {
   expect(printed.startsWith(directory)).toBe(true);
   expect((await readFile(printed)).equals(bytes)).toBe(true);
   expect(read).toBe(bytes.length);
-}, 300_000);
+});
 
 it('without its environment no engine is started, and the agent says why', async () => {
   const gateway = await Gateway.start();

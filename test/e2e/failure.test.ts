@@ -39,12 +39,10 @@ describe('an engine that the agent runs', () => {
     const { gateway, agent, ask } = await withChild();
     expect((await ask()).status).toBe(200);
     process.kill(engineOf(agent), 'SIGKILL');
-    const killedAt = Date.now();
     await eventually('the node is out', 2_000, async () => {
       const nodes = await gateway.nodes();
       return nodes.every((node) => node.state !== 'SERVING' || node.suspected) ? true : undefined;
     });
-    expect(Date.now() - killedAt).toBeLessThan(2_000);
     const response = await eventually('503', 2_000, async () => {
       const answer = await ask();
       return answer.status === 503 ? answer : undefined;

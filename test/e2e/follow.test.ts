@@ -193,7 +193,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
   process.stdout.write(`${report}\n`);
   expect(ordered).toBeLessThan(flip);
   expect(p99(FOLLOWED)).toBeLessThan(0.8 * p99(PINNED));
-}, 240_000);
+});
 
 /** The seasons before a slot, as the history of an earlier run has them. */
 function earlier(before: number): string {

@@ -7,8 +7,7 @@ import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 
 /** The detector's silence, a turn of the tunnel and of the comparison, and two slow cores. */
-const FOUND_MS = 32_000;
-const PROMPT_MS = 5_000;
+const FOUND_MS = 45_000;
 /** Longer than a silence that is taken for a hang. */
 const PREFILL_MS = 23_000;
 
@@ -73,9 +72,9 @@ describe('one of two replicas hangs', () => {
       }),
     );
     expect(clients.map(({ status }) => status)).toEqual(clients.map(() => 200));
-    const moved = clients.filter(({ ms }) => ms > PROMPT_MS);
+    const moved = clients.filter(({ attempts }) => attempts === 2);
     expect(moved.length).toBeGreaterThan(0);
-    expect(moved.every(({ attempts }) => attempts === 2)).toBe(true);
+    expect(Math.max(...clients.map(({ attempts }) => attempts))).toBe(2);
     expect(Math.max(...clients.map(({ ms }) => ms))).toBeLessThan(FOUND_MS);
     expect(clients.every(({ text }) => text.includes('stand-in'))).toBe(true);
     await eventually('the engine is told to stop', 5_000, () => (hung.running() === 0 ? true : undefined));
@@ -91,7 +90,7 @@ describe('one of two replicas hangs', () => {
     expect(charged).toHaveLength(clients.length);
     expect(rows.filter(({ attempt, aborted }) => attempt === 1 && aborted)).toHaveLength(moved.length);
     expect(rows.filter(({ attempt }) => attempt === 2)).toHaveLength(moved.length);
-  }, 90_000);
+  });
 
   it('a conversation that begins now stays at the other node, and what tries the node is one request at a time', async () => {
     const before = seen(hung);
@@ -103,7 +102,7 @@ describe('one of two replicas hangs', () => {
     expect(moved).toBeLessThanOrEqual(2);
     expect(seen(hung) - before).toBeLessThanOrEqual(moved);
     expect(well.requests.length).toBeGreaterThan(20);
-  }, 60_000);
+  });
 
   it('it serves again soon after it answers', async () => {
     hung.control({});
@@ -114,7 +113,7 @@ describe('one of two replicas hangs', () => {
       await sleep(200);
       return seen(hung) - before >= 5 && (await hangs()) === 0 ? true : undefined;
     });
-  }, 60_000);
+  });
 });
 
 const rowSchema = z.looseObject({
@@ -134,4 +133,4 @@ it('a long prefill is no hang of a node that answers others meanwhile', async ()
   }
   expect(await long).toMatchObject({ attempts: 1, status: 200 });
   expect(await hangs()).toBe(0);
-}, 60_000);
+});

@@ -74,7 +74,7 @@ it('the OpenAI client goes on through a killed gateway, a lost engine and a kill
     const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage?group_by=key&key=ingress:lab'));
     return (data[0]?.requests ?? 0) >= answered ? true : undefined;
   });
-}, 180_000);
+});
 
 it('nobody is asked who is not trusted, and nobody answers whom it does not serve', async () => {
   const gateway = await Gateway.start();
@@ -110,7 +110,7 @@ it('nobody is asked who is not trusted, and nobody answers whom it does not serv
   const narrowed = await askIngress(await cautious.door(), '/chat/completions', chatBody(), { headers });
   expect([narrowed.status, (await envelopeOf(narrowed)).code]).toEqual([403, 'no_trusted_provider']);
   expect(await abroad.usageWaiting()).toBe(0);
-}, 180_000);
+});
 
 it('a stranger on the port of the ingress learns nothing, and a client that leaves stops the engine of another agent', async () => {
   const gateway = await Gateway.start();
@@ -151,7 +151,7 @@ it('a stranger on the port of the ingress learns nothing, and a client that leav
     'the abort',
   );
   expect(abortedAt - leftAt).toBeLessThanOrEqual(1_000);
-}, 120_000);
+});
 
 it('usage that an agent could not deliver is delivered by the next one of its user', async () => {
   const gateway = await Gateway.start();
@@ -175,4 +175,4 @@ it('usage that an agent could not deliver is delivered by the next one of its us
     const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage?group_by=key&key=ingress:lab'));
     return data[0]?.requests === 3 ? true : undefined;
   });
-}, 120_000);
+});

@@ -62,7 +62,7 @@ it('is told live, followed, and kept after a drain: in the gateway and in a dire
   expect(last).not.toContain('key-of-the-engine');
   expect(last).not.toContain(token);
   expect(await readFile(join(directory, `otela-${session}.log`), 'utf8')).toContain('SIGTERM: draining');
-}, 240_000);
+});
 
 it('a provider may forbid it: nothing is told, live or at the end', async () => {
   const { gateway, agent, session, logs } = await place('--no-remote-logs');
@@ -72,4 +72,4 @@ it('a provider may forbid it: nothing is told, live or at the end', async () => 
     (await gateway.nodes()).every((node) => node.session !== session || node.state === 'LEFT') ? true : undefined,
   );
   await expect(logs(session)).rejects.toThrow('No log of session');
-}, 240_000);
+});

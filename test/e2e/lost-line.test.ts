@@ -6,9 +6,9 @@ import { hear } from '../support/streams.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 /** Asked after 5 s, given up after 12 s more, and 10 s in which the agent may claim its streams; and what a busy machine adds. */
-const FOUND_OUT_MS = 27_000 + 5_000;
+const FOUND_OUT_MS = 27_000 + 15_000;
 /** Two intervals of silence, and what a busy machine adds. */
-const TOLD_MS = 8_000 + 3_000;
+const TOLD_MS = 8_000 + 9_000;
 const TOKENS = 40;
 
 let shop: Workshop;
@@ -57,7 +57,7 @@ it.concurrent('a stream that may be continued says so within seconds, and goes o
   expect((stream.pingedAt ?? Number.NaN) - lostAt).toBeLessThan(TOLD_MS);
   const { text, errors, dones } = hear(stream.text);
   expect({ text, errors, dones }).toEqual({ text: wordsOf(TOKENS), errors: [], dones: 1 });
-}, 60_000);
+});
 
 it.concurrent('any other stream ends with an error, and does not wait for its own time-out', async () => {
   const node = await shop.addNode({ models: ['lost-alone'] });
@@ -69,7 +69,7 @@ it.concurrent('any other stream ends with an error, and does not wait for its ow
   expect(Date.now() - lostAt).toBeLessThan(FOUND_OUT_MS);
   expect(stream.text).toContain('"code":"upstream_error"');
   expect(stream.text).not.toContain('[DONE]');
-}, 60_000);
+});
 
 it.concurrent('an engine that pauses for longer than that is no lost line', async () => {
   const node = await shop.addNode({ models: ['thinks'] });
@@ -78,4 +78,4 @@ it.concurrent('an engine that pauses for longer than that is no lost line', asyn
   await stream.over;
   expect(hear(stream.text)).toMatchObject({ text: wordsOf(2), errors: [], dones: 1 });
   expect(node.path.connections).toBe(1);
-}, 90_000);
+});

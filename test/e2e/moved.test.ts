@@ -77,4 +77,4 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
     `otela continued node=${quick?.session} attempts=2`,
   ]);
   expect(whole?.ids.size).toBe(1);
-}, 180_000);
+});

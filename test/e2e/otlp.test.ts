@@ -126,7 +126,7 @@ it('a request is a span of the client’s trace with its tokens, each attempt on
   );
   expect(sink.text()).not.toContain(secret);
   expect(sink.text()).not.toContain(house.key);
-}, 240_000);
+});
 
 it('tokens that a node reports before its request is over are the request’s, those of other requests are not', async () => {
   const sink = await collector();

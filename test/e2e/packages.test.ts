@@ -17,7 +17,6 @@ import { atEnd, endAll } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const REFUSED = 69;
-const SETUP_MS = 180_000;
 const OWN = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
 /** Where a program for another machine finds the C library of that machine: Debian's libstdc++6-arm64-cross. */
 const ARM64_LIBRARIES = process.env.OTELA_TEST_ARM64_LIBRARIES ?? '/usr/aarch64-linux-gnu';
@@ -56,7 +55,7 @@ beforeAll(async () => {
   const install = ['install', '--prefix', at('prefix'), '--prefer-offline', '--no-audit', '--no-fund', ...packages];
   const installed = spawnSync('npm', install, { cwd: at('prefix'), encoding: 'utf8' });
   if (installed.status !== 0) notInstalled = `npm cannot install the packages here: ${installed.stderr.slice(-500)}`;
-}, SETUP_MS);
+});
 afterAll(() => rm(directory, { recursive: true, force: true }));
 afterEach(endAll);
 

@@ -7,7 +7,7 @@ import { readState } from '../../scheduler/controller/state.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway, type RegisteredNode } from '../support/gateway.ts';
 import { chatBody } from '../support/house.ts';
-import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { descendants, endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE } from '../support/where.ts';
 
 afterEach(endAll);
@@ -91,7 +91,10 @@ it('plans, deploys, serves, survives the death of a node by planning again, and 
   // The only node of a model dies: one of the busiest model's makes room for it.
   const lonely = nodes.find((node) => node.models[0]?.id === MODELS[1]);
   const victim = agents.find(({ output }) => output.includes(lonely?.session ?? '?'));
-  victim?.signal('SIGKILL', 'group');
+  // As when its machine dies: also the process that would tell the gateway of the agent's end.
+  victim?.signal('SIGSTOP');
+  for (const pid of descendants(victim?.pid ?? -1)) process.kill(pid, 'SIGKILL');
+  victim?.signal('SIGKILL');
   const seen = (what: string, is: (node: RegisteredNode) => boolean) =>
     eventually(what, 10_000, async () =>
       (await gateway.nodes()).find((node) => node.session === lonely?.session && is(node)),
@@ -115,4 +118,4 @@ it('plans, deploys, serves, survives the death of a node by planning again, and 
     return idle.length === 3 ? idle : undefined;
   });
   expect(readState(state).jobs).toEqual([]);
-}, 180_000);
+});

@@ -27,7 +27,7 @@ beforeAll(async () => {
   out = join(directory, 'release');
   publicKey = npmRelease('--new-key', join(directory, 'key.pem')).trim();
   npmRelease('--key', join(directory, 'key.pem'), '--out', out, '--platform', 'none');
-}, 240_000);
+});
 afterAll(() => rm(directory, { recursive: true, force: true }));
 afterEach(endAll);
 

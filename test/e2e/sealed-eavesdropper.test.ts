@@ -86,7 +86,7 @@ it('words of prompts, answers, tools, errors and files are nowhere in it; those 
   expect(metrics.status).toBe(200);
   const texts = [gateway.process.output, JSON.stringify(told), await metrics.text()].map((text) => Buffer.from(text));
   for (const text of [...data, ...texts]) expect(SEALED.filter((word) => text.includes(word))).toEqual([]);
-}, 120_000);
+});
 
 function filesUnder(directory: string): string[] {
   return readdirSync(directory, { recursive: true, encoding: 'utf8' })

@@ -39,4 +39,4 @@ it('are opened by the node alone; the agent between reads nothing', async () => 
   await ask(fetch, 'canary-ingress-clear', false).then((answer) => answer.text());
   const words = ['canary-ingress-clear', 'canary-ingress-40ba'];
   expect(await inMemory(asking.process.pid, words)).toEqual([true, false]);
-}, 60_000);
+});

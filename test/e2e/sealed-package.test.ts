@@ -54,4 +54,4 @@ console.log(answer.status, answer.headers.get('x-otela-sealed'), text.trim().end
     await run.end(20_000);
     expect([program, run.output.trim()]).toEqual([program, '200 pinned true']);
   }
-}, 180_000);
+});

@@ -308,7 +308,7 @@ describe('a sealed request', () => {
       body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }], max_tokens: 7, stream: true }),
     });
     expect((await answer.text()).includes('"usage":{')).toBe(false);
-    await expect.poll(tokensByKey, { timeout: 20_000 }).toContain(7);
+    await expect.poll(tokensByKey).toContain(7);
   });
 });
 

@@ -77,7 +77,7 @@ describe('another node is asked', () => {
     const startedAt = Date.now();
     const answers = await Promise.all(Array.from({ length: 8 }, () => chat(unary({ tokens: 3 }))));
     for (const response of answers) expect(response.status).toBe(200);
-    expect(Date.now() - startedAt).toBeLessThan(4_000);
+    expect(Date.now() - startedAt).toBeLessThan(9_000); // where no other node can be tried it is 10 s
     expect(other.engine.requests).toHaveLength(8);
     expect(await shop.suspected()).toContain(mute.session);
     mute.path.release();
@@ -106,13 +106,14 @@ describe('another node is asked', () => {
   it('when an engine keeps saying 503: it is left alone after a few, and asked again once it is well', async () => {
     const [bad, good] = [await addNode(), await addNode()];
     bad.engine.control({ status: 503 });
+    const startedAt = Date.now();
     for (let n = 0; n < 40; n++) {
       const response = await chat(unary({ tokens: 3 }));
       expect(response.status, await response.text()).toBe(200);
     }
     const asked = bad.engine.requests.length;
     expect(asked).toBeGreaterThanOrEqual(5);
-    expect(asked).toBeLessThanOrEqual(7); // on a slow machine a probe or two
+    expect(asked).toBeLessThanOrEqual(6 + Math.ceil((Date.now() - startedAt) / 5_000)); // one probe in five seconds
     expect(good.engine.requests).toHaveLength(40);
     bad.engine.control({});
     await eventually('it is asked again', 10_000, async () => {
@@ -198,7 +199,7 @@ it('a single node that was suspected for a pause is asked again, however long th
     const again = await chat(unary({ tokens: 3 }));
     return again.status === 200 ? true : undefined;
   });
-}, 30_000);
+});
 
 it('an answer that came whole is not taken back when its node leaves before it was read', async () => {
   const bench = await addNode();
@@ -226,7 +227,7 @@ it('an answer that came whole is not taken back when its node leaves before it w
   });
   response.resume();
   await eventually('all is read', 10_000, () => (read === size && response.complete ? true : undefined));
-}, 60_000);
+});
 
 it('none of it was an error inside the gateway', () => {
   expect(shop.logs()).toEqual([]);

@@ -105,7 +105,7 @@ describe('an agent that breaks the protocol', () => {
       return { what, code: 4002, says: true, status: answered ? 200 : 502, error: answered ? '' : 'upstream_error' };
     });
     expect(told).toEqual(expected);
-  }, 30_000);
+  });
 });
 
 describe('an agent that is merely odd', () => {
@@ -251,7 +251,7 @@ describe('an agent that is merely odd', () => {
     expect(unary).toEqual([504, expect.stringContaining('upstream_timeout')]);
     expect(stream).toEqual([200, expect.stringMatching(/^data: \{\}\n\ndata: \{"error".*upstream_timeout/)]);
     expect(agent.all('reset').map(({ code }) => code)).toEqual(['cancelled', 'cancelled']);
-  }, 25_000);
+  });
 
   it('breaks every socket with the same answer: after some times it is not asked again', async () => {
     const identity = shop.issuer.identity();
@@ -271,7 +271,7 @@ describe('an agent that is merely odd', () => {
     }
     expect((await asked[0])?.status).toBe(502);
     expect(opened).toBeLessThan(8);
-  }, 25_000);
+  });
 
   it('takes an opening and leaves: the client is told within the time that a return may take', async () => {
     const agent = await new HandAgent(shop).join([model]);
@@ -281,7 +281,7 @@ describe('an agent that is merely odd', () => {
     agent.socket.terminate();
     const response = await asked;
     expect(response.status).toBe(502);
-  }, 20_000);
+  });
 
   it('floods the gateway with frames of streams that nobody opened, and reads nothing: it is cut off', async () => {
     const agent = await new HandAgent(shop).join([model]);

@@ -114,7 +114,7 @@ it('a gateway that is killed between an answer and its books loses no record and
     return data[0]?.requests === answered ? data : undefined;
   });
   expect(totals).toEqual([{ requests: answered, failed: 0 }]);
-}, 90_000);
+});
 
 it('a hundred counts are stored as they come and not at the next tick: the agent hears of them before anything else', async () => {
   const shop = await openWorkshop();
@@ -133,7 +133,7 @@ it('a hundred counts are stored as they come and not at the next tick: the agent
   const settledNow = () => agent.all('settled').flatMap((frame) => frame.streams);
   await eventually('all are settled', 20_000, () => (settledNow().length >= 100 ? true : undefined));
   expect(settledNow().toSorted((one, other) => one - other)).toEqual(streams);
-}, 90_000);
+});
 
 it('a count said again by name, while its answer goes on, does not let the agent forget that answer', async () => {
   const shop = await openWorkshop();

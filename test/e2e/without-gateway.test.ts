@@ -103,4 +103,4 @@ it('an agent serves a request that came through another agent’s ingress with e
   const answered = await waiting;
   expect(answered.status, await answered.text()).toBe(200);
   expect(answered.headers.get('x-otela-node')).toBe(third.status().session);
-}, 120_000);
+});

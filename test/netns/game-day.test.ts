@@ -13,7 +13,7 @@ import { EVENTS, type GameEvent, refusals } from './game-day/events.ts';
 const missing = ['prometheus', 'curl', 'openssl'].find((program) => which(program) === undefined);
 /** From an event to what tells of it. */
 const TOLD_MS = 60_000;
-const EVENT_MS = 240_000;
+const EVENT_MS = 600_000;
 /** Ordinary hours before each event. */
 const CALM_MS = Number(process.env.OTELA_GAME_DAY_CALM_S ?? 0) * 1_000;
 /** People's answers between two events: enough to know that all is well. */
@@ -24,7 +24,7 @@ const STORIES = 12;
 let day: Day;
 beforeAll(async () => {
   if (missing === undefined) day = await openDay();
-}, EVENT_MS);
+});
 beforeEach(({ skip }) => {
   if (missing !== undefined) skip(`not installed: ${missing}`);
 });

@@ -1,6 +1,6 @@
 /**
  * The recipe of docs/gateways.md, as it stands there, with Debian's keepalived: two gateways on hosts of their own share one address, and new
- * connections to it fail for a second at most when a gateway, or its machine, dies. Skipped where keepalived is not installed.
+ * connections to it fail for a moment at most when a gateway, or its machine, dies. Skipped where keepalived is not installed.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -101,10 +101,10 @@ function watch(): { gapMs(): number; answered(): number; stop(): void } {
   };
 }
 
-/** New connections may fail for so long (the time between two of ours included). */
-const FAILING_MS = 1_000;
+/** Half a second with the page's settings, three and more with keepalived's own; the rest is for a busy machine. */
+const FAILING_MS = 2_000;
 
-it('new connections to the shared address fail for a second at most when a gateway or its machine dies', async (context) => {
+it('new connections to the shared address fail for a moment at most when a gateway or its machine dies', async (context) => {
   if (MISSING) return context.skip('keepalived is not installed: apt-get install keepalived');
   network();
   const first = await Gateway.start({
@@ -151,4 +151,4 @@ it('new connections to the shared address fail for a second at most when a gatew
   unplugged.stop();
   console.log(`a machine was unplugged: new connections failed for ${unplugged.gapMs().toFixed(0)} ms`);
   expect(unplugged.gapMs()).toBeLessThan(FAILING_MS);
-}, 120_000);
+});

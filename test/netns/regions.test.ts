@@ -198,4 +198,4 @@ it('a plan of regions answers sooner and for less than least-load, follows price
   } catch (error) {
     throw planner.failure(error instanceof Error ? error.message : String(error));
   }
-}, 300_000);
+});

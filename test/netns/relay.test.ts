@@ -146,7 +146,7 @@ it('meet at an agent with --offer-relay: a request is served, a stream is whole,
   for (let n = 0; n < 4; n++) direct.push(await ask(client, chatBody({ tokens: 3 })));
   console.log(`directly: ${spent(direct)} ms (busy machine)`);
   expect((await relay.status()).mesh?.relaying).toBe(0);
-}, 180_000);
+});
 
 it('meet at their gateway where there is no such agent', async () => {
   const wide = await openWide();
@@ -163,4 +163,4 @@ it('meet at their gateway where there is no such agent', async () => {
     chatBody({ tokens: 10_000 }, { stream: true, messages: [{ role: 'user', content: LONG }] }),
   );
   expect(wordsOf(long)).toBe(text(10_000));
-}, 120_000);
+});

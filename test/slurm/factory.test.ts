@@ -58,8 +58,8 @@ beforeAll(async () => {
   });
   await writeConfig(text);
   factory = start();
-}, 120_000);
-afterAll(endAll, 60_000);
+});
+afterAll(endAll);
 
 const POOL = `name = "preempt-cancel"
 gres = "a100"
@@ -132,9 +132,7 @@ async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
 const running = () =>
   eventually('squeue answers', 20_000, async () => (await jobs()).filter(({ state }) => state === 'RUNNING'));
 
-it('a streaming request for a cold model is told what happens and answered, as soon as queue and load allow', {
-  timeout: 120_000,
-}, async () => {
+it('a streaming request for a cold model is told what happens and answered, as soon as queue and load allow', async () => {
   await shows('a cold model', 30_000, ({ models }) => models.some(({ state }) => state === 'cold'));
   expect(cluster.command('squeue', '-h')).toBe('');
   const { firstMs, body } = await streamed(gateway.url, key, '100');
@@ -146,9 +144,7 @@ it('a streaming request for a cold model is told what happens and answered, as s
   expect(firstMs, figure).toBeLessThan((queueMs + LOAD_MS + REST_MS) * SLOW);
 });
 
-it('a batch makes the pool grow to its cap and shrink to nothing; half of it is preempted and the factory killed meanwhile', {
-  timeout: 200_000,
-}, async () => {
+it('a batch makes the pool grow to its cap and shrink to nothing; half of it is preempted and the factory killed meanwhile', async () => {
   const gate = join(cluster.directory, 'out', 'gate');
   const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: key });
   const ids = Array.from({ length: OPEN_LINES + GATED_LINES }, (_, n) => `line-${n}`);
@@ -243,9 +239,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   );
 });
 
-it('operators are shown why sbatch refuses, and what an engine printed that failed three times', {
-  timeout: 120_000,
-}, async () => {
+it('operators are shown why sbatch refuses, and what an engine printed that failed three times', async () => {
   // It stands there already, unless the test before ended early.
   await writeConfig(text + FAULTY);
   if (!factory.running) factory = start();

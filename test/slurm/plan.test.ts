@@ -17,9 +17,7 @@ const planSchema = z.object({ models: z.array(z.object({ model: z.string(), rate
 
 afterEach(endAll);
 
-it('plans, submits, serves through the gateway, and closes the gap when a job is killed', {
-  timeout: 240_000,
-}, async () => {
+it('plans, submits, serves through the gateway, and closes the gap when a job is killed', async () => {
   const house = await openHouse();
   await house.agents[0]?.stop();
   const cluster = await Cluster.up();

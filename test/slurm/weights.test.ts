@@ -55,4 +55,4 @@ it('three nodes start a cold model with one read of its source', async () => {
     const [name = ''] = (await readdir(kept)).filter((one) => !one.includes('.'));
     expect((await readFile(join(kept, name))).equals(weights), node).toBe(true);
   }
-}, 300_000);
+});

@@ -5,6 +5,9 @@ import { atEnd } from './processes.ts';
 
 const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
 
+/** Playwright's own 30 s are not enough on a machine that is three times slower and has other work. */
+const WAIT_MS = 120_000;
+
 export async function openBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new Error('no chromium here');
   // Its sandbox refuses to start as root, which CI is.
@@ -23,6 +26,7 @@ export interface Visit {
 
 export async function openPage(browser: Browser, options: BrowserContextOptions = {}): Promise<Visit> {
   const context = await browser.newContext(options);
+  context.setDefaultTimeout(WAIT_MS);
   const page = await context.newPage();
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(error.message));

@@ -3,13 +3,14 @@
  * them carry a mark in their environment, by which children that left the group (an engine outliving a killed agent, a Slurm job) are found.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PATIENCE } from './patience.ts';
 
 /** Output kept of each process: enough to see why it failed. */
 const OUTPUT_BYTES = 64 * 1024;
@@ -98,7 +99,7 @@ export class Managed {
     for (const watcher of this.#watchers) watcher();
   }
 
-  /** The first match of `pattern` in the output; rejects with the output when the process ends first or the time is up. */
+  /** The first match of `pattern` in the output; rejects with the output when the process ends first or PATIENCE times that time is up. */
   line(pattern: RegExp, withinMs: number): Promise<RegExpExecArray> {
     return new Promise((resolve, reject) => {
       const settle = (done: () => void) => {
@@ -113,16 +114,20 @@ export class Managed {
           settle(() => reject(this.failure(`ended (${JSON.stringify(this.#exit)}) before ${pattern}`)));
       };
       const timer = setTimeout(
-        () => settle(() => reject(this.failure(`no ${pattern} within ${withinMs} ms`))),
-        withinMs,
+        () => settle(() => reject(this.failure(`no ${pattern} within ${PATIENCE} × ${withinMs} ms`))),
+        PATIENCE * withinMs,
       );
       this.#watchers.add(look);
       look();
     });
   }
 
-  /** Waits for the end of the process, at most `withinMs`. */
-  async end(withinMs: number): Promise<Exit> {
+  /** Waits for the end of the process, at most PATIENCE times `withinMs`. */
+  end(withinMs: number): Promise<Exit> {
+    return this.#endWithin(PATIENCE * withinMs);
+  }
+
+  async #endWithin(withinMs: number): Promise<Exit> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(this.failure(`still runs after ${withinMs} ms`)), withinMs);
@@ -144,11 +149,11 @@ export class Managed {
     const family = [this.pid, ...descendants(this.pid)];
     if (this.running) {
       this.signal('SIGTERM');
-      await this.end(TERM_GRACE_MS).catch(() => undefined);
+      await this.#endWithin(TERM_GRACE_MS).catch(() => undefined);
     }
     this.signal('SIGKILL', 'group');
     for (const pid of family) if (hasMark(pid)) tryKill(pid, 'SIGKILL');
-    if (this.running) await this.end(TERM_GRACE_MS).catch(() => undefined);
+    if (this.running) await this.#endWithin(TERM_GRACE_MS).catch(() => undefined);
     live.delete(this);
   }
 }
@@ -268,29 +273,30 @@ export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
   return path;
 }
 
-/** What `fetch` refuses to call, of the ports that systems give out (Fetch standard, "port blocking"). */
-const BLOCKED_PORT = 10_080;
+/** Below those that systems give to outgoing connections, of which one may take a port before its program listens; `fetch` refuses none of them. */
+const PORTS = [20_000, 32_000] as const;
 
 /** A port that was free a moment ago. */
 export async function freePort(host = '127.0.0.1'): Promise<number> {
-  const server = createServer();
-  server.listen(0, host);
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const next = port === BLOCKED_PORT ? await freePort(host) : port;
+  const port = randomInt(...PORTS);
+  const server = createServer().listen(port, host);
+  const taken = await once(server, 'listening').then(
+    () => false,
+    (error: NodeJS.ErrnoException) => error.code === 'EADDRINUSE' || Promise.reject(error),
+  );
+  if (taken) return freePort(host);
   server.close();
   await once(server, 'close');
-  return next;
+  return port;
 }
 
-/** Asks again until `probe` gives something, at most `withinMs`; the last error is the cause of the rejection. */
+/** Asks again until `probe` gives something, at most PATIENCE times `withinMs`; the last error is the cause of the rejection. */
 export async function eventually<T>(
   what: string,
   withinMs: number,
   probe: () => Promise<T | undefined> | T | undefined,
 ): Promise<T> {
-  const deadline = Date.now() + withinMs;
+  const deadline = Date.now() + PATIENCE * withinMs;
   let cause: unknown;
   for (;;) {
     try {
@@ -299,7 +305,7 @@ export async function eventually<T>(
     } catch (error) {
       cause = error;
     }
-    if (Date.now() > deadline) throw new Error(`${what}: not within ${withinMs} ms\n${outputs()}`, { cause });
+    if (Date.now() > deadline) throw new Error(`${what}: not within ${PATIENCE} × ${withinMs} ms\n${outputs()}`, { cause });
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
 }

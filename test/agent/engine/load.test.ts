@@ -67,7 +67,7 @@ it('tells what vLLM writes per second, from two looks, and nothing while nothing
       meter.look();
       expect(asked()).toBe(2);
     },
-    { timeout: 3_000 },
+    { timeout: 30_000 },
   );
   await meter.settled();
   const { tokensPerSecond = 0 } = meter.current;

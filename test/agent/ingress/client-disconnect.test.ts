@@ -105,7 +105,7 @@ it('readers that stand still hold their engine back, and nobody else', async () 
   expect(grownMib).toBeLessThan(readers * 6);
   for (const socket of sockets) socket.destroy();
   await eventually('the engine to be free', 30_000, () => (there.engine?.running() === 0 ? true : undefined));
-}, 90_000);
+});
 
 it('a reader that stood still gets every byte when it reads on', async () => {
   const { here, village } = await twoHouses();

@@ -163,7 +163,7 @@ it('what an agent had begun when it was killed is asked of another one at once',
   await killed.close();
   for (const { engine } of [second, third]) engine.control({});
   for (const answer of await Promise.all(asked)) expect(answer.status).toBe(200);
-  expect(Date.now() - at).toBeLessThan(4_000);
+  expect(Date.now() - at).toBeLessThan(9_000);
 });
 
 it('a client that leaves ends the work of an engine two machines away', async () => {

@@ -85,7 +85,7 @@ describe('agents that met', () => {
     expect([...nodes]).toEqual([first, current(serving)]);
     await sees(asking, first, 'LEFT');
     expect(serving.run.tunnels[0]?.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
-  }, 60_000);
+  });
 
   it('hear of a departure before the agent has ended', async () => {
     const staying = await agent([]);
@@ -95,7 +95,7 @@ describe('agents that met', () => {
     leaving.run.signal('SIGTERM');
     expect(await leaving.run.exit).toBe(143);
     await sees(staying, session, 'LEFT');
-  }, 30_000);
+  });
 });
 
 it('an agent that hears from another that its session was ended comes back as a new one', async () => {
@@ -122,7 +122,7 @@ it('an agent that hears from another that its session was ended comes back as a 
     10_000,
     () => other.mesh.replica.get(current(one))?.state === 'SERVING' || undefined,
   );
-}, 40_000);
+});
 
 it('a session that follows takes another port where the configured one is still held', async () => {
   const port = await freePort();

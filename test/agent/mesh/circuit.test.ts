@@ -379,5 +379,5 @@ describe('a relay is bounded:', () => {
     await b.say({ type: 'reserve' }); // and is deaf from then on
     expect((await a.say({ type: 'connect', session: b.session })).said).toEqual({ type: 'refused', why: 'absent' });
     expect(relay.open).toBe(0);
-  }, 20_000);
+  });
 });

@@ -121,7 +121,7 @@ export class Run {
   }
 
   /** Resolves when `condition` holds; looked at whenever something was written or published. */
-  until(condition: () => boolean, withinMs = 15_000): Promise<void> {
+  until(condition: () => boolean, withinMs = 60_000): Promise<void> {
     return new Promise((resolve, reject) => {
       const end = (error?: Error) => {
         clearTimeout(timer);

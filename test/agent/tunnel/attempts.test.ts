@@ -45,7 +45,7 @@ describe('an answer that nobody claims after its socket was lost', () => {
     });
     expect(engine.running()).toBe(0);
     expect(tunnel.inFlight).toBe(0);
-  }, 20_000);
+  });
 
   it('is cancelled at once where a claim wants more than is kept', async () => {
     const { engine, socket } = await openAgentSide();
@@ -126,9 +126,8 @@ describe('an agent that drains', () => {
       await happens(gateway);
       await draining;
       expect(performance.now() - before).toBeGreaterThan(1_900);
-      expect(performance.now() - before).toBeLessThan(5_000);
+      expect(performance.now() - before).toBeLessThan(10_000);
     },
-    40_000,
   );
 
   it('waits longer than that for what runs beside an answer that the gateway does not take', async () => {
@@ -140,7 +139,7 @@ describe('an agent that drains', () => {
     await tunnel.drain();
     expect(engine.running()).toBe(0);
     expect(socket.all('end', 2)).toHaveLength(1);
-  }, 20_000);
+  });
 });
 
 describe('an agent that ends', () => {

@@ -108,7 +108,7 @@ describe('a gateway that breaks the protocol', () => {
     const next = await gateway.socket(1);
     await next.greet();
     expect(tunnel.connected).toBe(true);
-  }, 20_000);
+  });
 
   it('that answers the upgrade with half of an error body does not end the agent', async () => {
     const { gateway, tunnel, log } = await startAgentSide();
@@ -124,7 +124,7 @@ describe('a gateway that breaks the protocol', () => {
     expect(tunnel.connected).toBe(true);
     expect(gateway.connections).toBe(2);
     expect(log.join('\n')).toContain('503');
-  }, 30_000);
+  });
 });
 
 /** An engine that says these bytes to every client. */

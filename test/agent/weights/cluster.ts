@@ -6,7 +6,7 @@ import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import type { PullLimits } from '../../../agent/weights/blob-pull.ts';
+import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/blob-pull.ts';
 import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { Weights, type WeightsOptions } from '../../../agent/weights/weights.ts';
@@ -15,14 +15,10 @@ import { atEnd, temporaryDirectory } from '../../support/processes.ts';
 
 export const PIECE = 64 * 1024;
 
-/** As in the agent, with a hundredth of its patience. */
-export const QUICK: PullLimits = {
-  slowBytesPerS: 64 * 1024,
-  slowAfterMs: 300,
-  sourceAfterMs: 2_000,
-  giveUpMs: 10_000,
-  waitMs: 20,
-};
+/** As in the agent, but that what is nowhere is given up after a while. */
+const LIMITS: PullLimits = { ...PULL_LIMITS, giveUpMs: 30_000, waitMs: 20 };
+/** With a hundredth of the agent's patience, for nodes that are to leave a sender: on a busy machine a good one is left, too. */
+export const QUICK: PullLimits = { ...LIMITS, slowAfterMs: 300, sourceAfterMs: 2_000 };
 
 export interface NodeOptions {
   cluster?: string;
@@ -57,7 +53,7 @@ export class Node {
       env: {},
       log: (line) => this.log.push(line),
       pieceBytes: PIECE,
-      limits: QUICK,
+      limits: LIMITS,
       settleMs: 1_000,
       openSource: (source, env) => this.#counted(openSource(source, env)),
       ...weights,

@@ -6,7 +6,7 @@ import { afterEach, expect, it } from 'vitest';
 import { HEAD_BYTES, PieceReader, pieceHead, WAITS_MAX } from '../../../agent/weights/piece-stream.ts';
 import { pieceCount } from '../../../shared/weights/pieces.ts';
 import { endAll } from '../../support/processes.ts';
-import { Cluster, hubFolder, PIECE } from './cluster.ts';
+import { Cluster, hubFolder, PIECE, QUICK } from './cluster.ts';
 
 afterEach(endAll);
 
@@ -45,7 +45,7 @@ it.each(SENDERS)('a sender of %s is left', async (_what, { size = SIZE, pieceByt
     });
     return blob;
   };
-  const second = await cluster.add();
+  const second = await cluster.add({ weights: { limits: QUICK } });
   const { path } = await second.weights.pull(source);
   expect((await readFile(join(path, 'model.safetensors'))).equals(WEIGHTS)).toBe(true);
   expect(asked).toBeGreaterThan(0);

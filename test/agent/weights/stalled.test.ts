@@ -8,7 +8,7 @@ import { CONNECTIONS_PER_PEER_MAX } from '../../../agent/weights/server.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { PeerBlocklist } from '../../../shared/weights/peer-blocklist.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
-import { Cluster, dialled, hubFolder, type Node, PIECE, sha256, way } from './cluster.ts';
+import { Cluster, dialled, hubFolder, type Node, PIECE, QUICK, sha256, way } from './cluster.ts';
 
 afterEach(endAll);
 
@@ -56,13 +56,13 @@ it('readers of 5 KB/s that have all places lose them to one that waits, and go o
   expect(status).toMatchObject({ from_source: 0, from_peers: bytes.length });
   // The sender hears a moment later than the reader that the blob is whole.
   const { uploads } = first.weights;
-  await expect.poll(() => uploads, { timeout: 10_000 }).toMatchObject({ active: 1, trickling: 1, peak: 2 });
+  await expect.poll(() => uploads).toMatchObject({ active: 1, trickling: 1, peak: 2 });
   expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false]);
   // Two of them go on without a place; the next one that is too slow ends.
   for (const node of slow.slice(2)) await slowReader(first, node, bytes, 5_000);
   await eventually('four are served', 5_000, () => uploads.active + uploads.trickling === 4 || undefined);
   await (await cluster.add()).weights.pull(`dir:${folder}`);
-  await expect.poll(() => uploads, { timeout: 10_000 }).toMatchObject({ active: 1, trickling: 2, peak: 2 });
+  await expect.poll(() => uploads).toMatchObject({ active: 1, trickling: 2, peak: 2 });
 });
 
 it('readers that are just fast enough share the places with one that waits, in turns', async () => {
@@ -91,8 +91,7 @@ it('a node whose only sender is behind a slow link leaves it, comes back, and ha
   const cluster = new Cluster();
   const bytes = randomBytes(PIECE + PIECE / 2);
   const folder = await hubFolder({ a: bytes });
-  const [first, second] = await cluster.of(2);
-  if (first === undefined || second === undefined) return expect.unreachable();
+  const [first, second] = [await cluster.add(), await cluster.add({ weights: { limits: QUICK } })];
   await first.weights.pull(`dir:${folder}`);
   await rm(folder, { recursive: true });
   cluster.line = (_from, _to, port) =>

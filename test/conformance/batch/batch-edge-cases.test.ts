@@ -23,15 +23,13 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 
-/** `wrangler dev` takes ten seconds on an idle machine. */
-const START_MS = 150_000;
 let house: House;
 let client: OpenAI;
 
 beforeAll(async () => {
   house = await openHouse();
   client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });
-}, START_MS);
+});
 afterAll(endAll);
 
 const CHAT = '/v1/chat/completions';

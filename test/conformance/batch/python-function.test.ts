@@ -21,4 +21,4 @@ it('the client’s example runs on the nodes, and its module is not needed there
     timeout: 60_000,
   });
   expect(stdout.trim()).toBe("['SUPPORTED', 'REFUTED']");
-}, 90_000);
+});

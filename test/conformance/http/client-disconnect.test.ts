@@ -19,7 +19,7 @@ async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineReques
   const before = house.engine.requests.at(-1)?.id ?? 0;
   const asking = await ask();
   const mine = await house.engine.when((request) => request.id > before, 5_000, 'the request');
-  const deadline = Date.now() + 5_000;
+  const deadline = Date.now() + 30_000;
   while (!phase(mine)) {
     if (Date.now() > deadline) throw new Error('the engine did not come to that phase');
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -106,7 +106,7 @@ it('about the time of the first token, when the answer is on its way', async () 
     if (!(abortedAt - leftAt <= WITHIN_MS / 2)) late.push(abortedAt - leftAt);
   }
   expect(late).toEqual([]);
-}, 60_000);
+});
 
 describe.each([
   ['in the plainest form', {}],

@@ -163,7 +163,7 @@ it('a request whose beginning came during a stream is answered, or its connectio
   );
   const executed = house.engine.requests.slice(before).filter(({ bodyStart }) => bodyStart.includes('smuggled'));
   expect(executed).toEqual([]);
-}, 45_000);
+});
 
 /** Opens as many connections as it gets and says nothing on them. */
 async function takeAll(from: string): Promise<{ close(): void }> {

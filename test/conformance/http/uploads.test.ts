@@ -42,7 +42,7 @@ it('who announces much and sends nothing keeps nobody out, and is given up', asy
     expect(answer).toContain('"code":"request_timeout"');
   }
   for (const socket of idle) socket.destroy();
-}, 30_000);
+});
 
 it('a large body at a bad line’s pace is not given up', async () => {
   const body = JSON.stringify(chatBody({ tokens: 1 }, { padding: 'x'.repeat(2 * MIB) }));
@@ -56,7 +56,7 @@ it('a large body at a bad line’s pace is not given up', async () => {
   }
   expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
   socket.destroy();
-}, 30_000);
+});
 
 it('chunks that are none are the client’s mistake, and are not asked about again', async () => {
   const socket = await dial(house.gateway.url);
@@ -105,4 +105,4 @@ it('hundreds of bodies that stop two bytes before their end hold a bounded memor
   // 32 MiB that they may hold, twice that as garbage, and what 200 connections hold in three sockets each. All bodies are 200 MiB.
   expect(most - before).toBeLessThan(220);
   for (const socket of sockets) socket.destroy();
-}, 30_000);
+});

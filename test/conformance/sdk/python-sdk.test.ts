@@ -7,13 +7,11 @@ import { endAll, Managed } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
 
 const python = pythonWith(ROOT, 'openai');
-/** `wrangler dev` takes ten seconds on an idle machine. */
-const START_MS = 150_000;
 let house: House | undefined;
 
 beforeAll(async () => {
   if (python !== undefined) house = await openHouse();
-}, START_MS);
+});
 afterAll(endAll);
 
 it('does all it can do through the gateway', async ({ skip }) => {
@@ -82,4 +80,4 @@ it('runs batches, of a file sent whole and of one sent in parts', async ({ skip 
     listed: 2,
     unknown: 404,
   });
-}, 120_000);
+});

@@ -303,7 +303,7 @@ describe('/metrics', () => {
     await batch().commit(refOf(second, 'other'), [answerOf(0), { ...answerOf(1), status_code: 400 }], 'p');
     await batch().commit(refOf(first, 'gone'), [answerOf(0, 50)], 'p');
     await turn(5_000);
-    await vi.waitFor(() => expect(gateway.reports.length).toBeGreaterThan(0), 5_000);
+    await vi.waitFor(() => expect(gateway.reports.length).toBeGreaterThan(0), 30_000);
     const counts = new Map<string, number>();
     for (const report of gateway.reports)
       for (const [name, samples] of Object.entries(report.counts))

@@ -1,7 +1,7 @@
 /** Three gateways of one institution: a first put back from an old backup, old statements said again, a follower that sends nonsense. */
 import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
 import { epochTakenSchema, recordsTakenSchema } from '../../../gateway/hosts/node/following/messages.ts';
@@ -11,7 +11,6 @@ import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, eventually, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { cli, startFollower } from './support.ts';
 
-vi.setConfig({ testTimeout: 150_000 });
 afterEach(endAll);
 
 const statusSchema = z.looseObject({

@@ -3,13 +3,11 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
 import { asked, booked, chat, cli, openPair } from './support.ts';
 
-// Processes start and stop several times, and an agent looks for gateways twice a minute.
-vi.setConfig({ testTimeout: 150_000 });
 afterEach(endAll);
 
 test('an agent that joined the first alone serves a follower that comes later; keys of the first work there, revocations within 5 s', async () => {

@@ -1,10 +1,9 @@
 /** 50 requests a second while a gateway of two is killed: a client with both addresses sees no error, and usage is exact when both are back. */
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
 import { twoAddresses } from '../../support/two-addresses.ts';
 import { booked, openPair, type Pair } from './support.ts';
 
-vi.setConfig({ testTimeout: 150_000 });
 afterEach(endAll);
 
 const PER_SECOND = 50;

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
@@ -13,7 +13,6 @@ import { atEnd, endAll, eventually, freePort } from '../../support/processes.ts'
 import { twoAddresses } from '../../support/two-addresses.ts';
 import { asked, booked, startFollower } from './support.ts';
 
-vi.setConfig({ testTimeout: 150_000 });
 afterEach(endAll);
 
 const older = process.env.OTELA_OLDER_GATEWAY;

@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { installAgent, installGateway } from '../../support/as-version.ts';
 import { startEngine } from '../../support/engine.ts';
@@ -13,7 +13,6 @@ import { twoAddresses } from '../../support/two-addresses.ts';
 import { NODE } from '../../support/where.ts';
 import { startFollower } from './support.ts';
 
-vi.setConfig({ testTimeout: 600_000 });
 afterEach(endAll);
 
 /** Twelve in the long form, `npm run soak -- gateways`. */

@@ -1,14 +1,12 @@
 /** Limits hold over both gateways together, and a promoted follower is the first. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import * as z from 'zod';
 import type { Gateway } from '../../support/gateway.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { asked, chat, cli, openPair } from './support.ts';
 
-// Processes start and stop several times, and an agent looks for gateways twice a minute.
-vi.setConfig({ testTimeout: 150_000 });
 afterEach(endAll);
 
 const gatewaysOf = (gateway: { admin(method: string, path: string): Promise<unknown> }) =>

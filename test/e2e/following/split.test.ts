@@ -1,14 +1,13 @@
 /** Two gateways that do not hear each other, or whose clocks differ, under load: a client with both addresses sees no error. */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { partition } from '../../support/partition.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { twoAddresses } from '../../support/two-addresses.ts';
 import { ROOT } from '../../support/where.ts';
 import { asked, booked, cli, openPair, type Pair } from './support.ts';
 
-vi.setConfig({ testTimeout: 150_000 });
 afterEach(endAll);
 
 const PER_SECOND = 50;

@@ -145,4 +145,4 @@ it('killed under load, nothing that was acknowledged is lost, and nothing is cou
   // What broke off in the middle of a kill may have been recorded too, by the agent.
   const counted = await totals(house, answered);
   expect(counted).toBeLessThanOrEqual(answered + failed);
-}, 120_000);
+});

@@ -158,4 +158,4 @@ test('a report over many rows does not hold up the thread that streams tokens', 
   // Without the thread all of the report is one pause.
   expect(here.most).toBeGreaterThan(0.8 * here.ms);
   expect(inThread.most).toBeLessThan(0.3 * here.most);
-}, 120_000);
+});

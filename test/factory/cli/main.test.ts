@@ -83,7 +83,7 @@ it('status and explain say where no factory has run', async () => {
   expect(await run('stauts')).toMatchObject({ code: 2, log: expect.stringContaining('status') });
 });
 
-it('a recipe of the planner is one that check takes', { timeout: 60_000 }, async () => {
+it('a recipe of the planner is one that check takes', async () => {
   const { code, out, log } = await run(
     'recipe',
     'meta-llama/Llama-3.3-70B-Instruct',
@@ -101,7 +101,7 @@ it('a recipe of the planner is one that check takes', { timeout: 60_000 }, async
   expect(parseConfig(text)).toHaveProperty('config');
 });
 
-it("a model that fits no node is refused with the planner's reason", { timeout: 60_000 }, async () => {
+it("a model that fits no node is refused with the planner's reason", async () => {
   const { code, log } = await run('recipe', 'meta-llama/Llama-3.1-405B', '--gpu', 'H100');
   expect([code, log]).toEqual([2, expect.stringContaining('does not fit 8')]);
 });

@@ -143,9 +143,7 @@ it('a refusal is told, and is no demand', async () => {
   expect(exchange.latest(Date.now()).nodes).toBeUndefined();
 });
 
-it('reports that interrupt each held answer do not keep it from hearing how long nodes are idle', {
-  timeout: 20_000,
-}, async () => {
+it('reports that interrupt each held answer do not keep it from hearing how long nodes are idle', async () => {
   const gateway = await ExchangeStandIn.open();
   const node = { session: 's', state: 'ready' as const, in_flight: 0, idle_ms: 0 };
   gateway.nodes(node);

@@ -19,7 +19,7 @@ afterEach(endAll);
 const says = (lines: readonly string[], word: string) =>
   eventually(`"${word}"`, 20_000, () => (lines.some((line) => line.includes(word)) ? true : undefined));
 
-it('a gateway that has news all the time makes no storm of squeue', { timeout: 20_000 }, async () => {
+it('a gateway that has news all the time makes no storm of squeue', async () => {
   const site = new FactorySite(CONFIG);
   const { gateway } = site.start();
   await eventually('a first round', 10_000, () => (site.launcher.lists > 0 ? true : undefined));
@@ -29,9 +29,7 @@ it('a gateway that has news all the time makes no storm of squeue', { timeout: 2
   expect(site.launcher.lists).toBeLessThanOrEqual(8);
 });
 
-it('two factories with one file: the second one waits, asks no scheduler, and goes on with the same jobs', {
-  timeout: 40_000,
-}, async () => {
+it('two factories with one file: the second one waits, asks no scheduler, and goes on with the same jobs', async () => {
   const site = new FactorySite(KEPT);
   const first = site.start();
   await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
@@ -47,9 +45,7 @@ it('two factories with one file: the second one waits, asks no scheduler, and go
   expect(idle.submissions).toEqual([]);
 });
 
-it('a file that changes counts from the next round, also one that changed while a second factory waited; a wrong one changes nothing', {
-  timeout: 60_000,
-}, async () => {
+it('a file that changes counts from the next round, also one that changed while a second factory waited; a wrong one changes nothing', async () => {
   const site = new FactorySite(KEPT);
   const first = site.start();
   const submitted = (launcher = site.launcher) => launcher.submissions.map(({ gpus }) => gpus);
@@ -74,9 +70,7 @@ it('a file that changes counts from the next round, also one that changed while 
   );
 });
 
-it('why a model rests, and what its engine printed last, is in status for as long as it rests: after a restart and many decisions, too', {
-  timeout: 40_000,
-}, async () => {
+it('why a model rests, and what its engine printed last, is in status for as long as it rests: after a restart and many decisions, too', async () => {
   const site = new FactorySite(KEPT);
   const first = site.start();
   await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
@@ -106,9 +100,7 @@ it('why a model rests, and what its engine printed last, is in status for as lon
   expect(site.status()).toContain('torch.OutOfMemoryError: CUDA out of memory');
 });
 
-it('a factory whose disk is full submits nothing that it could not remember, and goes on when there is room', {
-  timeout: 40_000,
-}, async () => {
+it('a factory whose disk is full submits nothing that it could not remember, and goes on when there is room', async () => {
   const site = new FactorySite(KEPT);
   // A directory in the way of the file that becomes memory.json.
   const inTheWay = join(site.state, `memory.json.${process.pid}`);

@@ -34,9 +34,7 @@ async function plan(directory: string): Promise<string> {
   return out.join('\n');
 }
 
-it('replicas of a plan are submitted and kept though nobody asks, and end when the file is gone', {
-  timeout: 120_000,
-}, async () => {
+it('replicas of a plan are submitted and kept though nobody asks, and end when the file is gone', async () => {
   const directory = await temporaryDirectory('otela-plan');
   const text = await plan(directory);
   const { placements } = z

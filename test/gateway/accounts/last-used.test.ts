@@ -40,10 +40,13 @@ test('a key is used by whatever it opens', async () => {
     vi.setSystemTime(Date.now() + 10 * DAY_MS);
     const response = await exports.default.fetch(withPath(path, key));
     expect([path, response.status]).toEqual([path, 200]);
-    await vi.waitFor(async () => {
-      const [stored] = await database(env).select().from(apiKeys).where(eq(apiKeys.id, id));
-      expect([path, stored?.lastUsedAt]).toEqual([path, expect.any(Number)]);
-    });
+    await vi.waitFor(
+      async () => {
+        const [stored] = await database(env).select().from(apiKeys).where(eq(apiKeys.id, id));
+        expect([path, stored?.lastUsedAt]).toEqual([path, expect.any(Number)]);
+      },
+      { timeout: 30_000 },
+    );
   }
   vi.useRealTimers();
 });

@@ -98,6 +98,6 @@ test('requests that find no model are counted by their error, and what they ask 
       expect(text).not.toContain(SERVER_DURATION.name);
       expect(text).toContain('otela_requests_in_flight 0\n');
     },
-    { timeout: 10_000, interval: 200 },
+    { timeout: 30_000, interval: 200 },
   );
 });

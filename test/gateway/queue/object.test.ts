@@ -28,7 +28,7 @@ async function ask(model: string, asked: PlaceRequest, signal?: AbortSignal): Pr
 
 const depth = (model: string) => env.QUEUE.getByName(model).depth();
 const waiting = (model: string, count: number) =>
-  vi.waitFor(async () => expect((await depth(model)).waiting).toBe(count), { timeout: 5_000, interval: 10 });
+  vi.waitFor(async () => expect((await depth(model)).waiting).toBe(count), { timeout: 30_000, interval: 10 });
 
 test('who waits is let try after a while, and again when that came to nothing', async () => {
   const asked = place();
@@ -57,7 +57,7 @@ test('a full queue refuses the project that fills it, says when to come again, a
 test('those who leave give their places up', async () => {
   const client = new AbortController();
   const asked = Array.from({ length: 20 }, () => ask('m4', place(), client.signal).catch(() => 'left'));
-  await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), { interval: 10 });
+  await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), { timeout: 30_000, interval: 10 });
   client.abort();
   await Promise.all(asked);
   // turns alone would take seconds for so many

@@ -89,7 +89,7 @@ test('a session that has left leaves no more words', async () => {
   const agent = await newAgent();
   await agent.publish(agent.words('LEFT'));
   // Isolates learn of it within a moment.
-  await expect.poll(async () => (await leave(agent, bytes('x'))).status, { timeout: 5000 }).toBe(410);
+  await expect.poll(async () => (await leave(agent, bytes('x'))).status).toBe(410);
 });
 
 test('normal ends push out no tails of failures, and a provider with many tails pushes out its own', async () => {

@@ -182,7 +182,7 @@ test('whatever a node reports, no key is charged above the bound of its own requ
       { numRuns: 1500 },
     );
   });
-}, 60_000);
+});
 
 const USED = { ...NO_USAGE, prompt: 30, completion: 40, complete: true };
 const BOUND = { prompt: 100, completion: 200 };

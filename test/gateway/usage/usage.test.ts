@@ -32,7 +32,7 @@ test('a row counts once in the totals, however often it comes; an exact one repl
   expect(await shard.count()).toBe(4);
   // The alarm that ends the hour's records one day does not keep new ones waiting.
   await shard.add([row(11)]);
-  await vi.waitFor(async () => expect((await totals())[0]?.requests).toBe(5), { timeout: 10_000 });
+  await vi.waitFor(async () => expect((await totals())[0]?.requests).toBe(5), { timeout: 30_000 });
 });
 
 test('totals go by day and model, in batches of three hundred', async () => {

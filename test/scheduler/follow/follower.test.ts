@@ -155,7 +155,7 @@ test('kinds are learned from what was recorded, and published with names that st
   expect(names.toSorted()).toEqual(['long prompt, short answer', 'short prompt, long answer']);
   await world.run(70);
   expect((world.published.kinds as { name: string }[]).map(({ name }) => name)).toEqual(names);
-}, 60_000);
+});
 
 test('kinds that moved are published with the shares that replicas have of them, though these stay as they were', async () => {
   const spreads = [1, 2].map((pp) => ({ tp: 3 - pp, pp, count: 2 }));
@@ -166,7 +166,7 @@ test('kinds that moved are published with the shares that replicas have of them,
   await world.run(60);
   expect(world.published.kinds).not.toEqual(kinds);
   expect(world.published.weights).toEqual(weights);
-}, 60_000);
+});
 
 test('an earlier run’s history is read: a flip that came at this time of the last two days is met before it comes', async () => {
   const season = 20;

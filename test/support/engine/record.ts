@@ -1,3 +1,5 @@
+import { PATIENCE } from '../patience.ts';
+
 /** What the stand-in engine saw of each request, so that a test can look at it from the engine's side. */
 export interface EngineRequest {
   id: number;
@@ -78,7 +80,7 @@ export class RequestLog {
     for (const one of this.#waiting) if (one.matches(request)) one.resolve(request);
   }
 
-  /** The first request, seen already or to come, that matches; rejects after `withinMs`. */
+  /** The first request, seen already or to come, that matches; rejects after PATIENCE times `withinMs`. */
   when(
     matches: (request: EngineRequest) => boolean,
     withinMs: number,
@@ -97,8 +99,8 @@ export class RequestLog {
       };
       const timer = setTimeout(() => {
         this.#waiting.delete(one);
-        reject(new Error(`the engine did not see ${what} within ${withinMs} ms`));
-      }, withinMs);
+        reject(new Error(`the engine did not see ${what} within ${PATIENCE} × ${withinMs} ms`));
+      }, PATIENCE * withinMs);
       this.#waiting.add(one);
     });
   }

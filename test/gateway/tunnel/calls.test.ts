@@ -1,0 +1,63 @@
+/** A request that came as a call: its answer goes back whole where it is small and soon, and is to be fetched where it is not. */
+import { expect, test } from 'vitest';
+import type { CallResult } from '../../../gateway/tunnel/attempt.ts';
+import { Calls } from '../../../gateway/tunnel/calls.ts';
+import { steadyNow } from '../../../gateway/steady-clock.ts';
+import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
+import { Link } from '../../../shared/wire/link.ts';
+
+const STREAM = 1;
+const CALL_MS = 200;
+const FETCH: CallResult = { kind: 'fetch' };
+const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
+
+/** A call whose node has acknowledged it. */
+function call() {
+  const calls = new Calls();
+  const answers: CallResult[] = [];
+  const host = { now: steadyNow, onOver: () => {}, onFirstByte: () => {}, renumber: () => STREAM };
+  const request = { requestId: 'r', attempt: 1, headers: [], edits: [], answerOffset: 0, acceptMs: 1_000 };
+  const upstream = new UpstreamStream(STREAM, request as never, null, host);
+  calls.add(upstream, (answer) => answers.push(answer));
+  upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
+  upstream.onFrame({ type: 'accept', stream: STREAM, bodyOffset: 0, bodyDone: true });
+  upstream.onFrame({ type: 'head', stream: STREAM, status: 200, engineTenths: 1, headers: [] });
+  let offset = 0;
+  return {
+    answers,
+    later: (ms: number) => calls.tick(steadyNow() + ms),
+    /** So many bytes more, in a message of their own. */
+    say(bytes: number, isEnd = false) {
+      upstream.onFrame({ type: 'data', stream: STREAM, offset, bytes: new Uint8Array(bytes) });
+      offset += bytes;
+      if (isEnd) upstream.onFrame({ type: 'end', stream: STREAM, offset });
+      upstream.onMessageEnd();
+    },
+  };
+}
+
+test('a small answer goes back whole', () => {
+  const { answers, say } = call();
+  say(1_000);
+  expect(answers).toEqual([]);
+  say(1_000, true);
+  expect(answers).toMatchObject([{ kind: 'head', status: 200, whole: { length: 2_000 } }]);
+});
+
+test('an answer that is late is to be fetched', () => {
+  const { answers, say, later } = call();
+  say(1_000);
+  later(CALL_MS - 100);
+  expect(answers).toEqual([]);
+  later(CALL_MS);
+  expect(answers).toEqual([FETCH]);
+});
+
+test('an answer that is large is to be fetched at once: it does not wait as long as a small one may', () => {
+  const { answers, say } = call();
+  say(40_000);
+  expect(answers).toEqual([]);
+  say(40_000);
+  expect(answers).toEqual([FETCH]);
+});
