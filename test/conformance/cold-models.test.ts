@@ -247,7 +247,7 @@ it('a newer exchange of the same factory ends the older one', async () => {
   const factory = new StandInFactory({ url: gateway.url, token, name: 'twice', models: [coldModel('cold/twice')] });
   const { revision } = await factory.tell();
   const older = factory.post(factory.whole({ wait_ms: 25_000, after: revision }));
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
   await factory.tell();
   expect((await older).status).toBe(409);
 });

@@ -237,7 +237,7 @@ it('after such a day every panel of the dashboard has something to show', async 
   const empty: string[] = [];
   for (const { title, targets = [] } of dashboard().panels.filter((panel) => !NOT_HERE.includes(panel.title)))
     for (const { expr } of targets)
-      if ((await prometheus.query(`last_over_time((${filledIn(expr)})[3m:1s])`)).length === 0)
+      if ((await prometheus.query(`last_over_time((${filledIn(expr)})[10m:2s])`)).length === 0)
         empty.push(`${title}: ${expr}`);
   expect(empty).toEqual([]);
 });

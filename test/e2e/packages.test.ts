@@ -1,13 +1,14 @@
-/** What people install: the agent as one file, and both programs as npm packages; each admitted by a gateway that asks for signed agents. */
+/** A release as it is handed out: signed, as a folder, as one file, and as npm packages; each admitted by a gateway that asks for signed agents. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { appendFile, copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { appendFile, copyFile, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { machineOf } from '../../packaging/elf.ts';
 import { FLOOR, newestNeeded, singleFile } from '../../packaging/single-file.ts';
-import { PLATFORMS, type Platform, singleFileName } from '../../shared/release/release.ts';
+import { manifestSchema, PLATFORMS, type Platform, singleFileName } from '../../shared/release/release.ts';
 import { which } from '../support/abilities.ts';
 import { type AgentOptions, startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
@@ -24,7 +25,9 @@ const ARM64_LIBRARIES = process.env.OTELA_TEST_ARM64_LIBRARIES ?? '/usr/aarch64-
 const BARE_PATH = '/nonexistent';
 
 let directory: string;
+/** The release: below the clone, where its packages are found. */
 let out: string;
+let publicKey: string;
 /** Platforms whose Node could be had. */
 let made: Platform[] = [];
 /** Why the packages are not installed. */
@@ -36,8 +39,9 @@ const npmRelease = (...args: string[]) =>
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'otela-packages-'));
-  out = at('release');
-  npmRelease('--new-key', at('key.pem'));
+  await mkdir(join(ROOT, 'dist'), { recursive: true });
+  out = join(await mkdtemp(join(ROOT, 'dist/release-')), 'release');
+  publicKey = npmRelease('--new-key', at('key.pem')).trim();
   for (const platforms of [PLATFORMS, OWN === undefined ? [] : [OWN], []]) {
     const named = platforms.length === 0 ? ['none'] : platforms;
     try {
@@ -56,7 +60,7 @@ beforeAll(async () => {
   const installed = spawnSync('npm', install, { cwd: at('prefix'), encoding: 'utf8' });
   if (installed.status !== 0) notInstalled = `npm cannot install the packages here: ${installed.stderr.slice(-500)}`;
 });
-afterAll(() => rm(directory, { recursive: true, force: true }));
+afterAll(() => Promise.all([directory, dirname(out)].map((one) => rm(one, { recursive: true, force: true }))));
 afterEach(endAll);
 
 const versionHere = z
@@ -72,7 +76,7 @@ async function gatewayThatAsks(): Promise<Gateway> {
   return gateway;
 }
 
-async function agentAt(gateway: Gateway, how: Pick<AgentOptions, 'executable' | 'args' | 'env'>) {
+async function agentAt(gateway: Gateway, how: Pick<AgentOptions, 'executable' | 'main' | 'args' | 'env'>) {
   const engine = await startEngine({ models: [MODEL] });
   atEnd(() => engine.close());
   const token = await gateway.createJoinToken();
@@ -208,4 +212,57 @@ it('the file for arm64 runs, with pages of 64 KiB too, where this machine can em
   );
   for (const { status, stdout } of [first, run(['-p', '65536'])])
     expect([status, stdout]).toEqual([0, `otela-agent ${versionHere}\n`]);
+});
+
+it('its manifest tells the digest of every file, and its key is for its owner alone', async () => {
+  expect((await stat(at('key.pem'))).mode & 0o777).toBe(0o600);
+  const { files } = manifestSchema.parse(JSON.parse(await readFile(join(out, 'manifest.json'), 'utf8')));
+  const names = files.map(({ path }) => path);
+  expect(names).toEqual(expect.arrayContaining(['dist/otela-agent.js', 'dist/otela-gateway.js', 'package.json']));
+  for (const { path, sha256 } of files) {
+    const bytes = await readFile(join(out, path));
+    expect([path, createHash('sha256').update(bytes).digest('hex')]).toEqual([path, sha256]);
+  }
+  expect(() => npmRelease('--new-key', at('key.pem'))).toThrow(/EEXIST/);
+});
+
+it('the released gateway admits the released agent; one from a clone and one that was changed end with 69 and the reason', async () => {
+  const gateway = await Gateway.start({ main: join(out, 'dist/otela-gateway.js') });
+  expect(await (await fetch(`${gateway.url}/readyz`)).json()).toMatchObject({
+    signed_agents: { required: true, keys: 1 },
+  });
+  await agentAt(gateway, { main: join(out, 'dist/otela-agent.js') });
+  await gateway.serving(1, 15_000, MODEL);
+
+  const fromClone = await agentAt(gateway, {});
+  expect((await fromClone.end(20_000)).code).toBe(REFUSED);
+  expect(fromClone.output).toContain('no manifest');
+
+  const changed = join(dirname(out), 'changed');
+  // Without what is packed: that is large.
+  await cp(out, changed, { recursive: true, filter: (path) => !basename(path).startsWith('otela-agent-') });
+  await appendFile(join(changed, 'dist/otela-agent.js'), '\n// only a comment\n');
+  const agent = await agentAt(gateway, { main: join(changed, 'dist/otela-agent.js') });
+  expect((await agent.end(20_000)).code).toBe(REFUSED);
+  expect(agent.output).toContain('not the agent of release');
+});
+
+it('an operator may turn it off, and the gateway says so when it starts', async () => {
+  const main = join(out, 'dist/otela-gateway.js');
+  const gateway = await Gateway.start({ main, env: { REQUIRE_SIGNED_AGENT: 'off' } });
+  await gateway.process.line(/agents need no signed release here/, 5_000);
+  await agentAt(gateway, {});
+  await gateway.serving(1, 15_000, MODEL);
+});
+
+it('wrangler’s production environment asks for signed agents, marked providers, and has every binding of the other one', async () => {
+  const toml = await readFile(join(ROOT, 'wrangler.toml'), 'utf8');
+  const [clone = '', production = ''] = toml.split('[env.production]');
+  expect(production).toMatch(/^REQUIRE_SIGNED_AGENT = "on"$/m);
+  expect(production).toMatch(/^DEFAULT_TRUST = "marked"$/m);
+  expect(clone).not.toContain('REQUIRE_SIGNED_AGENT');
+  const bindings = (text: string) => [...text.matchAll(/^(class_name|binding) = "(\w+)"$/gm)].map(([, , name]) => name);
+  expect(bindings(production)).toEqual(expect.arrayContaining(bindings(clone)));
+  expect(bindings(clone).length).toBeGreaterThan(5);
+  expect(publicKey).toMatch(/^[\w-]{43}$/);
 });

@@ -10,7 +10,7 @@ afterEach(endAll);
 
 const ENDPOINT = '/v1/chat/completions';
 const OVER = ['completed', 'failed', 'expired', 'cancelled'];
-const LONG_MS = 120_000;
+const LONG_MS = 300_000;
 
 /** Engines of few slots: a batch lasts long enough for what is done to it midway. */
 const FEW_SLOTS = { agentArgs: ['--max-running', '16'] };
@@ -253,14 +253,15 @@ describe('a batch', () => {
 });
 
 describe('interactive requests beside a batch', () => {
+  const LINE_MS = 300;
   it(
     'never wait behind its lines: the reserve takes them, and the window gives way',
     async () => {
       const house = await openHouse({ engine: { slots: 8 }, agentArgs: ['--max-running', '8'] });
       const client = clientOf(house);
-      const lines = named(3_000).map((one) => line(one, { delayMs: 50 }));
+      const lines = named(3_000).map((one) => line(one, { delayMs: LINE_MS }));
       const id = await begin(client, lines);
-      await done(client, id, 100);
+      await done(client, id, 50);
       const first: number[] = [];
       for (let i = 0; i < 20; i++) {
         const startedAt = performance.now();
@@ -270,9 +271,9 @@ describe('interactive requests beside a batch', () => {
         first.push(performance.now() - startedAt);
       }
       const [median = 0, most = 0] = [first.sort((a, b) => a - b)[10], first.at(-1)];
-      // A line takes 50 ms: a request that waited for one would take as long in the median.
-      expect(median).toBeLessThan(50);
-      expect(most).toBeLessThan(1_000);
+      // A request that waited for a line would take as long in the median.
+      expect(median).toBeLessThan(LINE_MS);
+      expect(most).toBeLessThan(10 * LINE_MS);
       expect((await client.batches.retrieve(id)).status).toBe('in_progress');
       await client.batches.cancel(id);
     },

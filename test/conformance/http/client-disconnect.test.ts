@@ -103,7 +103,7 @@ it('about the time of the first token, when the answer is on its way', async () 
     const leftAt = Date.now();
     const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
     const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
-    if (!(abortedAt - leftAt <= WITHIN_MS / 2)) late.push(abortedAt - leftAt);
+    if (!(abortedAt - leftAt <= WITHIN_MS)) late.push(abortedAt - leftAt);
   }
   expect(late).toEqual([]);
 });
@@ -140,7 +140,7 @@ it('a hundred clients that leave at once leave nothing running', async () => {
   await house.engine.when(() => house.engine.running() === 100, 10_000, 'a hundred requests');
   await Promise.all(askings.map((asking) => asking.leave()));
   const mine = () => house.engine.requests.filter((request) => request.id > before);
-  const last = Date.now() + WITHIN_MS * 2;
+  const last = Date.now() + WITHIN_MS * 10;
   while (house.engine.running() > 0 && Date.now() < last) await new Promise((resolve) => setTimeout(resolve, 20));
   expect(house.engine.running()).toBe(0);
   expect(mine().filter((request) => request.abortedAt !== undefined)).toHaveLength(100);

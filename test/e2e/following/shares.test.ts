@@ -85,7 +85,7 @@ test('a promoted follower is the first, and counts months on; the former one fol
   );
   // Cut off, and not dead: a change is made that the follower never hears of.
   // The follower has the count by now: it asks once a second.
-  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
   follower.process.signal('SIGSTOP');
   await first.createKey('made after the split');
   expect(await asked(first, budget)).toBe(200);

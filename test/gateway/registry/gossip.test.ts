@@ -80,7 +80,7 @@ test('the object sleeps with the sockets open, and goes on where it was', async 
   const lost = await joined('alps');
   await lost.publish();
   await registry().closed(lost.session);
-  await new Promise((resolve) => setTimeout(resolve, 600)); // written behind
+  await new Promise((resolve) => setTimeout(resolve, 2_000)); // written behind
   await evictDurableObject(registry(), { webSockets: 'hibernate' });
   expect(await registry().ready()).toMatchObject({ delegates: 1 });
   expect(await shown(lost.session)).toMatchObject({ suspected: true, connected: false });
