@@ -128,23 +128,6 @@ it('an agent that hung when the gateway was killed, and goes on, is served again
   await house.gateway.serving(2, 20_000);
 });
 
-it('an engine that resets every connection costs no client an error while another works', async () => {
-  const house = await openHouse({ nodes: 2 });
-  house.engines[0]?.control({ fault: 'reset-before-head' });
-  for (let n = 0; n < 40; n++) {
-    const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
-    expect(response.status, await response.text()).toBe(200);
-  }
-  expect(house.engines[0]?.requests.length).toBeGreaterThan(0);
-});
-
-it('an engine’s own 4xx is final: it is not asked of another node', async () => {
-  const house = await openHouse({ nodes: 2 });
-  const response = await house.ask('/v1/chat/completions', chatBody({ status: 422 }));
-  expect(response.status).toBe(422);
-  expect(house.engines.reduce((sum, engine) => sum + engine.requests.length, 0)).toBe(1);
-});
-
 describe('a gateway that is killed', () => {
   it('is back with its keys and all its agents within 5 s, and the agents kept their engines', async () => {
     const house = await openHouse({ nodes: 2 });
