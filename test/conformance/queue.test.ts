@@ -12,7 +12,7 @@ let key: string;
 let token: string;
 
 /** Waits longer than a stream stays silent; nobody ever serves the model. */
-const LATE_MS = 16_500;
+const LATE_MS = 30_000;
 let late: { stream: Promise<string>; unary: Promise<Response> };
 
 beforeAll(async () => {

@@ -12,7 +12,7 @@ import { NODE, ROOT } from '../support/where.ts';
 afterEach(endAll);
 
 /** wrangler takes seconds to start, and a deployment starts it five times. */
-const RUN_MS = 120_000;
+const RUN_MS = 600_000;
 const KEY = /sk-otela-[\w-]{43}/;
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
 

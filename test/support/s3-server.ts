@@ -11,7 +11,7 @@ const BUILT = join(ROOT, '.ci/bin/versitygw');
 export const S3_SERVER = process.env.OTELA_TEST_S3_SERVER ?? (existsSync(BUILT) ? BUILT : which('versitygw'));
 export const NO_S3_SERVER = 'no versitygw: set OTELA_TEST_S3_SERVER, or let .ci/run build it with Go';
 export const BUCKET = 'otela-test';
-const STARTED_MS = 15_000;
+const STARTED_MS = 60_000;
 const SECRET = 'a-secret-of-tests';
 
 export class S3Server {

@@ -11,7 +11,7 @@ import { chatBody, MODEL } from '../../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 
 /** The agent is back in a second or two; its object's next life ends what the last one left. */
-const TOLD_MS = 20_000;
+const TOLD_MS = 60_000;
 
 afterAll(endAll);
 
