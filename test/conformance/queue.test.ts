@@ -210,7 +210,7 @@ it('who waits too long is told so: 503, and in a stream that was opened in-band,
   expect(unary.status).toBe(503);
   expect(await envelopeOf(unary)).toMatchObject({
     code: 'no_capacity',
-    message: expect.stringContaining('within 17 s'),
+    message: expect.stringContaining('within 30 s'),
   });
   const text = await late.stream;
   expect(text).toMatch(/^: otela queued (\d+(st|nd|rd|th))\n\n/);

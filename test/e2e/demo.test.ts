@@ -10,27 +10,24 @@ afterEach(endAll);
 it.each([
   ['start', 'node test/support/demo.ts'],
   ['start:worker', 'node test/support/demo.ts --worker'],
-])(
-  'npm run %s prints a curl line that answers, shows the page, and leaves nothing behind',
-  async (script, command) => {
-    const packageJson: unknown = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
-    expect(packageJson).toMatchObject({ scripts: { [script]: command } });
-    const [, main = '', ...flags] = command.split(' ');
-    const demo = new Managed([NODE, join(ROOT, main), ...flags, '--port', String(await freePort())], { label: script });
-    const [, line = ''] = await demo.line(/^ {2}(curl [\s\S]*?\}')$/m, 60_000);
-    const curl = new Managed(['bash', '-c', line], { label: 'the curl line' });
-    expect(await curl.end(20_000)).toMatchObject({ code: 0 });
-    expect(curl.output).toContain('data: [DONE]');
-    expect(curl.output).toContain('"content":" stand-in"');
-    expect(demo.output).toMatch(/no language model/);
-    const [, page = ''] = /dashboard +(\S+)/.exec(demo.output) ?? [];
-    const shown = await fetch(page);
-    expect([shown.status, await shown.text()]).toEqual([200, expect.stringContaining('<!doctype html>')]);
-    const family = descendants(demo.pid);
-    expect(family.length).toBeGreaterThanOrEqual(4);
-    demo.signal('SIGINT');
-    expect(await demo.end(15_000)).toMatchObject({ code: 0 });
-    // A process that ended and waits to be reaped by process 1 has no command line.
-    await eventually('nothing is left', 5_000, () => (family.every((pid) => commandOf(pid) === '') ? true : undefined));
-  },
-);
+])('npm run %s prints a curl line that answers, shows the page, and leaves nothing behind', async (script, command) => {
+  const packageJson: unknown = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
+  expect(packageJson).toMatchObject({ scripts: { [script]: command } });
+  const [, main = '', ...flags] = command.split(' ');
+  const demo = new Managed([NODE, join(ROOT, main), ...flags, '--port', String(await freePort())], { label: script });
+  const [, line = ''] = await demo.line(/^ {2}(curl [\s\S]*?\}')$/m, 60_000);
+  const curl = new Managed(['bash', '-c', line], { label: 'the curl line' });
+  expect(await curl.end(20_000)).toMatchObject({ code: 0 });
+  expect(curl.output).toContain('data: [DONE]');
+  expect(curl.output).toContain('"content":" stand-in"');
+  expect(demo.output).toMatch(/no language model/);
+  const [, page = ''] = /dashboard +(\S+)/.exec(demo.output) ?? [];
+  const shown = await fetch(page);
+  expect([shown.status, await shown.text()]).toEqual([200, expect.stringContaining('<!doctype html>')]);
+  const family = descendants(demo.pid);
+  expect(family.length).toBeGreaterThanOrEqual(4);
+  demo.signal('SIGINT');
+  expect(await demo.end(15_000)).toMatchObject({ code: 0 });
+  // A process that ended and waits to be reaped by process 1 has no command line.
+  await eventually('nothing is left', 5_000, () => (family.every((pid) => commandOf(pid) === '') ? true : undefined));
+});

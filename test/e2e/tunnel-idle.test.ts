@@ -122,21 +122,21 @@ describe('after hundreds of requests that ended in every way', () => {
     await own.bench.tunnel.drain();
   });
 
-  it('a thousand in a row and sixty-four at a time are all answered and all counted', async () => {
-    for (let n = 0; n < 1_000; n++) {
+  it('four hundred in a row and sixty-four at a time are all answered and all counted', async () => {
+    for (let n = 0; n < 400; n++) {
       const response = await chat(unary({ tokens: 2 }));
       expect(response.status).toBe(200);
       await response.arrayBuffer();
     }
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 5; round++) {
       const bodies = await Promise.all(
         Array.from({ length: 64 }, async (_, n) => (await chat(unary({ tokens: 2 }, { stream: n % 2 === 0 }))).text()),
       );
       expect(bodies).toHaveLength(64);
     }
-    const stored = await own.shop.settled(own.bench, 1_640);
-    expect(stored).toHaveLength(1_640);
-    expect(new Set(stored.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(1_640);
+    const stored = await own.shop.settled(own.bench, 720);
+    expect(stored).toHaveLength(720);
+    expect(new Set(stored.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(720);
     expect(stored.every((record) => record.complete && !record.estimated && record.completion === 2)).toBe(true);
     await own.shop.rest(own.bench);
     expect(own.bench.path.connections).toBe(1);

@@ -32,9 +32,7 @@ async function open(engine: GridEngine): Promise<{ launcher: Launcher; submissio
   return { logs, ...launcherCase({ launcher: 'grid-engine', run: engine.run, minutes: MINUTES, log }) };
 }
 
-it('submits, lists, counts idle GPUs, cancels and checks on a real Grid Engine', async ({
-  skip,
-}) => {
+it('submits, lists, counts idle GPUs, cancels and checks on a real Grid Engine', async ({ skip }) => {
   const reason = noGridEngine();
   if (reason !== undefined) skip(reason);
   const engine = await GridEngine.up();

@@ -305,7 +305,8 @@ export async function eventually<T>(
     } catch (error) {
       cause = error;
     }
-    if (Date.now() > deadline) throw new Error(`${what}: not within ${PATIENCE} × ${withinMs} ms\n${outputs()}`, { cause });
+    if (Date.now() > deadline)
+      throw new Error(`${what}: not within ${PATIENCE} × ${withinMs} ms\n${outputs()}`, { cause });
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
 }

@@ -57,7 +57,10 @@ test('a full queue refuses the project that fills it, says when to come again, a
 test('those who leave give their places up', async () => {
   const client = new AbortController();
   const asked = Array.from({ length: 20 }, () => ask('m4', place(), client.signal).catch(() => 'left'));
-  await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), { timeout: 30_000, interval: 10 });
+  await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), {
+    timeout: 30_000,
+    interval: 10,
+  });
   client.abort();
   await Promise.all(asked);
   // turns alone would take seconds for so many
