@@ -3,6 +3,7 @@ import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promis
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
+import { PULL_LIMITS } from '../../../agent/weights/blob-pull.ts';
 import { digestOf } from '../../../agent/weights/sources/keys.ts';
 import { manifestSchema } from '../../../shared/weights/manifest.ts';
 import { endAll } from '../../support/processes.ts';
@@ -102,7 +103,8 @@ it('a sender of 1 KB/s is left', async () => {
 
 it('with 1 of 64 nodes that no other reaches, all get the model, and it as well', async () => {
   const cluster = new Cluster();
-  const nodes = await cluster.of(64);
+  // All on one machine: patience as in the agent.
+  const nodes = await cluster.of(64, { weights: { limits: PULL_LIMITS } });
   const hidden = nodes[17];
   cluster.line = (_from, to, port) => {
     if (to === hidden) throw new Error('no route to host');
