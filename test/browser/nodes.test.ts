@@ -198,9 +198,16 @@ it('the plots of a node begin before its page was opened', async () => {
   const body = chatBody({ tokens: 60, tokensPerSecond: 40 }, { stream: true });
   await (await house.ask('/v1/chat/completions', body)).text();
   const { page } = await visitors.enter();
-  const loads = page.waitForResponse('**/loads');
+  // Chromium may have let go of a body before it is asked for it.
+  const loads: unknown[] = [];
+  await page.route('**/loads', async (route) => {
+    const response = await route.fetch();
+    loads.push(await response.json());
+    await route.fulfill({ response });
+  });
   await page.goto(`${house.gateway.url}/#/nodes/${node?.session}`);
-  const { data } = z.object({ data: z.array(z.object({ running: z.number() })) }).parse(await (await loads).json());
+  await expect.poll(() => loads.length).toBeGreaterThan(0);
+  const { data } = z.object({ data: z.array(z.object({ running: z.number() })) }).parse(loads[0]);
   expect(data.length).toBeGreaterThan(0);
   await page.getByRole('img', { name: 'Requests, in the last hour' }).waitFor();
 });
