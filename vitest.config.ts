@@ -30,7 +30,7 @@ const GATEWAY_WITHOUT_RUNTIME = [
   'routing/policies',
   'routing/request-kinds',
   'storage/health',
-  'tunnel/attempt',
+  'tunnel/attempt-call',
   'tunnel/calls',
   'tunnel/control-frames',
   'tunnel/load-history',

@@ -1,8 +1,8 @@
 /** A request that came as a call: its answer goes back whole where it is small and soon, and is to be fetched where it is not. */
 import { expect, test } from 'vitest';
 import { steadyNow } from '../../../gateway/steady-clock.ts';
-import type { CallResult } from '../../../gateway/tunnel/attempt.ts';
-import { Calls } from '../../../gateway/tunnel/calls.ts';
+import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
+import { Calls } from '../../../gateway/tunnel/call/calls.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
