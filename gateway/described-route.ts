@@ -1,5 +1,10 @@
 import type * as z from 'zod';
 
+/** The end of a route's path: a model's name. It may have slashes, raw or encoded, and any other character: `.` matches no line break. */
+export function modelParam(name: 'id' | 'model'): string {
+  return `:${name}{[^]+}`;
+}
+
 /** A route outside the admin REST, as `/openapi.json` describes it. Its handler checks what comes by its own rules. */
 export interface DescribedRoute {
   method: 'get' | 'post' | 'delete';

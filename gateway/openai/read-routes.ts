@@ -2,6 +2,7 @@
 import { type Context, Hono } from 'hono';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { lifeHeaders } from '../accounts/catalogue.ts';
+import { modelParam } from '../described-route.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { Startable } from '../factory/startable.ts';
@@ -24,9 +25,9 @@ readRoutes.get('/models', async (c) => {
   const { view, account } = await readModels(c);
   return c.json(listModels(view, account, wantsAll(c.req.query('state')) ? await startable(c, view) : undefined));
 });
-readRoutes.get('/models/:id{.+}', async (c) => {
+readRoutes.get(`/models/${modelParam('id')}`, async (c) => {
   const { view, account } = await readModels(c);
-  const id = c.req.param('id');
+  const id = c.req.param('id') ?? '';
   return c.json(retrieveModel(view, account, id, await startable(c, view, id)), 200, lifeHeaders(view.settings, id));
 });
 readRoutes.get('/otela/seal', answerSeal);

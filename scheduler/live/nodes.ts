@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
+import { GPUS_MAX } from '../../shared/lattice/node.ts';
 import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
@@ -33,15 +34,13 @@ const nodesSchema = z.object({
         job: z.object({ id: z.string().max(64) }).optional(),
         hardware: z.object({
           // Newer gateways group equal GPUs and count them.
-          gpus: z
-            .array(
-              z.object({
-                class: z.string().max(64),
-                vram_mib: z.number().nonnegative(),
-                count: z.number().int().positive().max(1024).optional(),
-              }),
-            )
-            .max(1024),
+          gpus: z.array(
+            z.object({
+              class: z.string().max(64),
+              vram_mib: z.number().nonnegative(),
+              count: z.number().int().positive().optional(),
+            }),
+          ),
         }),
       }),
     )
@@ -70,8 +69,6 @@ export interface LiveNode {
   pool: string;
 }
 
-/** No engine spans more GPUs than this. A node that claims more is left out of the plan. */
-const NODE_GPUS_MAX = 1024;
 /** Kinds of node that are planned with, the most frequent first: a provider could else make any number of them. */
 const POOLS_MAX = 128;
 
@@ -115,7 +112,8 @@ export async function liveNetwork(
       return [];
     }
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
-    if (gpus > NODE_GPUS_MAX) {
+    // A gateway of today lists no such node. One alone must not end the plan.
+    if (gpus > GPUS_MAX) {
       log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: left out`);
       return [];
     }

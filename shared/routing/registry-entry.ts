@@ -17,9 +17,6 @@ interface EntryReading {
   before: RegistryEntry | undefined;
 }
 
-/** Devices that are shown one by one; a node that claims more of them is shown with so many. */
-const GPUS_MAX = 1024;
-
 const NOTHING: Pick<NodePayload, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'> = {
   tier: 'volatile',
   labels: {},
@@ -83,11 +80,7 @@ function eachOnce(models: NodePayload['models']): NodePayload['models'] {
 }
 
 function oneByOne(groups: readonly GpuGroup[]): Gpu[] {
-  const gpus: Gpu[] = [];
-  for (const { count, ...gpu } of groups) {
-    for (let n = 0; n < count && gpus.length < GPUS_MAX; n++) gpus.push(gpu);
-  }
-  return gpus;
+  return groups.flatMap(({ count, ...gpu }) => Array<Gpu>(count).fill(gpu));
 }
 
 /** RFC 3339 UTC of milliseconds since the epoch. */

@@ -5,6 +5,7 @@ import { hasAccess } from '../../accounts/catalogue.ts';
 import { MODALITIES, modelCards } from '../../accounts/schema.ts';
 import { readSettings } from '../../accounts/settings.ts';
 import { CONTROL_FREE } from '../../described.ts';
+import { modelParam } from '../../described-route.ts';
 import { listOf } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
@@ -45,8 +46,7 @@ const cardSchema = putSchema.extend({ object: z.literal('model_card'), id: z.str
 
 const rows = new ModelRows(modelCards, 'model_card', CARDS_MAX, view);
 
-// Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
-const ONE = '/model-cards/:id{.+}';
+const ONE = `/model-cards/${modelParam('id')}`;
 
 export const modelCardRoutes: readonly AdminRoute[] = [
   route({

@@ -7,6 +7,7 @@ import { hasAccess } from '../../accounts/catalogue.ts';
 import { database } from '../../accounts/database.ts';
 import { catalogue } from '../../accounts/schema.ts';
 import { CATALOGUE_MAX, readSettings } from '../../accounts/settings.ts';
+import { modelParam } from '../../described-route.ts';
 import { listOf, time } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { requireUser } from '../references.ts';
@@ -59,8 +60,7 @@ const entrySchema = z.object({
 
 const rows = new ModelRows(catalogue, 'catalogue', CATALOGUE_MAX, view);
 
-// Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
-const ONE = '/catalogue/:id{.+}';
+const ONE = `/catalogue/${modelParam('id')}`;
 
 export const catalogueRoutes: readonly AdminRoute[] = [
   route({

@@ -8,6 +8,7 @@ import { maxRetriesSchema } from '../../accounts/retry-settings.ts';
 import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../../accounts/routing-settings.ts';
 import { modelSettings } from '../../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
+import { modelParam } from '../../described-route.ts';
 import { listOf, policySchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
@@ -43,8 +44,7 @@ const deletedSchema = z.object({ object: z.literal('model_settings'), id: z.stri
 const rows = new ModelRows(modelSettings, 'model', MODEL_SETTINGS_MAX, view);
 
 const OPERATOR = { role: 'operator' } as const;
-// Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
-const ONE = '/models/:id{.+}';
+const ONE = `/models/${modelParam('id')}`;
 
 export const modelRoutes: readonly AdminRoute[] = [
   route({

@@ -5,6 +5,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../../accounts/routing-settings.ts';
 import { modelWeights } from '../../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
+import { modelParam } from '../../described-route.ts';
 import { listOf } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
@@ -23,7 +24,7 @@ const deletedSchema = z.object({ object: z.literal('routing'), model: z.string()
 const rows = new ModelRows(modelWeights, 'routing', MODEL_SETTINGS_MAX, view);
 
 const OPERATOR = { role: 'operator' } as const;
-const ONE = '/routing/:model{.+}';
+const ONE = `/routing/${modelParam('model')}`;
 
 export const routingRoutes: readonly AdminRoute[] = [
   route({

@@ -5,9 +5,12 @@ import { endAll, eventually } from '../../support/processes.ts';
 import { raw } from '../../support/raw.ts';
 import { Connection } from './connection.ts';
 
+/** Of a model that no operator would name so, and an engine may. */
+const TWO_LINES = 'stand-in/two\nlines';
+
 let house: House;
 beforeAll(async () => {
-  house = await openHouse();
+  house = await openHouse({ engine: { models: [MODEL, TWO_LINES] } });
 });
 afterAll(endAll);
 
@@ -31,6 +34,27 @@ it('elsewhere it has OpenAI’s form', async () => {
   const body: unknown = await response.json();
   expect(body).toMatchObject({ error: { code: 'model_not_found' } });
   expect(body).not.toHaveProperty('type');
+});
+
+it.each(['%0A', 'a%0Ab', 'a%0D%0Ab%0A', 'org/a%0A/b', '%00', '%7F', '%E2%80%A8', '%E2%80%A9', '%FF', 'a%C3', '%', '%2F', '%20'])(
+  'a model’s name may have any bytes: /v1/models/%s is 404 with a key, 401 without, and read alone',
+  async (name) => {
+    const path = `/v1/models/${name}`;
+    const known = await house.ask(path);
+    expect(known.status).toBe(404);
+    expect(await known.json()).toMatchObject({ error: { code: 'model_not_found', param: 'model' } });
+    const stranger = await house.ask(path, undefined, { headers: { authorization: 'Bearer wrong' } });
+    expect(stranger.status).toBe(401);
+    expect(await stranger.json()).toMatchObject({ error: { code: 'invalid_api_key' } });
+    const posted = await house.ask(path, '{}');
+    expect(posted.status).toBe(405);
+    expect(await posted.json()).toMatchObject({ error: { code: 'method_not_allowed' } });
+  },
+);
+
+it('a model with a line break in its name is told like any other', async () => {
+  const told = await house.ask(`/v1/models/${encodeURIComponent(TWO_LINES)}`);
+  expect(await told.json()).toMatchObject({ id: TWO_LINES, object: 'model', owned_by: 'lab' });
 });
 
 const posted = (body: Buffer | string, headers: Record<string, string> = {}) =>

@@ -31,7 +31,7 @@ describe('the table of endpoints', () => {
 
   it('tells the allowed methods where the path is right and the method wrong', () => {
     expect(findEndpoint('GET', '/v1/chat/completions')).toEqual({ methodNotAllowed: ['POST'] });
-    for (const path of ['/v1/models', '/v1/models/a/b'])
+    for (const path of ['/v1/models', '/v1/models/a/b', '/v1/models/a\nb'])
       expect(findEndpoint('DELETE', path)).toEqual({ methodNotAllowed: ['GET', 'HEAD'] });
   });
 
