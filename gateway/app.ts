@@ -61,6 +61,7 @@ app.notFound((c) => {
   return errorResponse(error, requestIdOf(c.req.raw));
 });
 app.onError(async (error, c) => {
-  await discardRequest(c.req.raw);
+  // Of a body that stands still there is nothing to discard.
+  if (!(error instanceof ApiError && error.code === 'request_timeout')) await discardRequest(c.req.raw);
   return errorResponse(error, requestIdOf(c.req.raw));
 });

@@ -1,22 +1,23 @@
 /** JSON bodies and query strings of all but model requests: small, and of exactly the expected shape. */
 import type { z } from 'zod';
 import { ApiError } from '../shared/openai/errors.ts';
+import { type BodyContext, bodyBytes } from './body-pieces.ts';
 
 const BODY_MAX_BYTES = 64 * 1024;
 
-/** Parses a request's body. Throws ApiError 413 above 64 KiB, 400 where it is no JSON or not what `schema` says. */
-export async function readBody<T>(request: Request, schema: z.ZodType<T>): Promise<T> {
-  return parse(await readJson(request, BODY_MAX_BYTES), schema);
+/** Parses a request's body. Throws ApiError 413 above 64 KiB, 400 where it is no JSON or not what `schema` says, 408 where it stands still. */
+export async function readBody<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
+  return parse(await readJson(c, BODY_MAX_BYTES), schema);
 }
 
-/** A form, as OAuth's clients send it. @throws ApiError 413 above 64 KiB, 400 where it is not what `schema` says */
-export async function readForm<T>(request: Request, schema: z.ZodType<T>): Promise<T> {
-  return parse(Object.fromEntries(new URLSearchParams(await readText(request, BODY_MAX_BYTES))), schema);
+/** A form, as OAuth's clients send it. @throws ApiError 413 above 64 KiB, 400 where it is not what `schema` says, 408 */
+export async function readForm<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
+  return parse(Object.fromEntries(new URLSearchParams(await readText(c, BODY_MAX_BYTES))), schema);
 }
 
-/** A body that its reader checks itself. @throws ApiError 413 above `maxBytes`, 400 where it is no JSON */
-export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
-  const text = await readText(request, maxBytes);
+/** A body that its reader checks itself. @throws ApiError 413 above `maxBytes`, 400 where it is no JSON, 408 */
+export async function readJson(c: BodyContext, maxBytes: number): Promise<unknown> {
+  const text = await readText(c, maxBytes);
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
@@ -46,21 +47,11 @@ function saidOf(issue: z.core.$ZodIssue): string {
   return raw ? 'has a form that is not allowed here; /openapi.json has it.' : issue.message;
 }
 
-/** Counts what really arrives: content-length may be absent, or wrong. */
-async function readText(request: Request, maxBytes: number): Promise<string> {
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
-  let text = '';
-  let bytes = 0;
+async function readText(c: BodyContext, maxBytes: number): Promise<string> {
+  const bytes = await bodyBytes(c, maxBytes);
   try {
-    for await (const chunk of request.body ?? []) {
-      bytes += chunk.byteLength;
-      if (bytes > maxBytes) break;
-      text += decoder.decode(chunk, { stream: true });
-    }
-    text += bytes > maxBytes ? '' : decoder.decode();
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes);
   } catch (cause) {
     throw new ApiError('invalid_json', 'The body is not UTF-8 text.', { cause });
   }
-  if (bytes <= maxBytes) return text;
-  throw new ApiError('request_too_large', `This body may have ${maxBytes} bytes at most.`);
 }

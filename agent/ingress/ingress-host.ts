@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
+import { BODY_STALL_MS } from '../../shared/proxy/body-stall.ts';
 import type {
   AttemptContext,
   BodyLimits,
@@ -37,8 +38,6 @@ const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
 /** Of bodies on their way in, up to 1 MiB of each: above this the slowest give way. */
 const UPLOADS_BYTES = 32 * 1024 * 1024;
 const BODY_MAX_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
-/** As a gateway's. */
-const BODY_STALL_MS = 30_000;
 
 interface IngressHostOptions extends RouteOptions {
   queues: Queues;

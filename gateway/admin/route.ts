@@ -84,7 +84,7 @@ async function answer<Body, Query>(c: AdminContext, definition: Definition<Body,
     actor: caller.account.keyId,
     param: (name) => c.req.param(name) ?? '',
     query: (definition.query === undefined ? undefined : readQuery(c.req.raw, definition.query)) as Query,
-    body: (definition.body === undefined ? undefined : await readBody(c.req.raw, definition.body)) as Body,
+    body: (definition.body === undefined ? undefined : await readBody(c, definition.body)) as Body,
   };
   const result = await definition.run(call);
   return result instanceof Response ? result : c.json(result, 200, { 'cache-control': 'no-store' });

@@ -30,7 +30,7 @@ batchRoutes.post('/', async (c) => {
   const { account, owner } = await callerOf(c);
   requireWritable();
   storeOf(c.env);
-  const body = await readBody(c.req.raw, z.looseObject({}));
+  const body = await readBody(c, z.looseObject({}));
   const wanted = wantedOf(body);
   const db = database(c.env);
   await requireFewOpen(c.env, owner);

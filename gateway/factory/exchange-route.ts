@@ -22,7 +22,7 @@ export const factoryRoutes = new Hono<{ Bindings: Env }>();
 factoryRoutes.post('/exchange', async (c) => {
   const token = presentedKey(c.req.raw);
   const { tokenId, provider } = await readFactoryGrant(c.env, token, Date.now());
-  const report = reportOf(await readJson(c.req.raw, EXCHANGE_MAX_BYTES));
+  const report = reportOf(await readJson(c, EXCHANGE_MAX_BYTES));
   const reply = await exchange(c.env, { tokenId, provider, factory: report.factory }, report);
   // It may have been revoked while the answer was held.
   if (reply.kind === 'over') await readFactoryGrant(c.env, token, Date.now());

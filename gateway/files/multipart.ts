@@ -1,7 +1,7 @@
 /** A multipart form with one file, read as it comes: clients send the file before or after the fields. */
 import { decodeField, type MultipartError, make } from 'multipasta';
 import { ApiError } from '../../shared/openai/errors.ts';
-import type { HttpRequest } from '../http.ts';
+import { type BodyContext, piecesOf } from '../body-pieces.ts';
 
 /** Parts of the form; OpenAI's has five. */
 const PARTS_MAX = 16;
@@ -16,17 +16,17 @@ export interface UploadedForm<T> {
 /**
  * Hands the part of that name to `store` as it comes and resolves with its result when the form is complete. The body is read as fast as
  * `store` takes it: nothing but one piece of it is in memory.
- * @throws ApiError 400 invalid_multipart; what `store` throws
+ * @throws ApiError 400 invalid_multipart; 408 where the body stands still; what `store` throws
  */
 export async function readForm<T>(
-  request: Pick<HttpRequest, 'headers' | 'body' | 'pieces'>,
+  c: BodyContext,
   store: (content: AsyncIterable<Uint8Array>) => Promise<T>,
   part = 'file',
 ): Promise<UploadedForm<T>> {
-  const type = request.headers.get('content-type') ?? '';
-  const body = /^multipart\/form-data\b/i.test(type) ? (request.pieces?.() ?? request.body?.values()) : undefined;
-  if (body === undefined) throw new ApiError('invalid_multipart', 'Send multipart/form-data with a file.');
-  const form = new Form(type, body, part);
+  const type = c.req.raw.headers.get('content-type') ?? '';
+  if (!/^multipart\/form-data\b/i.test(type))
+    throw new ApiError('invalid_multipart', 'Send multipart/form-data with a file.');
+  const form = new Form(type, piecesOf(c), part);
   try {
     while (form.filename === undefined && (await form.read()));
     if (form.filename === undefined)
@@ -43,7 +43,7 @@ export async function readForm<T>(
 class Form {
   readonly fields = new Map<string, string>();
   filename: string | undefined;
-  readonly #body: AsyncIterator<Uint8Array>;
+  readonly #body: AsyncGenerator<Uint8Array, undefined>;
   readonly #parser: ReturnType<typeof make>;
   /** Of the file, of the last piece of the body. */
   #pieces: Uint8Array[] = [];
@@ -51,7 +51,7 @@ class Form {
   #done = false;
   #failure: ApiError | undefined;
 
-  constructor(type: string, body: AsyncIterator<Uint8Array>, part: string) {
+  constructor(type: string, body: AsyncGenerator<Uint8Array, undefined>, part: string) {
     this.#body = body;
     this.#parser = make({
       headers: { 'content-type': type },
@@ -75,9 +75,7 @@ class Form {
   /** Reads one piece of the body. @returns false where there is no more @throws ApiError */
   async read(): Promise<boolean> {
     if (this.#done) return false;
-    const { done, value } = await this.#body.next().catch((cause: unknown) => {
-      throw new ApiError('invalid_multipart', 'The body ended early.', { cause });
-    });
+    const { done, value } = await this.#body.next();
     this.#done = done === true;
     if (done === true) this.#parser.end();
     else this.#parser.write(value);
@@ -96,7 +94,7 @@ class Form {
   }
 
   async close(): Promise<void> {
-    await this.#body.return?.().catch(() => {});
+    await this.#body.return(undefined);
   }
 
   #fail(message: string): void {

@@ -29,7 +29,7 @@ fileRoutes.post('/', async (c) => {
   const sniffer = new JsonlSniffer();
   try {
     const { fields, filename, stored } = await storing(() =>
-      readForm(c.req.raw, (content) => store.put(id, sniffed(content, sniffer), Math.min(FILE_MAX_BYTES, room))),
+      readForm(c, (content) => store.put(id, sniffed(content, sniffer), Math.min(FILE_MAX_BYTES, room))),
     );
     const isJsonl = sniffer.end();
     const { purpose, expiresAt } = checkedFields(fields, stored.bytes, Date.now());

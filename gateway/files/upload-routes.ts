@@ -40,7 +40,7 @@ uploadRoutes.post('/', async (c) => {
   const { account, owner } = await callerOf(c);
   requireWritable();
   storeOf(c.env);
-  const { filename, purpose, bytes } = declared(await readBody(c.req.raw, z.looseObject({})));
+  const { filename, purpose, bytes } = declared(await readBody(c, z.looseObject({})));
   const now = Date.now();
   const row: UploadRow = {
     id: `upload_${randomBytes(12).toString('hex')}`,
@@ -75,7 +75,7 @@ uploadRoutes.post('/:id/parts', async (c) => {
   const store = storeOf(c.env);
   const fileId = newFileId();
   const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, Math.min(PART_MAX_BYTES, room));
-  const { stored } = await storing(() => readForm(c.req.raw, put, 'data')).catch(async (error: unknown) => {
+  const { stored } = await storing(() => readForm(c, put, 'data')).catch(async (error: unknown) => {
     await store.delete(fileId).catch(() => {}); // the form breaks off behind its part
     throw error;
   });
@@ -102,7 +102,7 @@ uploadRoutes.post('/:id/complete', async (c) => {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const store = storeOf(c.env);
-  const { ids, md5 } = completionOf(await readBody(c.req.raw, z.looseObject({})));
+  const { ids, md5 } = completionOf(await readBody(c, z.looseObject({})));
   const found = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
   const byId = new Map(found.map((part) => [part.id, part]));
   const parts = ids.map((id) => byId.get(id));

@@ -32,6 +32,7 @@ import { forecastOf, type LimitReservation, reserve } from '../accounts/limits/l
 import { isCounted } from '../accounts/reasoning.ts';
 import type { Settings } from '../accounts/settings.ts';
 import { after } from '../after.ts';
+import { bodyStallMs } from '../body-pieces.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http.ts';
@@ -49,9 +50,6 @@ import { type GatewayRoute, resolveRoute, servesAny } from './resolve-route.ts';
 
 const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
-
-/** What was read of a body that stands still is room that others wait for. */
-const STALL_DEFAULT_MS = 30_000;
 
 /** Of bodies that are on their way in, up to 1 MiB of each: above this they wait for one another, and those that stand still give way. */
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
@@ -105,12 +103,12 @@ export class GatewayHost implements Host<Caller> {
   }
 
   get bodies(): BodyLimits {
-    const { BODY_LIMIT_BYTES, BODY_STALL_MS, BODY_BUDGET_BYTES, BODY_UPLOADS_BYTES, OBJECTS_STAY } = this.#env;
+    const { BODY_LIMIT_BYTES, BODY_BUDGET_BYTES, BODY_UPLOADS_BYTES, OBJECTS_STAY } = this.#env;
     const uploadsDefault = OBJECTS_STAY === 'on' ? UPLOADS_STANDALONE_BYTES : UPLOADS_DEFAULT_BYTES;
     uploads ??= new BodyMemory(Number(BODY_UPLOADS_BYTES ?? uploadsDefault));
     return {
       maxBytes: Number(BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES),
-      stallMs: Number(BODY_STALL_MS ?? STALL_DEFAULT_MS),
+      stallMs: bodyStallMs(this.#env),
       memory: uploads,
       kept,
       keptMaxBytes: Number(BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES),

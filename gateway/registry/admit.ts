@@ -52,7 +52,7 @@ admitRoutes.use('/admit', async (c, next) => {
 });
 
 admitRoutes.post('/admit', async (c) => {
-  const body = await readBody(c.req.raw, admitSchema);
+  const body = await readBody(c, admitSchema);
   const mismatch = versionMismatch(String(body.protocol));
   if (mismatch !== undefined) return mismatch;
   const sessionKey = fromBase64url(body.public_key, KEY_BYTES);

@@ -3,6 +3,7 @@ import { LatticeError } from '../../shared/lattice/error.ts';
 import { decodeRecord, type OwnerRecord, RECORD_MAX_BYTES, verifyRecord } from '../../shared/lattice/record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { bodyBytes } from '../body-pieces.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
@@ -22,7 +23,7 @@ agentLeftRoutes.post('/left', async (c) => {
   const { ticket } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
   const length = Number(request.headers.get('content-length') ?? Number.NaN);
   if (!(length <= RECORD_MAX_BYTES)) throw new ApiError('request_too_large', 'A record is some hundred bytes long.');
-  const record = checked(new Uint8Array(await request.arrayBuffer()), ticket);
+  const record = checked(await bodyBytes(c, RECORD_MAX_BYTES), ticket);
   try {
     await c.env.REGISTRY.getByName(REGISTRY_NAME).left(ticket.bytes, record.bytes);
   } catch (cause) {

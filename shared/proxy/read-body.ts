@@ -6,6 +6,7 @@ import type { BudgetShare } from '../upstream/byte-budget.ts';
 import { OpaqueBody } from '../upstream/opaque-body.ts';
 import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } from '../upstream/parsed-request.ts';
 import type { BodyReservation } from './body-memory.ts';
+import { bodyBroken, bodyStalled } from './body-stall.ts';
 import type { BodyLimits, Clock } from './host.ts';
 import type { BodyReader, ProxyRequest } from './message.ts';
 import { readSealed } from './sealed.ts';
@@ -210,22 +211,17 @@ async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock)
 
 /** @throws ApiError 400 if the body breaks off; 408 if nothing comes, or if this body made room for others */
 async function nextPiece(reader: BodyReader, { upload, clock, stallMs }: Pace): Promise<Uint8Array | undefined> {
-  const next = reader.read().catch(refuseBroken);
+  const next = reader.read().catch((cause: unknown) => {
+    throw bodyBroken(cause);
+  });
   // In workerd one request cannot wake another, so each looks itself whether it had to make room.
   for (let waitedMs = 0; await isSlower(next, LOOK_EVERY_MS, clock.after); ) {
     waitedMs += LOOK_EVERY_MS;
-    if (waitedMs >= stallMs) {
-      throw new ApiError('request_timeout', `Nothing came of the request body for ${stallMs / 1_000} s.`);
-    }
+    if (waitedMs >= stallMs) throw bodyStalled(stallMs);
     if (upload.givenUp) throw tooSlow();
   }
   if (upload.givenUp) throw tooSlow();
   return next;
-}
-
-/** Malformed chunks, or fewer bytes than announced (RFC 9112 §6.3, §7.1). */
-function refuseBroken(cause: unknown): never {
-  throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
 }
 
 function tooSlow(): ApiError {

@@ -46,7 +46,7 @@ export const deviceRoutes = new Hono<{ Bindings: Env }>();
 deviceRoutes.post('/login/device', async (c) => {
   requireFirst(c.env);
   const now = Date.now();
-  const { client_id: name } = await readForm(c.req.raw, startSchema);
+  const { client_id: name } = await readForm(c, startSchema);
   const secret = await installationSecret(c.env);
   const userCode = newUserCode(secret, randomBytes);
   const { publicUrl } = await readSettings(c.env, now);
@@ -74,7 +74,7 @@ deviceRoutes.get('/device', (c) => {
 
 deviceRoutes.post('/login/device/token', async (c) => {
   const now = Date.now();
-  const { grant_type: grant, device_code: code } = await readForm(c.req.raw, tokenSchema);
+  const { grant_type: grant, device_code: code } = await readForm(c, tokenSchema);
   if (grant !== DEVICE_GRANT) return refused(c, 'unsupported_grant_type');
   requireFirst(c.env);
   const login = await openDevice(await installationSecret(c.env), code, now);

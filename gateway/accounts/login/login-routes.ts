@@ -59,7 +59,7 @@ loginRoutes.get('/login/providers', async (c) => {
 });
 loginRoutes.post('/login/key', async (c) => {
   requireSameOrigin(c.req.raw);
-  const { key } = await readBody(c.req.raw, keySchema);
+  const { key } = await readBody(c, keySchema);
   await keyAccount(c.env, key, Date.now());
   const sealed = await sealKey(c.env, key, Date.now());
   const cookie = cookieText(SESSION_COOKIE, sealed, SESSION_MS, await isSecure(c));

@@ -18,6 +18,7 @@ import type { LeaseRef } from '../../../shared/batch/ledger.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
+import { bodyBytes } from '../../body-pieces.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
 import { STORE_MESSAGES, storeOf, storing, streamOf } from '../../files/store-access.ts';
@@ -189,7 +190,7 @@ async function nodeOf(c: Ctx): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
     throw new ApiError('invalid_request', `${PROTOCOL_HEADER} is not this gateway's.`);
-  const body = await bodyOf(request);
+  const body = await bodyOf(c);
   const { ticket, issuer, view } = await readTicket(
     request,
     (issuer) => issuersView(c.env, c.executionCtx, issuer),
@@ -218,11 +219,11 @@ async function nodeOf(c: Ctx): Promise<Node> {
   };
 }
 
-async function bodyOf(request: Request): Promise<Uint8Array> {
-  const length = Number(request.headers.get('content-length') ?? Number.NaN);
+async function bodyOf(c: Ctx): Promise<Uint8Array> {
+  const length = Number(c.req.raw.headers.get('content-length') ?? Number.NaN);
   if (!(length <= BODY_MAX_BYTES))
     throw new ApiError('request_too_large', `A body here has a content-length of at most ${BODY_MAX_BYTES} bytes.`);
-  return new Uint8Array(await request.arrayBuffer());
+  return bodyBytes(c, BODY_MAX_BYTES);
 }
 
 function parsed<T extends z.ZodType>(schema: T, body: Uint8Array): z.output<T> {

@@ -9,6 +9,7 @@ import { getRequestListener } from '@hono/node-server';
 import { EXCHANGE_PATH } from '../../../shared/factory/exchange.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { app } from '../../app.ts';
+import { bodyStallMs } from '../../body-pieces.ts';
 import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
@@ -237,7 +238,7 @@ export class HttpServer {
   async #lead(message: IncomingMessage, response: ServerResponse): Promise<void> {
     const { leader } = this.#options.following;
     if (leader === undefined) return refuse(response, 'This gateway is starting.');
-    await leader.handle(message, response).catch(() => response.destroy());
+    await leader.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }
 
   /** A request to a model: past the router and the Fetch classes. */

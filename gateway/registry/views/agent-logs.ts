@@ -1,11 +1,11 @@
 import { Hono } from 'hono';
-import { concat } from '../../../shared/collections/concat.ts';
 import { fromBase64url } from '../../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../../shared/lattice/session.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { bodyBytes } from '../../body-pieces.ts';
 import type { Env } from '../../env.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import { REGISTRY_NAME } from '../../registry-name.ts';
@@ -27,7 +27,7 @@ agentLogRoutes.post('/logs', async (c) => {
   const viewFor = (issuer: string) => issuersView(c.env, c.executionCtx, issuer);
   const { ticket, issuer } = await readTicket(request, viewFor, Date.now());
   const signature = fromBase64url(request.headers.get(SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
-  const tail = await readTail(request);
+  const tail = await bodyBytes(c, LOG_TAIL_MAX_BYTES);
   const message = logTailMessage(ticket.session, workerdCrypto.sha256(tail));
   if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
     throw new ApiError('permission_denied', `${SIGNATURE_HEADER} is not the session's, or not of this body.`);
@@ -45,17 +45,4 @@ async function asking<T>(ask: () => Promise<T>): Promise<T> {
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }
-}
-
-/** Counts what really arrives. */
-async function readTail(request: Request): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of request.body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > LOG_TAIL_MAX_BYTES)
-      throw new ApiError('request_too_large', `A log may have ${LOG_TAIL_MAX_BYTES} bytes at most.`);
-    chunks.push(chunk);
-  }
-  return concat(chunks);
 }

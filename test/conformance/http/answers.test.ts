@@ -1,16 +1,21 @@
 /** What of an engine's answer and of a body reaches the other side, in the form that the client's library reads. */
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
-import { raw } from '../../support/raw.ts';
+import { dial, raw } from '../../support/raw.ts';
 import { Connection } from './connection.ts';
 
 /** Of a model that no operator would name so, and an engine may. */
 const TWO_LINES = 'stand-in/two\nlines';
 
+const STALL_MS = 5_000;
+
 let house: House;
 beforeAll(async () => {
-  house = await openHouse({ engine: { models: [MODEL, TWO_LINES] } });
+  const gateway = { env: { BODY_STALL_MS: String(STALL_MS) } };
+  house = await openHouse({ engine: { models: [MODEL, TWO_LINES] }, gateway });
 });
 afterAll(endAll);
 
@@ -107,6 +112,62 @@ it('each answer names its request, its node and what it took', async () => {
     'server-timing': expect.stringContaining('dur='),
   });
 });
+
+/** The head of a request whose body has so many bytes. */
+function headOf(path: string, key: string, type: string, bytes: number): string {
+  const { host } = new URL(house.gateway.url);
+  return `POST ${path} HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${key}\r\ncontent-type: ${type}\r\ncontent-length: ${bytes}\r\n\r\n`;
+}
+
+/** Until there is a whole JSON body. */
+async function answerOf(socket: Socket): Promise<string> {
+  let text = '';
+  while (!text.endsWith('}')) {
+    const [piece] = await once(socket, 'data');
+    text += piece;
+  }
+  return text;
+}
+
+const BOUNDARY = 'b0undary';
+const FORM = `multipart/form-data; boundary=${BOUNDARY}`;
+const part = (name: string, text: string) =>
+  `--${BOUNDARY}\r\ncontent-disposition: form-data; ${name}\r\n\r\n${text}\r\n`;
+
+it('a body that stands still is given up, whatever it is for; one that comes slowly is not', async () => {
+  const { adminKey } = house.gateway;
+  const json = 'application/json';
+  const begun: [path: string, key: string, type: string, text: string][] = [
+    ['/v1/chat/completions', house.key, json, '{"model":"m"'],
+    ['/v1/files', house.key, FORM, `--${BOUNDARY}\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n{`],
+    ['/v1/files', house.key, FORM, part('name="purpose"', 'batch')],
+    ['/v1/uploads', house.key, json, '{"filename":"a"'],
+    ['/v1/batches', house.key, json, '{"endpoint"'],
+    ['/admin/users', adminKey, json, '{"name":"x"'],
+    ['/login/key', '', json, '{"key":"x'],
+    ['/login/device', '', 'application/x-www-form-urlencoded', 'client_id=a'],
+    ['/agent/admit', 'none', json, '{"protocol":1'],
+  ];
+  const stalled = await Promise.all(begun.map(() => dial(house.gateway.url)));
+  const answers = stalled.map(answerOf);
+  for (const [n, [path, key, type, text]] of begun.entries())
+    stalled[n]?.write(`${headOf(path, key, type, 500)}${text}`);
+  const slow = await dial(house.gateway.url);
+  const stored = answerOf(slow);
+  const form = `${part('name="purpose"', 'user_data')}${part('name="file"; filename="slow"', 'x'.repeat(70))}--${BOUNDARY}--\r\n`;
+  slow.write(headOf('/v1/files', house.key, FORM, form.length));
+  for (let at = 0; at < form.length; at += 40) {
+    slow.write(form.slice(at, at + 40));
+    await new Promise((resolve) => setTimeout(resolve, STALL_MS / 5)); // the pace
+  }
+  for (const [n, answer] of (await Promise.all(answers)).entries()) {
+    expect(answer, begun[n]?.[0]).toMatch(/^HTTP\/1\.1 408 /);
+    expect(answer).toContain('"code":"request_timeout"');
+    expect(answer).toContain(`for ${STALL_MS / 1_000} s`);
+  }
+  expect(await stored).toMatch(/^HTTP\/1\.1 200 /);
+  for (const socket of [...stalled, slow]) socket.destroy();
+}, 60_000);
 
 it('the log has one line for each failed request, and no stack', async () => {
   const before = house.gateway.process.output.length;

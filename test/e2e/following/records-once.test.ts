@@ -1,4 +1,5 @@
 /** What a follower hands over counts once, whatever its key, and what is told of months fits an answer. */
+import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -24,6 +25,7 @@ import type { ObjectNamespace } from '../../../gateway/object-context.ts';
 import type { UsageObject } from '../../../gateway/usage/object.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
+import { dial } from '../../support/raw.ts';
 
 afterEach(endAll);
 
@@ -35,7 +37,7 @@ function identity(key: number): GatewayIdentity {
 const WITHIN_MS = 20_000;
 
 /** A first with stand-ins for its objects. `counts`: of one subject, what its limits say. */
-async function first(counts: MonthCount[] = []) {
+async function first(counts: MonthCount[] = [], stallMs?: number) {
   const database = openFollowingFile(await temporaryDirectory('otela-first'));
   const added: unknown[] = [];
   const settled: string[] = [];
@@ -60,7 +62,7 @@ async function first(counts: MonthCount[] = []) {
     hear: () => 0,
     log: () => {},
   });
-  const server = createServer((message, response) => void leader.handle(message, response));
+  const server = createServer((message, response) => void leader.handle(message, response, stallMs));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   atEnd(() => void server.close());
   return {
@@ -242,4 +244,18 @@ it('a gateway knows eight followers, also after a restart; a known one stays, an
   restarted.remove('key7');
   expect(heard(restarted, 8)).toBe(true);
   database.close();
+});
+
+it('strangers who begin messages and do not end them keep followers out for no longer than a body may stand still', async () => {
+  const { url } = await first([], 500);
+  const head = `POST /gateway/follow HTTP/1.1\r\nhost: ${url.host}\r\ncontent-length: 100\r\n\r\n{`;
+  const idle = await Promise.all(Array.from({ length: 8 }, () => dial(url.href)));
+  const answers = idle.map((socket) => once(socket, 'data'));
+  for (const socket of idle) socket.write(head);
+  for (const [text] of await Promise.all(answers)) expect(String(text)).toMatch(/^HTTP\/1\.1 408 /);
+  const body = Buffer.from(JSON.stringify({ url: 'http://127.0.0.1:1', version: '1', cursor: null, waiting: 0 }));
+  const { header } = sign(identity(3), { about: 'POST /gateway/follow', body }, Math.floor(Date.now() / 1000));
+  const said = await fetch(new URL('/gateway/follow', url), { method: 'POST', headers: { [SIGNED_HEADER]: header }, body });
+  expect(said.status).toBe(200);
+  for (const socket of idle) socket.destroy();
 });

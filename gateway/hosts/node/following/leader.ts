@@ -1,7 +1,10 @@
 /** What the first of an institution answers to those that follow it: `POST /gateway/…`, signed. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
+import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
+import { BODY_STALL_MS, nextWithin } from '../../../../shared/proxy/body-stall.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
+import { after } from '../../../after.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
@@ -56,14 +59,6 @@ interface Asker {
   aheadS: number;
 }
 
-class Refused extends Error {
-  readonly status: number;
-  constructor(status: number, message: string) {
-    super(message);
-    this.status = status;
-  }
-}
-
 export class Leader {
   readonly #options: LeaderOptions;
   #reading = 0;
@@ -79,12 +74,12 @@ export class Leader {
     this.#options = options;
   }
 
-  async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
+  async handle(message: IncomingMessage, response: ServerResponse, stallMs = BODY_STALL_MS): Promise<void> {
     const { identity, log } = this.#options;
     try {
       const path = message.url ?? '/';
-      if (message.method !== 'POST') throw new Refused(405, 'These routes take POST alone.');
-      const body = await this.#body(message);
+      if (message.method !== 'POST') throw new ApiError('method_not_allowed', 'These routes take POST alone.');
+      const body = await this.#body(message, stallMs);
       const { certificate, nonce, aheadS } = verify(
         identity,
         String(message.headers[SIGNED_HEADER] ?? ''),
@@ -101,13 +96,10 @@ export class Leader {
       });
       response.end(answer);
     } catch (error) {
-      const status = error instanceof Refused ? error.status : error instanceof SignatureError ? 403 : 503;
-      const text = error instanceof Error ? error.message : String(error);
-      if (status === 503) log(`a gateway that follows could not be answered: ${text}`);
-      const type = status === 503 ? 'service_unavailable_error' : 'invalid_request_error';
-      const code = status === 403 ? 'permission_denied' : status === 503 ? 'server_is_overloaded' : 'invalid_request';
-      response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });
-      response.end(JSON.stringify({ error: { message: text, type, param: null, code } }));
+      const api = errorOf(error);
+      if (api.status === 503) log(`a gateway that follows could not be answered: ${api.message}`);
+      response.writeHead(api.status, { 'content-type': 'application/json', connection: 'close' });
+      response.end(errorBody(api));
     }
   }
 
@@ -118,22 +110,24 @@ export class Leader {
       if (now - at < NONCE_KEPT_MS && this.#nonces.size < NONCES_MAX) break;
       this.#nonces.delete(old);
     }
-    if (this.#nonces.has(nonce)) throw new Refused(409, 'This message came before.');
+    if (this.#nonces.has(nonce)) throw new ApiError('conflict', 'This message came before.');
     this.#nonces.set(nonce, now);
   }
 
-  async #body(message: IncomingMessage): Promise<Buffer> {
-    if (this.#reading >= READING_MAX) throw new Refused(503, 'Too many gateways ask at once.');
+  async #body(message: IncomingMessage, stallMs: number): Promise<Buffer> {
+    if (this.#reading >= READING_MAX) throw new ApiError('server_is_overloaded', 'Too many gateways ask at once.');
     this.#reading++;
     try {
       const chunks: Buffer[] = [];
       let bytes = 0;
-      for await (const chunk of message as AsyncIterable<Buffer>) {
-        bytes += chunk.length;
-        if (bytes > BODY_MAX_BYTES) throw new Refused(413, `A message may have ${BODY_MAX_BYTES} bytes.`);
-        chunks.push(chunk);
+      const body: AsyncIterator<Buffer> = message[Symbol.asyncIterator]();
+      for (;;) {
+        const { done, value } = await nextWithin(body.next(), stallMs, after);
+        if (done === true) return Buffer.concat(chunks);
+        bytes += value.length;
+        if (bytes > BODY_MAX_BYTES) throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
+        chunks.push(value);
       }
-      return Buffer.concat(chunks);
     } finally {
       this.#reading--;
     }
@@ -146,7 +140,7 @@ export class Leader {
       return { epoch, statement: role().statement };
     }
     const { role: mine, follow } = role();
-    if (mine === 'follower') throw new Refused(409, `This gateway follows ${follow}: ask there.`);
+    if (mine === 'follower') throw new ApiError('conflict', `This gateway follows ${follow}: ask there.`);
     switch (path) {
       case '/gateway/follow':
         return this.#follow({ from, aheadS }, body);
@@ -165,7 +159,7 @@ export class Leader {
         return { position: await this.#inTurn(origin, () => this.#take({ from, origin }, items)) };
       }
       default:
-        throw new Refused(404, `There is no ${path.slice(0, 64)} here.`);
+        throw new ApiError('not_found', `There is no ${path.slice(0, 64)} here.`);
     }
   }
 
@@ -179,8 +173,8 @@ export class Leader {
     const { feed, members, role } = this.#options;
     const { url, version, cursor, waiting } = parse(followSchema, body);
     if (!members.heard(from, url, version, waiting))
-      throw new Refused(
-        409,
+      throw new ApiError(
+        'conflict',
         'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',
       );
     this.#tellClock(from, url, aheadS);
@@ -215,7 +209,7 @@ export class Leader {
       if (position <= done) continue;
       const content: unknown = JSON.parse(text);
       if (kind === 'usage') {
-        if (!HOUR.test(name)) throw new Refused(400, 'Records are of an hour such as 2026-11-25T09.');
+        if (!HOUR.test(name)) throw new ApiError('invalid_request', 'Records are of an hour such as 2026-11-25T09.');
         await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
       } else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
       else {
@@ -248,9 +242,15 @@ function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
   try {
     value = JSON.parse(body.toString());
   } catch {
-    throw new Refused(400, 'The body is no JSON.');
+    throw new ApiError('invalid_request', 'The body is no JSON.');
   }
   const parsed = schema.safeParse(value);
-  if (!parsed.success) throw new Refused(400, `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
+  if (!parsed.success) throw new ApiError('invalid_request', `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
   return parsed.data;
+}
+
+function errorOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new ApiError(error instanceof SignatureError ? 'permission_denied' : 'server_is_overloaded', message);
 }
