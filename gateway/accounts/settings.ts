@@ -8,6 +8,7 @@ import type { Env } from '../env.ts';
 import { type Account, CACHED_MS, matchesAny } from './account.ts';
 import type { Catalogue, CatalogueEntry } from './catalogue.ts';
 import { asked, database } from './database.ts';
+import { FILE_LIMITS, type FileLimits, fileLimitsSchema } from './file-limits.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
 import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
@@ -40,6 +41,8 @@ export interface Settings {
   queue: QueueSettings;
   /** What the keys of a person share, where the person has no limits of their own. Accounts carry it. */
   userLimits: Limits;
+  /** What files and batches of one owner may be. */
+  files: FileLimits;
   /** How often another node is tried; a model may have its own number. */
   retries: RetrySettings;
   /** How fast silent nodes are found, and how long those that LEFT are shown. */
@@ -65,6 +68,7 @@ export const NO_SETTINGS: Settings = {
   defaultTrust: 'admitted',
   queue: QUEUE_DEFAULTS,
   userLimits: {},
+  files: FILE_LIMITS,
   retries: RETRY_DEFAULTS,
   membership: MEMBERSHIP_DEFAULTS,
   minimumAgentVersion: undefined,
@@ -129,6 +133,7 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
     queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
     userLimits: limitsSchema.safeParse(byName.get(USER_LIMITS)).data ?? {},
+    files: fileLimitsSchema.safeParse(byName.get('files') ?? {}).data ?? FILE_LIMITS,
     retries: retrySettings(byName),
     membership: membershipSchema.safeParse(byName.get('membership') ?? {}).data ?? MEMBERSHIP_DEFAULTS,
     minimumAgentVersion: versionSchema.safeParse(byName.get('minimum_agent_version')).data,

@@ -4,6 +4,7 @@ import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
 import { membershipSchema } from '../../shared/gossip/index.ts';
 import { database } from '../accounts/database.ts';
+import { fileLimitsSchema } from '../accounts/file-limits.ts';
 import { limitsSchema } from '../accounts/limits/limits.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { queueSchema } from '../accounts/queue-settings.ts';
@@ -28,6 +29,8 @@ const patchSchema = z.strictObject({
   queue: queueSchema.nullable().optional(),
   /** What all keys of a person share, where the person has no limits of their own; null: nothing. */
   user_limits: limitsSchema.nullable().optional(),
+  /** What files and batches of one project may be at a time; what is left out of it is the default. */
+  files: fileLimitsSchema.nullable().optional(),
   /** The policy and the time-outs of models that have none of their own. */
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
   /** Attempts after the first, where a model has no number of its own. */
@@ -46,6 +49,7 @@ const settingsSchema = z.object({
   oidc: issuersSchema,
   queue: queueSchema,
   user_limits: limitsSchema,
+  files: fileLimitsSchema,
   routing: routingSchema,
   max_retries: z.number(),
   retry_share: z.number(),
@@ -74,7 +78,7 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc, queue, userLimits, routing, retries, membership, minimumAgentVersion } =
+  const { defaultTrust, publicUrl, oidc, queue, userLimits, files, routing, retries, membership, minimumAgentVersion } =
     await readSettings(env);
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
   const read = {
@@ -83,6 +87,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     oidc,
     queue,
     user_limits: userLimits,
+    files,
     routing,
     max_retries,
     retry_share,

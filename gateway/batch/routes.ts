@@ -27,15 +27,16 @@ const OUTPUT_EXPIRES_S = { least: 3_600, most: 2_592_000 };
 export const batchRoutes = new Hono<{ Bindings: Env }>();
 
 batchRoutes.post('/', async (c) => {
-  const { account, owner } = await callerOf(c);
+  const caller = await callerOf(c);
+  const { account, owner, limits } = caller;
   requireWritable();
   storeOf(c.env);
   const body = await readBody(c, z.looseObject({}));
   const wanted = wantedOf(body);
   const db = database(c.env);
-  await requireFewOpen(c.env, owner);
+  await requireFewOpen(c.env, owner, limits.open_batches);
   // One file may be the input of many batches, each of which writes files of its own.
-  await requireRoom(c.env, owner, 1, Date.now());
+  await requireRoom(c.env, caller, 1, Date.now());
   const [input] = await asked(
     db
       .select()
@@ -55,13 +56,13 @@ batchRoutes.post('/', async (c) => {
   };
   const batch = c.env.BATCH.getByName(id);
   const shown = await batch.create(spec);
-  const createdBy = keyWhereFewOpen(c.env, owner, account.keyId);
+  const createdBy = keyWhereFewOpen(c.env, owner, account.keyId, limits.open_batches);
   const row = { id, owner, createdBy, createdAt: shown.created_at * 1_000, open: true, summary: shown };
   try {
     await asked(db.insert(batches).values(row).onConflictDoNothing());
   } catch (error) {
     await batch.cancel(); // it would run though its owner is told that there is none
-    await requireFewOpen(c.env, owner);
+    await requireFewOpen(c.env, owner, limits.open_batches);
     throw error;
   }
   return c.json(shown);

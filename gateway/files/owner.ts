@@ -1,5 +1,6 @@
 import type { Context } from 'hono';
 import { type Account, requireScope } from '../accounts/account.ts';
+import type { FileLimits } from '../accounts/file-limits.ts';
 import type { Env } from '../env.ts';
 import { readModels } from '../registry/access.ts';
 
@@ -9,9 +10,15 @@ export function ownerOf({ projectId, userId, keyId }: Pick<Account, 'projectId' 
   return userId === undefined ? `key:${keyId}` : `user:${userId}`;
 }
 
+export interface FileCaller {
+  account: Account;
+  owner: string;
+  limits: FileLimits;
+}
+
 /** @throws ApiError 401, 403 */
-export async function callerOf(c: Context<{ Bindings: Env }>): Promise<{ account: Account; owner: string }> {
-  const { account } = await readModels(c);
+export async function callerOf(c: Context<{ Bindings: Env }>): Promise<FileCaller> {
+  const { account, view } = await readModels(c);
   requireScope(account, 'inference');
-  return { account, owner: ownerOf(account) };
+  return { account, owner: ownerOf(account), limits: view.settings.files };
 }

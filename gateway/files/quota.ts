@@ -1,47 +1,85 @@
-/** How many bytes an owner may have here, counted where a row is written: two at once are both counted. */
+/** How many files and bytes an owner may have here, counted where a row is written: two at once are both counted. */
 import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
+import type { FileLimits } from '../accounts/file-limits.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 
-/** Bytes that one owner may have here at a time. */
-export const OWNER_MAX_BYTES = 20_000_000_000;
 /** Of one upload: their ids fit into one body. */
 export const PARTS_MAX = 1_000;
 
+type Limits = Pick<FileLimits, 'count' | 'bytes'>;
+
+interface Owner {
+  owner: string;
+  limits: Limits;
+}
+
 const total = (bytes: typeof files.bytes | typeof uploads.bytes) => sql<number>`coalesce(sum(${bytes}), 0)`;
 
-/** Files, and all that pending uploads declare: their parts take room before there is a file. */
+/** Bytes: of files, and all that pending uploads declare, since parts take room before there is a file. Count: what has a row and a name. */
 function takers(env: Pick<Env, 'DB'>, owner: string, now: number) {
   const db = database(env);
+  const mine = eq(files.owner, owner);
   const pending = and(eq(uploads.owner, owner), eq(uploads.status, 'pending'), gt(uploads.expiresAt, now));
-  return [
-    db
-      .select({ bytes: total(files.bytes) })
-      .from(files)
-      .where(eq(files.owner, owner)),
-    db
-      .select({ bytes: total(uploads.bytes) })
-      .from(uploads)
-      .where(pending),
-  ] as const;
+  return {
+    bytes: [
+      db
+        .select({ n: total(files.bytes) })
+        .from(files)
+        .where(mine),
+      db
+        .select({ n: total(uploads.bytes) })
+        .from(uploads)
+        .where(pending),
+    ],
+    count: [
+      db.select({ n: count() }).from(files).where(mine),
+      db.select({ n: count() }).from(uploads).where(pending),
+      db
+        .select({ n: count() })
+        .from(uploadParts)
+        .innerJoin(uploads, eq(uploads.id, uploadParts.uploadId))
+        .where(pending),
+    ],
+  } as const;
 }
 
 /** @throws ApiError 503 */
-export async function usedBytes(env: Pick<Env, 'DB'>, owner: string, now: number): Promise<number> {
-  const [stored, pending] = await asked(database(env).batch(takers(env, owner, now)));
-  return (stored[0]?.bytes ?? 0) + (pending[0]?.bytes ?? 0);
+export async function usedRoom(env: Pick<Env, 'DB'>, owner: string, now: number): Promise<Limits> {
+  const { bytes, count: each } = takers(env, owner, now);
+  const [[stored], [declared], [whole], [begun], [parts]] = await asked(database(env).batch([...bytes, ...each]));
+  return {
+    bytes: (stored?.n ?? 0) + (declared?.n ?? 0),
+    count: (whole?.n ?? 0) + (begun?.n ?? 0) + (parts?.n ?? 0),
+  };
 }
 
 /** The bytes of a row that is inserted: NULL, which its table refuses, where its owner has no room for them. */
-export function bytesWhereRoom(env: Pick<Env, 'DB'>, owner: string, bytes: number, now: number): SQL<number> {
-  const [stored, pending] = takers(env, owner, now);
-  return sql<number>`CASE WHEN (${stored}) + (${pending}) + ${bytes} <= ${OWNER_MAX_BYTES} THEN ${bytes} END`;
+export function bytesWhereRoom(
+  env: Pick<Env, 'DB'>,
+  { owner, limits }: Owner,
+  bytes: number,
+  now: number,
+): SQL<number> {
+  const taken = takers(env, owner, now);
+  const [stored, declared] = taken.bytes;
+  return sql<number>`CASE WHEN (${stored}) + (${declared}) + ${bytes} <= ${limits.bytes} AND ${fewFiles(taken, limits)} THEN ${bytes} END`;
 }
 
-/** Likewise of a part, where its upload takes no more. */
-export function bytesWhereWanted(env: Pick<Env, 'DB'>, uploadId: string, bytes: number): SQL<number> {
+function fewFiles({ count: [whole, begun, parts] }: ReturnType<typeof takers>, limits: Limits): SQL {
+  return sql`(${whole}) + (${begun}) + (${parts}) < ${limits.count}`;
+}
+
+/** Likewise of a part, where its upload takes no more or its owner has too many files. */
+export function bytesWhereWanted(
+  env: Pick<Env, 'DB'>,
+  uploadId: string,
+  { owner, limits }: Owner,
+  bytes: number,
+  now: number,
+): SQL<number> {
   const db = database(env);
   const others = eq(uploadParts.uploadId, uploadId);
   const taken = db
@@ -53,14 +91,32 @@ export function bytesWhereWanted(env: Pick<Env, 'DB'>, uploadId: string, bytes: 
     .select({ bytes: uploads.bytes })
     .from(uploads)
     .where(and(eq(uploads.id, uploadId), eq(uploads.status, 'pending')));
-  return sql<number>`CASE WHEN (${taken}) + ${bytes} <= (${declared}) AND (${parts}) < ${PARTS_MAX} THEN ${bytes} END`;
+  return sql<number>`CASE WHEN (${taken}) + ${bytes} <= (${declared}) AND (${parts}) < ${PARTS_MAX} AND ${fewFiles(takers(env, owner, now), limits)} THEN ${bytes} END`;
 }
 
-/** @throws ApiError 429 */
-export async function requireRoom(env: Pick<Env, 'DB'>, owner: string, bytes: number, now: number): Promise<number> {
-  const room = OWNER_MAX_BYTES - (await usedBytes(env, owner, now));
+/** @returns how many bytes its owner has room for @throws ApiError 429 */
+export async function requireRoom(
+  env: Pick<Env, 'DB'>,
+  { owner, limits }: Owner,
+  bytes: number,
+  now: number,
+): Promise<number> {
+  const used = await usedRoom(env, owner, now);
+  requireFew(used, limits);
+  const room = limits.bytes - used.bytes;
   if (room >= bytes) return room;
-  const message = `Your files and unfinished uploads may have ${OWNER_MAX_BYTES} bytes: delete some, or cancel one.`;
+  const message = `Your files and unfinished uploads may have ${limits.bytes} bytes: delete some, or cancel one.`;
+  throw new ApiError('insufficient_quota', message);
+}
+
+/** Of the parts of an upload: its bytes were counted when it began. @throws ApiError 429 */
+export async function requireFewFiles(env: Pick<Env, 'DB'>, { owner, limits }: Owner, now: number): Promise<void> {
+  requireFew(await usedRoom(env, owner, now), limits);
+}
+
+function requireFew({ count: used }: Limits, { count: most }: Limits): void {
+  if (used < most) return;
+  const message = `You have ${used} files, unfinished uploads and parts of these, and may have ${most}: delete some, or cancel one.`;
   throw new ApiError('insufficient_quota', message);
 }
 

@@ -9,7 +9,7 @@ import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
 import { readForm } from './multipart.ts';
-import { callerOf } from './owner.ts';
+import { callerOf, type FileCaller } from './owner.ts';
 import { listOf, pageOf, pageOrder } from './paging.ts';
 import { bytesWhereRoom, requireRoom } from './quota.ts';
 import { storeOf, storing, streamOf } from './store-access.ts';
@@ -21,10 +21,11 @@ const FILENAME_MAX = 255;
 export const fileRoutes = new Hono<{ Bindings: Env }>();
 
 fileRoutes.post('/', async (c) => {
-  const { account, owner } = await callerOf(c);
+  const caller = await callerOf(c);
+  const { account, owner } = caller;
   requireWritable();
   const store = storeOf(c.env);
-  const room = await requireRoom(c.env, owner, 1, Date.now());
+  const room = await requireRoom(c.env, caller, 1, Date.now());
   const id = newFileId();
   const sniffer = new JsonlSniffer();
   try {
@@ -45,7 +46,7 @@ fileRoutes.post('/', async (c) => {
       createdAt: Date.now(),
       expiresAt,
     };
-    await inserted(c.env, row);
+    await inserted(c.env, row, caller);
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
@@ -122,16 +123,16 @@ fileRoutes.get('/:id/content', async (c) => {
 });
 
 /** @throws ApiError 429 where others of the owner took the room meanwhile */
-async function inserted(env: Env, row: FileRow): Promise<void> {
-  const { owner, bytes, createdAt } = row;
+async function inserted(env: Env, row: FileRow, caller: FileCaller): Promise<void> {
+  const { bytes, createdAt } = row;
   try {
     await asked(
       database(env)
         .insert(files)
-        .values({ ...row, bytes: bytesWhereRoom(env, owner, bytes, createdAt) }),
+        .values({ ...row, bytes: bytesWhereRoom(env, caller, bytes, createdAt) }),
     );
   } catch (error) {
-    await requireRoom(env, owner, bytes, createdAt);
+    await requireRoom(env, caller, bytes, createdAt);
     throw error;
   }
 }

@@ -22,7 +22,7 @@ import {
 import type { FileStore } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
-import { bytesWhereRoom, bytesWhereWanted, PARTS_MAX, requireRoom, requireWanted } from './quota.ts';
+import { bytesWhereRoom, bytesWhereWanted, PARTS_MAX, requireFewFiles, requireRoom, requireWanted } from './quota.ts';
 import { storeOf, storing } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 
@@ -37,7 +37,8 @@ const LIFE_MS = 3_600_000;
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
 
 uploadRoutes.post('/', async (c) => {
-  const { account, owner } = await callerOf(c);
+  const caller = await callerOf(c);
+  const { account, owner } = caller;
   requireWritable();
   storeOf(c.env);
   const { filename, purpose, bytes } = declared(await readBody(c, z.looseObject({})));
@@ -54,15 +55,15 @@ uploadRoutes.post('/', async (c) => {
     createdAt: now,
     expiresAt: now + LIFE_MS,
   };
-  await requireRoom(c.env, owner, bytes, now);
+  await requireRoom(c.env, caller, bytes, now);
   try {
     await asked(
       database(c.env)
         .insert(uploads)
-        .values({ ...row, bytes: bytesWhereRoom(c.env, owner, bytes, now) }),
+        .values({ ...row, bytes: bytesWhereRoom(c.env, caller, bytes, now) }),
     );
   } catch (error) {
-    await requireRoom(c.env, owner, bytes, now);
+    await requireRoom(c.env, caller, bytes, now);
     throw error;
   }
   c.executionCtx.waitUntil(wakeSweep(c.env));
@@ -70,7 +71,9 @@ uploadRoutes.post('/', async (c) => {
 });
 
 uploadRoutes.post('/:id/parts', async (c) => {
+  const caller = await callerOf(c);
   const upload = await pendingOf(c);
+  await requireFewFiles(c.env, caller, Date.now());
   const room = await requireWanted(c.env, upload, 1);
   const store = storeOf(c.env);
   const fileId = newFileId();
@@ -86,12 +89,13 @@ uploadRoutes.post('/:id/parts', async (c) => {
     bytes: stored.bytes,
     createdAt: Date.now(),
   };
-  const row = { ...part, bytes: bytesWhereWanted(c.env, upload.id, part.bytes) };
+  const row = { ...part, bytes: bytesWhereWanted(c.env, upload.id, caller, part.bytes, part.createdAt) };
   try {
     await whilePending(c, () => asked(database(c.env).insert(uploadParts).values(row)));
   } catch (error) {
     await store.delete(fileId).catch(() => {});
     await requireWanted(c.env, upload, part.bytes);
+    await requireFewFiles(c.env, caller, Date.now());
     throw error;
   }
   const created_at = Math.floor(part.createdAt / 1_000);

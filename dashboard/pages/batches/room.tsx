@@ -23,8 +23,9 @@ export function Room() {
   return (
     <Section title={texts.title}>
       <Show of={limits}>
-        {({ bytes: stored, open_batches: open }) => (
-          <div className="grid gap-4 sm:grid-cols-2">
+        {({ count: files, bytes: stored, open_batches: open }) => (
+          <div className="grid gap-4 sm:grid-cols-3">
+            <Amount label={texts.files} of={files} words={count} />
             <Amount label={texts.bytes} of={stored} words={bytes} />
             <Amount label={texts.open} of={open} words={count} />
           </div>

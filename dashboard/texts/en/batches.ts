@@ -116,7 +116,8 @@ export const batches = {
   },
   quota: {
     title: 'Storage',
-    bytes: 'Files',
+    files: 'Files',
+    bytes: 'Space',
     open: 'Open batches',
     leftOf: (left: string, allowed: string) => `${left} of ${allowed} left`,
   },

@@ -3,10 +3,11 @@ import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
 import { asked } from '../../accounts/database.ts';
 import { LIMIT_NAMES } from '../../accounts/limits/meter.ts';
-import { OPEN_MAX, openBatches } from '../../batch/quota.ts';
+import { readSettings } from '../../accounts/settings.ts';
+import { openBatches } from '../../batch/quota.ts';
 import type { Env } from '../../env.ts';
 import { ownerOf } from '../../files/owner.ts';
-import { OWNER_MAX_BYTES, usedBytes } from '../../files/quota.ts';
+import { usedRoom } from '../../files/quota.ts';
 import { shardsBetween, type UsageRow } from '../../usage/row.ts';
 import { listOf } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
@@ -84,8 +85,13 @@ export const myUseRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/me/files',
     summary:
-      'How many bytes of files, and how many batches that are not over, belong to the project of this key, or to its user or itself.',
-    answer: z.object({ object: z.literal('file_limits'), bytes: amountSchema, open_batches: amountSchema }),
+      'How many files, bytes of these, and batches that are not over belong to the project of this key, or to its user or itself.',
+    answer: z.object({
+      object: z.literal('file_limits'),
+      count: amountSchema,
+      bytes: amountSchema,
+      open_batches: amountSchema,
+    }),
     run: readFileLimits,
   }),
   route({
@@ -137,11 +143,17 @@ export async function usesOf(
 
 async function readFileLimits({ account, env, now }: Call): Promise<object> {
   const owner = ownerOf(account);
-  const [bytes, open] = await Promise.all([usedBytes(env, owner, now), openBatches(env, owner)]);
+  const [used, open, settings] = await Promise.all([
+    usedRoom(env, owner, now),
+    openBatches(env, owner),
+    readSettings(env, now),
+  ]);
+  const { count, bytes, open_batches } = settings.files;
   return {
     object: 'file_limits',
-    bytes: { allowed: OWNER_MAX_BYTES, used: bytes },
-    open_batches: { allowed: OPEN_MAX, used: open },
+    count: { allowed: count, used: used.count },
+    bytes: { allowed: bytes, used: used.bytes },
+    open_batches: { allowed: open_batches, used: open },
   };
 }
 

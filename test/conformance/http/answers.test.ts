@@ -144,7 +144,6 @@ it('a body that stands still is given up, whatever it is for; one that comes slo
     ['/v1/uploads', house.key, json, '{"filename":"a"'],
     ['/v1/batches', house.key, json, '{"endpoint"'],
     ['/admin/users', adminKey, json, '{"name":"x"'],
-    ['/login/key', '', json, '{"key":"x'],
     ['/login/device', '', 'application/x-www-form-urlencoded', 'client_id=a'],
     ['/agent/admit', 'none', json, '{"protocol":1'],
   ];

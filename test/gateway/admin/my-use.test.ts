@@ -52,8 +52,9 @@ test('a key reads what its project has of files and open batches, and nothing of
   const rows = [file('file-1', mine.id, 5), file('file-2', mine.id, 7), file('file-3', others.id, 100)];
   await database(env).insert(files).values(rows);
   const amount = z.object({ allowed: z.number(), used: z.number() });
-  const room = z.object({ bytes: amount, open_batches: amount });
+  const room = z.object({ count: amount, bytes: amount, open_batches: amount });
   expect(await good(knock('GET', '/admin/me/files', { key: mine.key }), room)).toEqual({
+    count: { allowed: 20_000, used: 2 },
     bytes: { allowed: 20_000_000_000, used: 12 },
     open_batches: { allowed: 100, used: 0 },
   });
