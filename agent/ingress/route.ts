@@ -49,6 +49,7 @@ export function resolveRoute(request: Headers, parsed: ParsedRequest, options: R
     receiptFor: (model) => model,
     unpaidReceipt: () => NO_RECEIPT,
     waitMs: options.queues.longestWait(parsed.streaming),
+    restartGraceMs: options.queues.longestWait(true),
     resumes: false,
     // Where a node said no, its own words are worth more than a wait.
     mayHope: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),

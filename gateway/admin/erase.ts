@@ -1,5 +1,5 @@
 /** Deletion of a person: who they are goes at once, what is on record of them day by day, and sums stay without them. */
-import { and, countDistinct, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
+import { and, countDistinct, desc, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
 import {
   accessRequests,
@@ -23,16 +23,18 @@ import type { Call } from './route.ts';
 
 /** Of a day each hour's object is asked: within one call as many as a Worker may ask. */
 const DAYS_PER_CALL = 4;
+/** Each is an object that is asked. */
+const BATCHES_PER_CALL = 25;
 const HOUR_MS = 60 * 60_000;
 const GONE = 'deleted';
 const ERASE = 'user.erase';
 
-/** One step; again until nothing is left. Whatever breaks off is done again from where it was. @returns days that are left */
+/** One step; again until nothing is left. Whatever breaks off is done again from where it was. @returns days that are left, 0: nothing is */
 export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
-  await forgetFiles(call, user);
+  const batchesLeft = await forgetFiles(call, user);
   // Of the last minutes totals may not have arrived in D1: these hours are asked whatever it says.
   await forgetHours(env, user, [shardOf(now - HOUR_MS), shardOf(now)]);
   const days = usageTotals.day;
@@ -51,7 +53,7 @@ export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.
       .from(usageTotals)
       .where(mine),
   );
-  return left?.n ?? 0;
+  return Math.max(left?.n ?? 0, batchesLeft ? 1 : 0);
 }
 
 /** Whether it was done, and nobody wrote anything about them since: a person may be called what is left of the deleted. */
@@ -103,8 +105,11 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
   await change(call, statements, { action: ERASE, object: user });
 }
 
-/** Files and batches of their own, those of projects stay. The bytes go with the next sweep, and what a batch reads after its end. */
-async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): Promise<void> {
+/**
+ * Files and batches of their own, those of projects stay. A batch that runs ends at once and leaves no results. The bytes go with the next
+ * sweep. @returns whether batches are left
+ */
+async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): Promise<boolean> {
   const db = database(env);
   const keys = db
     .select({ owner: sql`'key:' || ${apiKeys.id}` })
@@ -112,13 +117,19 @@ async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): 
     .where(eq(apiKeys.userId, user));
   const isTheirs = (owner: typeof files.owner | typeof uploads.owner | typeof batches.owner) =>
     or(eq(owner, `user:${user}`), inArray(owner, keys));
+  const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
+  const some = await asked(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
+  const ids = some.map(({ id }) => id);
+  // The rows last: what has one is asked again, should this break off.
+  await asked(Promise.all(ids.map((id) => env.BATCH.getByName(id).forget())));
   await asked(
     db.batch([
+      db.delete(batches).where(inArray(batches.id, ids)),
       db.update(files).set({ filename: GONE, expiresAt: now }).where(isTheirs(files.owner)),
       db.update(uploads).set({ filename: GONE, expiresAt: now }).where(isTheirs(uploads.owner)),
-      db.delete(batches).where(and(isTheirs(batches.owner), eq(batches.open, false))),
     ]),
   );
+  return ids.length === BATCHES_PER_CALL;
 }
 
 async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {

@@ -14,6 +14,7 @@ export class BatchMetrics {
   constructor(record: BatchRecord) {
     this.#record = record;
     this.#reporter = new Reporter((now) => {
+      if (record.spec === undefined) return;
       const { status, counts } = record.state;
       if (isTerminal(status)) return;
       now.set(BATCHES, [status], 1);

@@ -14,7 +14,7 @@ import { BatchRecord, type Committed } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
-import { writeFiles } from './finish.ts';
+import { dropFiles, writeFiles } from './finish.ts';
 import { type BatchAdmission, LEASE_MS, leaseOf } from './leases/lease.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { offerOf, tellQueues } from './leases/offer.ts';
@@ -84,6 +84,22 @@ export class BatchObject extends GatewayObject {
       await this.#wake();
     }
     return this.#shown();
+  }
+
+  /** Its owner is deleted: it ends at once, and nothing of it stays. What its lines used is told before. Idempotent. */
+  async forget(): Promise<void> {
+    const { spec } = this.#record;
+    if (spec === undefined) return;
+    this.#closed = true;
+    await this.#tellUse(spec);
+    if (this.#isForgotten) return;
+    this.#metrics.begin();
+    this.#metrics.tell(this.env, this.ctx, this.#now);
+    this.#record.forget();
+  }
+
+  get #isForgotten(): boolean {
+    return this.#record.spec === undefined;
   }
 
   /** No lease is granted while it is paused; lines that run end. The window does not move. */
@@ -191,10 +207,12 @@ export class BatchObject extends GatewayObject {
     try {
       nextMs = await this.#step(spec, this.#record.state);
     } catch (error) {
+      if (this.#isForgotten) return dropFiles(this.env, spec.id, this.#now);
       const why = error instanceof Error ? error.message : String(error);
       this.#obstacle.meet(error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED, this.#now);
       console.error(`batch ${spec.id}: ${why}; tried again in ${AGAIN_MS} ms`);
     }
+    if (this.#isForgotten) return dropFiles(this.env, spec.id, this.#now);
     this.#metrics.tell(this.env, this.ctx, this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});

@@ -134,6 +134,13 @@ export class BatchRecord {
     this.#ledger = undefined;
   }
 
+  /** All of it: from then on there is no such batch. */
+  forget(): void {
+    this.#rows.forget();
+    this.#ledger = undefined;
+    this.#function = undefined;
+  }
+
   /** Stores the chunks that the ledger changed. */
   store(): void {
     const { changed } = this.ledger;

@@ -93,6 +93,11 @@ export class BatchRows {
     return new Map(all.map((result) => [result.line, result]));
   }
 
+  forget(): void {
+    this.forgetResults();
+    for (const name of ['spec', 'state', 'demands', 'function']) this.#storage.kv.delete(name);
+  }
+
   /** After the results are in their files. */
   forgetResults(): void {
     this.#storage.sql.exec('DELETE FROM result');

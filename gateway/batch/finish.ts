@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { inArray } from 'drizzle-orm';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { asked, database } from '../accounts/database.ts';
@@ -13,6 +14,9 @@ import { outputLines } from './output.ts';
 const OUTPUT_S = 30 * 86_400;
 /** Lines without an answer are told of, whatever room the answers take: their names, which the input has, and a sentence each. */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
+
+const KINDS = ['output', 'error'] as const;
+
 interface FinishOptions {
   env: Env;
   record: BatchRecord;
@@ -43,7 +47,13 @@ export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> 
   return { outputFileId, errorFileId: hasErrors ? await write(options, false, leftOut) : null, leftOut: leftOut.size };
 }
 
-function resultFileId(batch: string, kind: 'output' | 'error'): string {
+/** Of a batch that was forgotten, maybe while they were written: they go with the next sweep. */
+export async function dropFiles(env: Env, batch: string, nowMs: number): Promise<void> {
+  const ids = KINDS.map((kind) => resultFileId(batch, kind));
+  await asked(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));
+}
+
+function resultFileId(batch: string, kind: (typeof KINDS)[number]): string {
   return `file-${createHash('sha256').update(`${batch}/${kind}`).digest('hex').slice(0, 24)}`;
 }
 

@@ -131,6 +131,7 @@ function routeIn(
     receiptFor: (model) => receiptOf(account.seal, model, untracked, said(model)),
     unpaidReceipt: (model) => receiptOf('', model, true),
     waitMs: longestWait(settings.queue, parsed.streaming),
+    restartGraceMs: Math.max(settings.queue.unary_ms, settings.queue.stream_ms),
     startWaitMs: asked.startWaitMs ?? account.startWaitMs ?? settingsOf(settings, chain.model).start_wait_ms,
     resumes: account.resumes,
     reasoningBudget: asked.reasoningBudget,

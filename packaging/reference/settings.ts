@@ -59,7 +59,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'oidc[].group_claim': 'the claim whose values are groups of access lists',
   'oidc[].groups': 'from values of that claim to names of groups',
   'queue.unary_ms': 'longest wait for a free node, unary; 0: 503 at once',
-  'queue.stream_ms': 'longest wait for a free node, stream',
+  'queue.stream_ms': 'longest wait for a free node, stream; a model whose last node left longer ago is not waited for',
   'queue.places': 'requests that may wait for one model',
   'queue.weights': 'turns by project id, relative to the 1 of all others',
   'user_limits.requests_per_minute':

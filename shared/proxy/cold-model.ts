@@ -93,7 +93,8 @@ export function coldWait({ state, percent, where }: ColdModel): Wait {
   }
 }
 
-function span(ms: number): string {
+/** About how long. */
+export function span(ms: number): string {
   if (ms < 90_000) return `${Math.max(1, Math.round(ms / 1_000))} s`;
   return ms < 5_400_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
 }

@@ -3,7 +3,7 @@ import { ApiError } from '../openai/errors.ts';
 import { type Question, unmet } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
-import { coldOf, waitFor } from './cold-model.ts';
+import { coldOf, span, waitFor } from './cold-model.ts';
 import type { Clock, Host, RequestInfo, Route } from './host.ts';
 import { endsWithin, mayEndWithin, modelStarting, startOf } from './model-starting.ts';
 
@@ -11,7 +11,7 @@ import { endsWithin, mayEndWithin, modelStarting, startOf } from './model-starti
  * How long the request waits if no node is free, milliseconds.
  * @throws ApiError 403 if no provider is trusted, or the request may not start a cold model; 404 for a model that no node served lately;
  * 412 if no node has what the request requires; 503 `model_starting` if the model loads for longer than the request may wait; 503
- * `no_capacity` if no node serves the model and the request does not wait for one
+ * `no_capacity` if no node serves the model and the request does not wait for one, or the last one left long ago
  */
 export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): number {
   const { clock } = host;
@@ -36,6 +36,8 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
     });
   }
   if (route.waitMs === 0 || !hopesFor(route)) throw host.refusal(route, undefined);
+  const goneMs = now - lastLeft(route, models);
+  if (goneMs > route.restartGraceMs) throw longGone(route.request.model, goneMs);
   return route.waitMs;
 }
 
@@ -71,6 +73,27 @@ function hopesFor(route: Route): boolean {
     (model) =>
       route.expects(model) || (route.nodes.model(model)?.all.some((entry) => isTrusted(route.trust, entry)) ?? false),
   );
+}
+
+/** When the last node left that the request may go to, milliseconds since the epoch; infinite where one is there or expected. */
+function lastLeft(route: Route, models: readonly string[]): number {
+  let last = '';
+  for (const model of models) {
+    if (route.expects(model)) return Number.POSITIVE_INFINITY;
+    for (const entry of route.nodes.model(model)?.all ?? []) {
+      if (!isTrusted(route.trust, entry)) continue;
+      if (entry.state !== 'LEFT') return Number.POSITIVE_INFINITY;
+      if (entry.updated_at > last) last = entry.updated_at;
+    }
+  }
+  // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
+  return last === '' ? Number.POSITIVE_INFINITY : Date.parse(last);
+}
+
+/** A node that leaves to begin anew is back sooner. Where the operator has said something of the model, requests wait. */
+function longGone(model: string, goneMs: number): ApiError {
+  const message = `The last node that served '${model}' left ${span(goneMs)} ago, and none is being started.`;
+  return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });
 }
 
 function isKnown(route: Route, model: string): boolean {

@@ -164,6 +164,8 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   unpaidReceipt(model: string): string;
   /** The longest wait for a node, milliseconds; 0: none. */
   readonly waitMs: number;
+  /** A model whose last node left longer ago is not waited for, milliseconds. */
+  readonly restartGraceMs: number;
   /** The longest wait for a model that is being started, milliseconds; absent: the request and its key do not say. */
   readonly startWaitMs?: number | undefined;
   /** Models that start on request. Absent: a node that the request may go to serves one of its models, or this host starts no models. */

@@ -5,7 +5,7 @@ import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, envelopeOf } from '../support/house.ts';
-import { atEnd, endAll, type Managed } from '../support/processes.ts';
+import { atEnd, endAll, eventually, type Managed } from '../support/processes.ts';
 
 let gateway: Gateway;
 let key: string;
@@ -204,6 +204,24 @@ it('a priority that is none is 400', async () => {
   const response = await ask('full/one', {}, { headers: { 'x-otela-priority': 'urgent' } });
   expect(response.status).toBe(400);
 });
+
+it('a model whose last node left longer ago than requests wait is told so at once, unless the operator expects it', async () => {
+  const model = 'gone/long';
+  await gone(model);
+  await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 2_000, stream_ms: 2_000 } });
+  // The settings are not there yet, or it left a moment ago: then it waits.
+  const told = (words: RegExp) =>
+    eventually(String(words), 30_000, async () => {
+      const answer = await ask(model, {}, { signal: AbortSignal.timeout(10_000) }).catch(() => undefined);
+      if (answer === undefined) return undefined;
+      const { code, message } = await envelopeOf(answer);
+      expect([answer.status, code, answer.headers.get('x-should-retry')]).toEqual([503, 'no_capacity', 'false']);
+      return words.test(message) ? message : undefined;
+    });
+  await told(/^The last node that served 'gone\/long' left \d+ (s|min) ago, and none is being started\.$/);
+  await expected(model);
+  await told(/became free within 2 s/);
+}, 90_000);
 
 it('who waits too long is told so: 503, and in a stream that was opened in-band, without an end', async () => {
   const unary = await late.unary;

@@ -20,6 +20,7 @@
  */
 import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import * as z from 'zod';
 import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 
@@ -158,4 +159,94 @@ it('what pending uploads declare counts for the bytes that an owner may have', a
   const [first] = (await Promise.allSettled(all)).flatMap((one) => (one.status === 'fulfilled' ? [one.value.id] : []));
   await client.uploads.cancel(first ?? '');
   expect(await statusOf(uploadOf(512_000_000, client))).toBe(200);
+});
+
+const idSchema = z.object({ id: z.string() });
+const erasedSchema = z.object({ days_left: z.number() });
+const listSchema = z.object({ data: z.array(idSchema) });
+
+it('a person who is deleted leaves no batch: what runs ends, and no list has it', async () => {
+  const { gateway, engine } = house;
+  const user = idSchema.parse(await gateway.admin('POST', 'users', { name: 'Ada' })).id;
+  const key = await gateway.createKey('ada', { user_id: user });
+  const ada = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+  const lines = Array.from({ length: 2_000 }, (_, n) => line(`${n}`, {}, { stand_in: { delayMs: 2_000 } }));
+  const file = await ada.files.create({ file: await toFile(Buffer.from(textOf(lines)), 'in.jsonl'), purpose: 'batch' });
+  const before = engine.requests.length;
+  const { id } = await ada.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' });
+  await eventually('its lines at the engine', 30_000, () => engine.requests.length > before || undefined);
+  const operator = new OpenAI({ baseURL: house.base, apiKey: gateway.adminKey, maxRetries: 0 });
+  const listed = async () =>
+    listSchema.parse(await operator.get('/batches', { query: { scope: 'all', limit: 100 } })).data.map((one) => one.id);
+  expect(await listed()).toContain(id);
+  await eventually('all of it', 30_000, async () => {
+    const { days_left } = erasedSchema.parse(await gateway.admin('DELETE', `users/${user}`));
+    return days_left === 0 || undefined;
+  });
+  expect(await listed()).not.toContain(id);
+  expect(await statusOf(operator.batches.retrieve(id))).toBe(404);
+  await eventually('its node to stop', 60_000, async () => {
+    const asked = engine.requests.length;
+    await new Promise((resolve) => setTimeout(resolve, 3_000)); // longer than a line takes: nothing begins
+    return engine.requests.length === asked || undefined;
+  });
+  expect(engine.requests.length - before).toBeLessThan(lines.length);
+  // The node has room for others.
+  expect((await ended(textOf([line('next')]))).status).toBe('completed');
+  expect(await listed()).not.toContain(id);
+}, 150_000);
+
+it('a project’s batch outlives the person who made it: it is cancelled with their key, and its results are the project’s', async () => {
+  const { gateway } = house;
+  const project = await gateway.createProject('shared');
+  const user = idSchema.parse(await gateway.admin('POST', 'users', { name: 'Ada', project_id: project })).id;
+  const keys = [
+    await gateway.createKey('ada', { user_id: user, project_id: project }),
+    await gateway.createKey('other', { project_id: project }),
+  ];
+  const [ada, other] = keys.map((apiKey) => new OpenAI({ baseURL: house.base, apiKey, maxRetries: 0 }));
+  if (ada === undefined || other === undefined) throw new Error('two keys');
+  const lines = Array.from({ length: 500 }, (_, n) => line(`${n}`, {}, { stand_in: { delayMs: n < 100 ? 0 : 2_000 } }));
+  const file = await ada.files.create({ file: await toFile(Buffer.from(textOf(lines)), 'in.jsonl'), purpose: 'batch' });
+  const { id } = await ada.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' });
+  await eventually('its first lines', 30_000, async () =>
+    (await other.batches.retrieve(id)).request_counts?.completed ? true : undefined,
+  );
+  await gateway.admin('DELETE', `users/${user}`);
+  const done = await eventually('its end', 60_000, async () => {
+    const batch = await other.batches.retrieve(id);
+    return batch.status === 'cancelled' ? batch : undefined;
+  });
+  expect((await other.batches.list()).data.map((one) => one.id)).toEqual([id]);
+  expect(await statusOf(other.files.content(done.output_file_id ?? ''))).toBe(200);
+}, 120_000);
+
+it('a project has so many files, however small, counted with unfinished uploads and their parts', async () => {
+  const most = 5;
+  await house.gateway.admin('PATCH', 'settings', { files: { count: most } });
+  try {
+    const client = await by('many');
+    const tiny = async () =>
+      client.files.create({ file: await toFile(Buffer.from('x'), 'tiny'), purpose: 'user_data' });
+    await eventually('the bound', 20_000, async () => ((await statusOf(tiny())) === 429 ? true : undefined));
+    const { data } = await client.files.list();
+    for (const { id } of data.slice(2)) await client.files.delete(id);
+    const upload = await uploadOf(4, client);
+    const part = async (text: string) =>
+      client.uploads.parts.create(upload.id, { data: await toFile(Buffer.from(text), 'p') });
+    expect(await statusOf(part('a'))).toBe(200);
+    const last = await Promise.all([tiny(), tiny(), part('b'), uploadOf(1, client)].map(statusOf));
+    expect(last.toSorted(), 'four at once for one place').toEqual([200, 429, 429, 429]);
+    for (const one of [tiny, () => part('c'), () => uploadOf(1, client)]) {
+      const refused = await one().catch((error: unknown) => error);
+      expect(refused).toMatchObject({ status: 429, code: 'insufficient_quota', type: 'insufficient_quota' });
+      expect(String(refused)).toContain(`may have ${most}: delete some`);
+    }
+    const shown = await fetch(`${house.gateway.url}/admin/me/files`, { headers: { authorization: `Bearer ${client.apiKey}` } });
+    expect(await shown.json()).toMatchObject({ count: { allowed: most, used: most } });
+    await client.uploads.cancel(upload.id);
+    expect(await statusOf(tiny())).toBe(200);
+  } finally {
+    await house.gateway.admin('PATCH', 'settings', { files: null });
+  }
 });

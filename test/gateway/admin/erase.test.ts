@@ -2,6 +2,7 @@ import { env } from 'cloudflare:workers';
 import { gt, isNull, or } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
 import { batches, files } from '../../../gateway/accounts/schema.ts';
@@ -56,6 +57,19 @@ beforeAll(async () => {
     .values([...rows, { ...file, id: 'file-b', owner: `user:${bob}`, filename: 'b', createdBy: 'b' }]);
   const batch = { owner: owners[0] ?? '', createdBy: ada.keyId, createdAt: NOW, open: false };
   await db.insert(batches).values({ ...batch, id: 'batch_1', summary: { metadata: { about: WORDS[5] } } });
+  // One whose end the account store has not heard of, if it has one yet.
+  const spec = { owner: batch.owner, account: { ...BOOTSTRAP, keyId: ada.keyId, userId: ada.id }, windowS: 86_400 };
+  await env.BATCH.getByName('batch_2').create({
+    ...spec,
+    id: 'batch_2',
+    endpoint: '/v1/chat/completions',
+    inputFileId: 'file-none',
+    inputExists: false,
+    metadata: { about: WORDS[5] ?? '' },
+    outputExpiresS: null,
+    allowMixedModels: false,
+  });
+  await db.insert(batches).values({ ...batch, id: 'batch_2', open: true, summary: { metadata: { about: WORDS[5] } } });
   for (const [n, time] of TIMES.entries()) {
     const rows = [ada.id, bob].map((who, m) =>
       usageRow(10 * n + m, {
@@ -106,6 +120,9 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
     left.map(({ id }) => id),
     'files that the next sweep leaves',
   ).toEqual(['file-b']);
+
+  expect(await database(env).select().from(batches)).toEqual([]);
+  expect(await env.BATCH.getByName('batch_2').show(), 'what the batch itself keeps').toBeNull();
 
   await refusal(knock('GET', '/admin/me', { key: ada.key }), 401, 'invalid_api_key');
   const shown = await good(

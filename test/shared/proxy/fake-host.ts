@@ -131,6 +131,7 @@ export class FakeHost implements Host<string> {
       receiptFor: (model) => model,
       unpaidReceipt: () => '',
       waitMs: this.waitMs,
+      restartGraceMs: 600_000,
       resumes: false,
     };
   }

@@ -49,3 +49,35 @@ test('without trust nothing else is said', async () => {
   });
   expect(await codeFor(host, 'unheard-of')).toBe('internal_error');
 });
+
+test('a model whose last node left long ago is not waited for, one that left lately or is expected is', async () => {
+  const host = new FakeHost();
+  host.waitMs = 60_000;
+  host.waitForTurn = async () => ({ kind: 'late' });
+  const left = (session: string, agoMs: number, more: object = {}) => {
+    const updated_at = new Date(host.clock.now() - agoMs).toISOString();
+    host.add(entry(session, { state: 'LEFT', connected: false, updated_at, ...more }), 'gone');
+  };
+  const ask = async (model: string) => {
+    const { headers, body } = await handle(requestOf({ whole: JSON.stringify({ model }) }), host);
+    const { code, message } = JSON.parse(String(body)).error;
+    expect([code, headers['x-should-retry']]).toEqual(['no_capacity', 'false']);
+    return message;
+  };
+  const waited = 'became free within 60 s';
+  left('a', 7_200_000);
+  left('b', 601_000);
+  expect(await ask('m')).toBe("The last node that served 'm' left 10 min ago, and none is being started.");
+  left('c', 599_000);
+  expect(await ask('m')).toContain(waited);
+  left('d', 7_200_000, { models: [{ id: 'expected', state: 'ready' }] });
+  expect(await ask('expected')).toContain(waited);
+  // On its way out, or not heard of for the moment: it may be back.
+  left('e', 7_200_000, { models: [{ id: 'half', state: 'ready' }], state: 'DOWN' });
+  expect(await ask('half')).toContain(waited);
+  // Where no request waits, none is told how long ago that was.
+  host.waitMs = 0;
+  left('f', 7_200_000, { models: [{ id: 'old', state: 'ready' }] });
+  const { body } = await handle(requestOf({ whole: '{"model":"old"}' }), host);
+  expect(JSON.parse(String(body)).error.message).not.toContain('left');
+});
