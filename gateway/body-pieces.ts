@@ -51,16 +51,19 @@ export async function bodyBytes(c: BodyContext, maxBytes: number): Promise<Uint8
   let bytes = 0;
   for await (const piece of piecesOf(c)) {
     bytes += piece.length;
-    if (bytes > maxBytes)
-      throw new ApiError('request_too_large', `This body may have ${maxBytes} bytes at most.`);
+    if (bytes > maxBytes) throw new ApiError('request_too_large', `This body may have ${maxBytes} bytes at most.`);
     pieces.push(piece);
   }
   return concat(pieces);
 }
 
-function readerOf({ body, pieces }: BodyContext['req']['raw']): BodyReader | undefined {
-  if (pieces === undefined) return body === null || body.locked ? undefined : new PieceReader(body);
-  const iterator = pieces();
+function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
+  // Where the host has pieces, asking for `body` would make a stream that reads them.
+  const iterator = request.pieces?.();
+  if (iterator === undefined) {
+    const { body } = request;
+    return body === null || body.locked ? undefined : new PieceReader(body);
+  }
   return {
     read: async () => (await iterator.next()).value,
     // The answer goes out by the same socket: it stays open.

@@ -79,7 +79,10 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
     'the connection to the engine was lost, or it said 5xx in a stream',
     'ask again; for streams `x-otela-resume: 1`',
   ],
-  no_capacity: ['no node that may be asked serves the model now, or none became free in time; the message says if the last one left long ago', 'ask later'],
+  no_capacity: [
+    'no node that may be asked serves the model now, or none became free in time; the message says if the last one left long ago',
+    'ask later',
+  ],
   model_starting: [
     'engines are loading the model, or it starts when asked for',
     'wait for `retry-after`, or send `x-otela-wait`; `/v1/models?state=all` has `ready_in_ms`',

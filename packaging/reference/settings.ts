@@ -70,7 +70,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'user_limits.gpu_seconds_per_month': 'the same of GPU seconds',
   'user_limits.reasoning_tokens_per_request': 'reasoning tokens of one answer',
   'user_limits.models': 'limits of one model, by its name; `*`: of each that is not named',
-  'files.count': 'files, unfinished uploads and parts of these that one project may have, or a person or key without one',
+  'files.count':
+    'files, unfinished uploads and parts of these that one project may have, or a person or key without one',
   'files.bytes': 'bytes of all of them, as uploads declare them',
   'files.open_batches': 'batches that are not over, the same',
   'routing.policy': 'of models that have none of their own; default: least-load, prefix-affinity for conversations',

@@ -124,7 +124,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
 ];
 
 /** Only read: their handler has matched GET before this table is asked. */
-const READ_ONLY = /^\/v1\/(?:models(?:\/[^]+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/;
+const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/s;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
-import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { Browser, CLIENT_ID, CLIENT_SECRET, Identity } from '../support/identity.ts';
+import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const OTELA_MAIN = join(ROOT, 'clients/otela/main.ts');
@@ -15,7 +16,14 @@ beforeAll(async () => {
   const programs = await temporaryDirectory('otela-gpus');
   const lines = [0, 1].map((n) => `echo '${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920'`);
   await writeFile(join(programs, 'nvidia-smi'), ['#!/bin/sh', ...lines, ''].join('\n'), { mode: 0o755 });
-  house = await openHouse({ agentEnv: { PATH: `${programs}:${process.env.PATH}` } });
+  const port = await freePort('127.0.0.1');
+  const issuer = `http://127.0.0.1:${port}`;
+  const env = { OIDC_CLIENT_SECRETS: JSON.stringify({ [issuer]: CLIENT_SECRET }) };
+  house = await openHouse({ agentEnv: { PATH: `${programs}:${process.env.PATH}` }, gateway: { env } });
+  const redirectUri = `${house.gateway.url}/login/callback`;
+  await Identity.start({ port, redirectUri, people: { grace: { name: 'Grace' } } });
+  const oidc = [{ issuer, name: 'The university', client_id: CLIENT_ID, admits: 'everybody' }];
+  await house.gateway.admin('PATCH', 'settings', { oidc });
 });
 afterAll(endAll);
 
@@ -69,14 +77,25 @@ it('all keys of a person share the limits that each person has by default; their
 
 it('a person has in a project what its lead gives them: in requests, headers and what they see of themselves', async () => {
   const project = await made('projects', { limits: { requests_per_minute: 50 } });
-  const [lead, ada] = [await made('users', {}), await made('users', {})];
+  const browser = new Browser('grace');
+  const { response } = await browser.go(`${house.gateway.url}/login?return_to=/admin/me`);
+  const { user_id: lead } = z.object({ user_id: z.string() }).parse(await response.json());
+  const ada = await made('users', {});
   const members = `projects/${project}/members`;
+  const limit = (requests_per_minute: number) =>
+    browser.once(`${house.gateway.url}/admin/${members}/${ada}`, {
+      method: 'PATCH',
+      body: JSON.stringify({ limits: { requests_per_minute } }),
+      headers: { origin: house.gateway.url, 'content-type': 'application/json' },
+    });
+  expect((await limit(3)).status, 'who leads nothing').toBe(404);
   await house.gateway.admin('PUT', `${members}/${lead}`, { lead: true });
   await house.gateway.admin('PUT', `${members}/${ada}`, {});
   const keys = [await keyOf({ user_id: ada, project_id: project }), await keyOf({ user_id: ada, project_id: project })];
   const [key = '', other = ''] = keys;
   expect(await status(chat(key))).toBe(200);
-  await house.gateway.admin('PATCH', `${members}/${ada}`, { limits: { requests_per_minute: 3 } });
+  expect((await limit(51)).status, 'more than the project has').toBe(422);
+  expect(await (await limit(3)).json()).toMatchObject({ user_id: ada, limits: { requests_per_minute: 3 } });
   const limited = await eventually('the limit', 10_000, async () => {
     const answer = await chat(other);
     await answer.text();

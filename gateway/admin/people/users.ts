@@ -102,7 +102,7 @@ export const userRoutes: readonly AdminRoute[] = [
     method: 'delete',
     path: '/users/:id',
     summary:
-      'Delete a person: name, login, keys and records of use; sums stay without them. A step at a time: again until days_left is 0.',
+      'Delete a person: name, login, keys, their own files and batches, and records of use; sums stay without them. A step at a time: again until days_left is 0.',
     answer: z.object({ object: z.literal('user'), id: z.string(), deleted: z.boolean(), days_left: z.number() }),
     run: async (call) => {
       const user = await found(call);

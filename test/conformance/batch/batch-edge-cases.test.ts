@@ -242,7 +242,9 @@ it('a project has so many files, however small, counted with unfinished uploads 
       expect(refused).toMatchObject({ status: 429, code: 'insufficient_quota', type: 'insufficient_quota' });
       expect(String(refused)).toContain(`may have ${most}: delete some`);
     }
-    const shown = await fetch(`${house.gateway.url}/admin/me/files`, { headers: { authorization: `Bearer ${client.apiKey}` } });
+    const shown = await fetch(`${house.gateway.url}/admin/me/files`, {
+      headers: { authorization: `Bearer ${client.apiKey}` },
+    });
     expect(await shown.json()).toMatchObject({ count: { allowed: most, used: most } });
     await client.uploads.cancel(upload.id);
     expect(await statusOf(tiny())).toBe(200);

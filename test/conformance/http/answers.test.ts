@@ -41,21 +41,32 @@ it('elsewhere it has OpenAI’s form', async () => {
   expect(body).not.toHaveProperty('type');
 });
 
-it.each(['%0A', 'a%0Ab', 'a%0D%0Ab%0A', 'org/a%0A/b', '%00', '%7F', '%E2%80%A8', '%E2%80%A9', '%FF', 'a%C3', '%', '%2F', '%20'])(
-  'a model’s name may have any bytes: /v1/models/%s is 404 with a key, 401 without, and read alone',
-  async (name) => {
-    const path = `/v1/models/${name}`;
-    const known = await house.ask(path);
-    expect(known.status).toBe(404);
-    expect(await known.json()).toMatchObject({ error: { code: 'model_not_found', param: 'model' } });
-    const stranger = await house.ask(path, undefined, { headers: { authorization: 'Bearer wrong' } });
-    expect(stranger.status).toBe(401);
-    expect(await stranger.json()).toMatchObject({ error: { code: 'invalid_api_key' } });
-    const posted = await house.ask(path, '{}');
-    expect(posted.status).toBe(405);
-    expect(await posted.json()).toMatchObject({ error: { code: 'method_not_allowed' } });
-  },
-);
+it.each([
+  '%0A',
+  'a%0Ab',
+  'a%0D%0Ab%0A',
+  'org/a%0A/b',
+  '%00',
+  '%7F',
+  '%E2%80%A8',
+  '%E2%80%A9',
+  '%FF',
+  'a%C3',
+  '%',
+  '%2F',
+  '%20',
+])('a model’s name may have any bytes: /v1/models/%s is 404 with a key, 401 without, and read alone', async (name) => {
+  const path = `/v1/models/${name}`;
+  const known = await house.ask(path);
+  expect(known.status).toBe(404);
+  expect(await known.json()).toMatchObject({ error: { code: 'model_not_found', param: 'model' } });
+  const stranger = await house.ask(path, undefined, { headers: { authorization: 'Bearer wrong' } });
+  expect(stranger.status).toBe(401);
+  expect(await stranger.json()).toMatchObject({ error: { code: 'invalid_api_key' } });
+  const posted = await house.ask(path, '{}');
+  expect(posted.status).toBe(405);
+  expect(await posted.json()).toMatchObject({ error: { code: 'method_not_allowed' } });
+});
 
 it('a model with a line break in its name is told like any other', async () => {
   const told = await house.ask(`/v1/models/${encodeURIComponent(TWO_LINES)}`);
@@ -139,7 +150,12 @@ it('a body that stands still is given up, whatever it is for; one that comes slo
   const json = 'application/json';
   const begun: [path: string, key: string, type: string, text: string][] = [
     ['/v1/chat/completions', house.key, json, '{"model":"m"'],
-    ['/v1/files', house.key, FORM, `--${BOUNDARY}\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n{`],
+    [
+      '/v1/files',
+      house.key,
+      FORM,
+      `--${BOUNDARY}\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n{`,
+    ],
     ['/v1/files', house.key, FORM, part('name="purpose"', 'batch')],
     ['/v1/uploads', house.key, json, '{"filename":"a"'],
     ['/v1/batches', house.key, json, '{"endpoint"'],

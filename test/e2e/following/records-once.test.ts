@@ -255,7 +255,11 @@ it('strangers who begin messages and do not end them keep followers out for no l
   for (const [text] of await Promise.all(answers)) expect(String(text)).toMatch(/^HTTP\/1\.1 408 /);
   const body = Buffer.from(JSON.stringify({ url: 'http://127.0.0.1:1', version: '1', cursor: null, waiting: 0 }));
   const { header } = sign(identity(3), { about: 'POST /gateway/follow', body }, Math.floor(Date.now() / 1000));
-  const said = await fetch(new URL('/gateway/follow', url), { method: 'POST', headers: { [SIGNED_HEADER]: header }, body });
+  const said = await fetch(new URL('/gateway/follow', url), {
+    method: 'POST',
+    headers: { [SIGNED_HEADER]: header },
+    body,
+  });
   expect(said.status).toBe(200);
   for (const socket of idle) socket.destroy();
 });

@@ -125,7 +125,8 @@ export class Leader {
         const { done, value } = await nextWithin(body.next(), stallMs, after);
         if (done === true) return Buffer.concat(chunks);
         bytes += value.length;
-        if (bytes > BODY_MAX_BYTES) throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
+        if (bytes > BODY_MAX_BYTES)
+          throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
         chunks.push(value);
       }
     } finally {
@@ -245,7 +246,8 @@ function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
     throw new ApiError('invalid_request', 'The body is no JSON.');
   }
   const parsed = schema.safeParse(value);
-  if (!parsed.success) throw new ApiError('invalid_request', `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
+  if (!parsed.success)
+    throw new ApiError('invalid_request', `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
   return parsed.data;
 }
 
