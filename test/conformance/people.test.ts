@@ -79,7 +79,9 @@ it('a person has in a project what its lead gives them: in requests, headers and
   const project = await made('projects', { limits: { requests_per_minute: 50 } });
   const browser = new Browser('grace');
   const { response } = await browser.go(`${house.gateway.url}/login?return_to=/admin/me`);
-  const { user_id: lead } = z.object({ user_id: z.string() }).parse(await response.json());
+  const told = await response.text();
+  expect(response.status, told).toBe(200);
+  const { user_id: lead } = z.object({ user_id: z.string() }).parse(JSON.parse(told));
   const ada = await made('users', {});
   const members = `projects/${project}/members`;
   const limit = (requests_per_minute: number) =>

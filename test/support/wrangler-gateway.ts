@@ -42,9 +42,8 @@ export class WranglerGateway extends GatewayClient {
     const now = Math.floor(Date.now() / 1000);
     const { secrets } = await wantedSecrets(directory, [], { newAdminKey: false, nowS: now });
     const envFile = join(directory, 'secrets.env');
-    const lines = Object.entries({ ...secrets, ...settings }).map(
-      ([name, value]) => `${name}=${JSON.stringify(value)}\n`,
-    );
+    // Between single quotes dotenv takes a value as it is; between others JSON would keep its backslashes.
+    const lines = Object.entries({ ...secrets, ...settings }).map(([name, value]) => `${name}='${value}'\n`);
     await writeFile(envFile, lines.join(''), { mode: 0o600 });
     const local = ['--local', '--persist-to', state];
     await wranglerIn(ROOT, process.env)(['d1', 'migrations', 'apply', 'opentela', ...local]);

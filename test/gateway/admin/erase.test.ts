@@ -67,7 +67,6 @@ beforeAll(async () => {
     inputExists: false,
     metadata: { about: WORDS[5] ?? '' },
     outputExpiresS: null,
-    allowMixedModels: false,
   });
   await db.insert(batches).values({ ...batch, id: 'batch_2', open: true, summary: { metadata: { about: WORDS[5] } } });
   for (const [n, time] of TIMES.entries()) {
