@@ -1,10 +1,12 @@
 /** What takes room of the file store counts for its owner, or is not kept. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import OpenAI, { toFile } from 'openai';
+import { request } from 'undici';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Gateway } from '../../support/gateway.ts';
-import { endAll } from '../../support/processes.ts';
+import { endAll, eventually } from '../../support/processes.ts';
 import { lineOf } from '../../support/virtual-gateway.ts';
 
 let gateway: Gateway;
@@ -17,24 +19,32 @@ const clientOf = async (name: string) =>
   new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: await gateway.createKey(name), maxRetries: 0 });
 const stored = () => readdir(join(gateway.data, 'files')).catch(() => []);
 
-/** A form whose file is whole, and which is wrong behind it. */
-function brokenForm(part: string): { headers: Record<string, string>; body: string } {
-  const file = `--b\r\ncontent-disposition: form-data; name="${part}"; filename="f"\r\n\r\n{"a":1}\r\n`;
-  const body = `${file}${file}--b--\r\n`;
-  return { headers: { 'content-type': 'multipart/form-data; boundary=b' }, body };
-}
-
 it('a file whose form breaks off behind it is not kept: no row names it, and it would count against no owner', async () => {
   const client = await clientOf('breaker');
-  const post = (path: string, part: string) => {
-    const { headers, body } = brokenForm(part);
-    const authorization = `Bearer ${client.apiKey}`;
-    return fetch(`${gateway.url}/v1/${path}`, { method: 'POST', headers: { ...headers, authorization }, body });
+  const post = async (path: string, part: string) => {
+    const head = (name: string) => `--b\r\ncontent-disposition: form-data; name="${name}"`;
+    async function* form() {
+      yield Buffer.from(`${head(part)}; filename="f"\r\n\r\n{"a":1}\r\n${head('purpose')}\r\n\r\nuser_data`);
+      await eventually(
+        'the file is stored',
+        10_000,
+        async () => /^file-\w+$/.test((await stored()).join()) || undefined,
+      );
+    }
+    const headers = { authorization: `Bearer ${client.apiKey}`, 'content-type': 'multipart/form-data; boundary=b' };
+    const { statusCode, body } = await request(`${gateway.url}/v1/${path}`, {
+      method: 'POST',
+      headers,
+      body: Readable.from(form()),
+    });
+    await body.dump();
+    return statusCode;
   };
-  expect((await post('files', 'file')).status).toBe(400);
+  expect(await post('files', 'file')).toBe(400);
+  expect(await stored()).toEqual([]);
   const declared = { filename: 'f', purpose: 'user_data', bytes: 14, mime_type: 'text/plain' } as const;
   const { id } = await client.uploads.create(declared);
-  expect((await post(`uploads/${id}/parts`, 'data')).status).toBe(400);
+  expect(await post(`uploads/${id}/parts`, 'data')).toBe(400);
   expect(await stored()).toEqual([]);
 });
 
