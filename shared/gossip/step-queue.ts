@@ -2,7 +2,7 @@ import type { GossipState } from './index.ts';
 import type { Action, Event } from './types.ts';
 
 interface StepQueueOptions {
-  state: GossipState;
+  state: Pick<GossipState, 'step'>;
   /** Milliseconds of a clock that is never set back. */
   now(): number;
   random(): number;

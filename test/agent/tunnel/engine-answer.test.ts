@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest';
+import { END, type Ending, EngineAnswer, unanswered } from '../../../agent/tunnel/engine-answer.ts';
+import { type Endpoint, endpointById } from '../../../shared/openai/endpoints.ts';
+
+const CHAT = endpointById(1) as Endpoint;
+const CLOSED: Ending = { kind: 'reset', code: 'engine_closed', message: 'other side closed' };
+const LEFT: Ending = { kind: 'reset', code: 'cancelled', message: '' };
+
+function answerOf(type: string, parts: string[], sized = false): EngineAnswer {
+  const head = { status: 200, headers: [['content-type', type]] as const, sized, dropUsage: false, promptBytes: 8 };
+  const answer = new EngineAnswer(CHAT, { ...head, headers: [...head.headers] });
+  for (const part of parts) answer.push(Buffer.from(part), 1_000);
+  return answer;
+}
+
+const WORD = 'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n';
+const DONE = 'data: [DONE]\n\n';
+
+describe('a stream', () => {
+  it('that said its last word is whole, though its connection broke', () => {
+    const { ending, usage } = answerOf('text/event-stream', [WORD, DONE]).end(CLOSED, false);
+    expect(ending).toEqual(END);
+    expect(usage).toMatchObject({ complete: true, aborted: false });
+  });
+
+  it('that cannot be believed, or whose client left, ends as it was told', () => {
+    expect(answerOf('text/event-stream', [WORD, DONE]).end(CLOSED, true).ending).toEqual(CLOSED);
+    const { ending, usage } = answerOf('text/event-stream', [WORD, DONE]).end(LEFT, false);
+    expect(ending).toEqual(LEFT);
+    expect(usage).toMatchObject({ complete: false, aborted: true });
+  });
+
+  it('lingers when nothing follows its last word', () => {
+    expect(answerOf('text/event-stream', [WORD]).lingers(60_000)).toBe(false);
+    const answer = answerOf('text/event-stream', [WORD, DONE]);
+    expect([answer.lingers(2_999), answer.lingers(3_000)]).toEqual([false, true]);
+  });
+});
+
+it('that ends in the middle of its JSON is cut, unless its length was told', () => {
+  const half = ['{"choices":[{"message":'];
+  expect(answerOf('application/json', half).end(END, false).ending).toMatchObject({ code: 'engine_closed' });
+  expect(answerOf('application/json', half, true).end(END, false).ending).toEqual(END);
+});
+
+it('may have cost something where the engine was asked and gave no head', () => {
+  expect(unanswered(LEFT).usage).toMatchObject({ estimated: true, aborted: true });
+  expect(unanswered({ kind: 'reset', code: 'engine_unreachable', message: '' }).usage).toBeUndefined();
+});
