@@ -239,7 +239,7 @@ it('a stranger on the cluster’s network gets no byte, however often he comes; 
     }`;
   const { stdout } = spawnSync('ip', [...on('c1h2').slice(1), NODE, '-e', stranger], {
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: 300_000,
   });
   expect(stdout.trim()).toBe('got 0');
   await agree('all are still there', 10_000, agents);

@@ -178,4 +178,4 @@ it('a node that stops after the head of its answer is one that does not answer',
   const { client } = asking.weights.parts;
   const asked = client.coordinate(stopped.name.session, [], new AbortController().signal);
   await expect(asked).rejects.toMatchObject({ code: 'unavailable' });
-}, 30_000);
+});

@@ -135,7 +135,7 @@ it('a node whose source is slow for it alone takes the rest from one that was qu
   const { path, status } = await pulled;
   expect((await readFile(join(path, 'a'))).equals(bytes)).toBe(true);
   expect(status.from_peers).toBeGreaterThan(20 * PIECE);
-}, 60_000);
+});
 
 it('a node has so many connections and no more: the places are for all', async () => {
   const cluster = new Cluster();

@@ -18,7 +18,7 @@ it('the client’s example runs on the nodes, and its module is not needed there
   await startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project] });
   const { stdout } = await promisify(execFile)('python3', [join(ROOT, 'clients/python/example.py')], {
     env: { PATH: process.env.PATH ?? '', OTELA_GATEWAY: gateway.url, OTELA_API_KEY: key },
-    timeout: 60_000,
+    timeout: 300_000,
   });
   expect(stdout.trim()).toBe("['SUPPORTED', 'REFUTED']");
 });
