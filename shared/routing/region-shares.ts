@@ -41,7 +41,9 @@ export function presentWeights({ shares, spill = {} }: ModelShares, present: rea
     const share = shareOf(shares, lost);
     if (here.has(lost) || share === 0) continue;
     const given = Object.hasOwn(spill, lost) ? (spill[lost] ?? {}) : {};
-    const parts = present.map((region) => shareOf(given, region));
+    const largest = Math.max(...present.map((region) => shareOf(given, region)));
+    // Of the largest: a sum of large numbers has no bound.
+    const parts = present.map((region) => (largest > 0 ? shareOf(given, region) / largest : 0));
     const total = parts.reduce((sum, one) => sum + one, 0);
     present.forEach((region, at) => {
       const part = total > 0 ? (parts[at] ?? 0) / total : planned > 0 ? shareOf(shares, region) / planned : 0;

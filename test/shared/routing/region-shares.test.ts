@@ -105,6 +105,11 @@ const plan: fc.Arbitrary<ModelShares> = fc.record({
   spill: fc.option(fc.dictionary(region, record), { nil: undefined }),
 });
 
+test('a share is spread whatever numbers its spill has', () => {
+  const spill = { lost: { near: 1e308, middle: 1e308 } };
+  expect([...presentWeights({ shares: { lost: 0.5, near: 0.5 }, spill }, ['middle', 'near'])]).toEqual([0.25, 0.75]);
+});
+
 test('weights are finite and add up to the shares of the plan, whatever is lost', () => {
   fc.assert(
     fc.property(plan, fc.uniqueArray(region, { minLength: 1 }), (one, present) => {
