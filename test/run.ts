@@ -74,8 +74,8 @@ interface Ended {
 }
 
 /**
- * Runs `jobs` in their order, `lanes` at once; gives each one's outcome. One of them computes while others wait, and one for each core when those
- * are over. `quiet`: others speak too, so each is heard when it is over.
+ * Runs `jobs` in their order, `lanes` at once; gives each one's outcome. One of them computes all the while that others wait, and one for each core
+ * when those are over. `quiet`: others speak too, so each is heard when it is over.
  */
 async function runAll(
   jobs: readonly Job[],
@@ -88,7 +88,8 @@ async function runAll(
   let waiting = jobs.filter(({ part }) => !COMPUTING.has(part)).length;
   const next = (): Job | undefined => {
     const most = waiting > 0 ? 1 : availableParallelism();
-    const index = left.findIndex(({ part }) => computing < most || !COMPUTING.has(part));
+    const computes = computing < most ? left.findIndex(({ part }) => COMPUTING.has(part)) : -1;
+    const index = computes < 0 ? left.findIndex(({ part }) => !COMPUTING.has(part)) : computes;
     return index < 0 ? undefined : left.splice(index, 1)[0];
   };
   // A lane ends where only computing is left and enough do it: those go on.
