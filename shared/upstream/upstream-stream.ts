@@ -176,6 +176,8 @@ export class UpstreamStream {
   /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
   disconnect(now: number, resumeMs = RESUME_WINDOW_MS): void {
     this.#link = undefined;
+    // The agent may have broken the protocol in the message that brought the answer's end: that message has no end of its own.
+    if (this.#incoming.complete) this.#tellResult();
     if (this.accepted && !this.#settled) this.#deadlines.waitUntil(now + resumeMs);
   }
 

@@ -1,4 +1,5 @@
 /** A node is somebody else's machine: whatever it says costs its own requests at most. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Frame } from '../../shared/wire/frames.ts';
@@ -105,6 +106,18 @@ describe('an agent that breaks the protocol', () => {
       return { what, code: 4002, says: true, status: answered ? 200 : 502, error: answered ? '' : 'upstream_error' };
     });
     expect(told).toEqual(expected);
+  });
+
+  it('in the message that ends a late answer: its client has that answer', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    const asked = chat();
+    const { stream } = await agent.opening();
+    agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+    // Longer than the gateway waits before it asks for the answer as a stream.
+    await delay(1_000);
+    agent.sendRaw(wrongs['data after the end']?.(stream) ?? '');
+    expect((await agent.closed).code).toBe(4002);
+    expect((await asked).status).toBe(200);
   });
 });
 

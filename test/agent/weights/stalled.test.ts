@@ -126,7 +126,7 @@ it('a node whose source is slow for it alone takes the rest from one that was qu
       },
     };
   };
-  const first = await cluster.add({ weights: { openSource: slowly } });
+  const first = await cluster.add({ weights: { openSource: slowly, limits: QUICK } });
   const pulled = first.weights.pull(source);
   await eventually('it reads', 5_000, () => first.weights.status().some((one) => one.from_source > 0) || undefined);
   const second = await cluster.add();

@@ -181,7 +181,7 @@ it('events arrive as they are made, not together at the end', async () => {
   const answer = await raw(`${house.base}/chat/completions`, { body, headers: headers() });
   const [first = 0] = answer.arrivals;
   const last = answer.arrivals.at(-1) ?? 0;
-  expect(answer.arrivals.length).toBeGreaterThanOrEqual(15);
+  expect(answer.arrivals.length).toBeGreaterThanOrEqual(5);
   expect(last - first).toBeGreaterThan(600);
 });
 

@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest';
+import type { AttemptResult } from '../../../shared/upstream/attempt.ts';
+import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
+import { Link } from '../../../shared/wire/link.ts';
+
+/** A stream that its node has accepted, and what its caller was told. */
+function accepted(): { upstream: UpstreamStream; told: AttemptResult[] } {
+  const request = { endpoint: 1, acceptMs: 1_000, answerOffset: 0, edits: [], headers: [] };
+  const host = { now: () => 1_000_000, onFirstByte: () => {}, onOver: () => {}, renumber: () => 2 };
+  const upstream = new UpstreamStream(1, request as never, null, host);
+  const told: AttemptResult[] = [];
+  upstream.attend((result) => told.push(result));
+  const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
+  upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
+  upstream.onFrame({ type: 'accept', stream: 1, bodyOffset: 0, bodyDone: true });
+  upstream.onFrame({ type: 'head', stream: 1, status: 200, engineTenths: 1, headers: [] });
+  upstream.onFrame({ type: 'data', stream: 1, offset: 0, bytes: new Uint8Array(2) });
+  return { upstream, told };
+}
+
+it('an answer that is all here goes out though its message broke off behind it', () => {
+  const { upstream, told } = accepted();
+  upstream.onFrame({ type: 'end', stream: 1, offset: 2 });
+  expect(told).toEqual([]);
+  upstream.disconnect(1_000_000);
+  expect(told).toMatchObject([{ kind: 'head', status: 200 }]);
+});
+
+it('an answer of which a part is here waits for its node, and fails where that does not come back', () => {
+  const { upstream, told } = accepted();
+  upstream.disconnect(1_000_000);
+  expect(told).toEqual([]);
+  upstream.tick(1_000_000 + 60_000);
+  expect(told).toMatchObject([{ kind: 'failure', code: 'lost' }]);
+});
