@@ -129,7 +129,7 @@ it('a node whose source is slow for it alone takes the rest from one that was qu
   const first = await cluster.add({ weights: { openSource: slowly, limits: QUICK } });
   const pulled = first.weights.pull(source);
   await eventually('it reads', 5_000, () => first.weights.status().some((one) => one.from_source > 0) || undefined);
-  const second = await cluster.add();
+  const second = await cluster.add({ weights: { limits: QUICK } });
   await second.weights.pull(source);
   // Of its source it would take two and a half minutes.
   const { path, status } = await pulled;
