@@ -35,7 +35,7 @@ batchRoutes.post('/', async (c) => {
   const wanted = wantedOf(body);
   const db = database(c.env);
   await requireFewOpen(c.env, owner, limits.open_batches);
-  // One file may be the input of many batches, each of which writes files of its own.
+  // One file may be the input of many batches, and each batch writes files of its own.
   await requireRoom(c.env, caller, 1, Date.now());
   const [input] = await asked(
     db

@@ -27,7 +27,7 @@ function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, s
   return [...groups, ...unserved, ...growthText(problem, layout, wanted, indexes, nameOf)].join('; ');
 }
 
-/** How many times the demand the replicas can do, and of which of them one more would help most. */
+/** How many times the demand the replicas can serve, and the bottleneck: the kind of replica that helps most if one is added. */
 function growthText(
   problem: FollowProblem,
   layout: Layout,

@@ -35,7 +35,7 @@ export class StrayFrames {
       return;
     }
     if (this.#settlement.awaits(stream)) return;
-    if (++this.#unknown > this.#max) throw new WireError('bad_state', 'frames of streams that nobody opened');
+    if (++this.#unknown > this.#max) throw new WireError('bad_state', 'too many frames of unknown streams');
     link.put({ type: 'reset', stream, code: 'unknown', message: '' });
   }
 }

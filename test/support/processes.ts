@@ -273,7 +273,7 @@ export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
   return path;
 }
 
-/** Below those that systems give to outgoing connections, of which one may take a port before its program listens; `fetch` refuses none of them. */
+/** Below the ports of outgoing connections: one of those could take a port before its program listens. `fetch` refuses none of these. */
 const PORTS = [20_000, 32_000] as const;
 
 /** A port that was free a moment ago. */

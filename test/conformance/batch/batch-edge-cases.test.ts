@@ -165,7 +165,7 @@ const idSchema = z.object({ id: z.string() });
 const erasedSchema = z.object({ days_left: z.number() });
 const listSchema = z.object({ data: z.array(idSchema) });
 
-it('a person who is deleted leaves no batch: what runs ends, and no list has it', async () => {
+it('a deleted person leaves no batch: running ones end, and no list has them', async () => {
   const { gateway, engine } = house;
   const user = idSchema.parse(await gateway.admin('POST', 'users', { name: 'Ada' })).id;
   const key = await gateway.createKey('ada', { user_id: user });

@@ -34,7 +34,7 @@ async function plan(directory: string): Promise<string> {
   return out.join('\n');
 }
 
-it('replicas of a plan are submitted and kept though nobody asks, and end when the file is gone', async () => {
+it('replicas of a plan are submitted and kept without a request, and end when the file is gone', async () => {
   const directory = await temporaryDirectory('otela-plan');
   const text = await plan(directory);
   const { placements } = z

@@ -156,7 +156,7 @@ test('over several models and kinds of GPUs a layout serves as much as the best 
   );
 });
 
-test('a decision says how full replicas are and with what, how much more they can do, and of which one more helps most', () => {
+test('a decision says how full replicas are and with what, how much more they can do, and what the bottleneck is', () => {
   const steps = [BEFORE, AFTER];
   const said = (of: Parameters<typeof loadsText>[2], more: Partial<FollowProblem> = {}) =>
     loadsText(problem(steps, more), demand(steps), of);

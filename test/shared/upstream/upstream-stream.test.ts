@@ -27,7 +27,7 @@ it('an answer that is all here goes out though its message broke off behind it',
   expect(told).toMatchObject([{ kind: 'head', status: 200 }]);
 });
 
-it('an answer of which a part is here waits for its node, and fails where that does not come back', () => {
+it('a partial answer waits for its node, and fails where that node does not come back', () => {
   const { upstream, told } = accepted();
   upstream.disconnect(1_000_000);
   expect(told).toEqual([]);
