@@ -307,7 +307,7 @@ describe('an agent that is merely odd', () => {
     }
     await neighbour.serves();
     agent.socket.resume();
-    expect(await agent.closed).toMatchObject({ code: 4002, reason: expect.stringContaining('nobody opened') });
+    expect(await agent.closed).toMatchObject({ code: 4002, reason: expect.stringContaining('unknown streams') });
     expect(agent.all('reset').length).toBeLessThanOrEqual(50_000);
   });
 
