@@ -13,7 +13,7 @@ import type { Target } from '../client.ts';
 import { request, startEngine, warm } from '../house.ts';
 import { aboutMachine, watchMachine } from '../machine.ts';
 import { wrkVersion } from '../programs.ts';
-import { buildPrograms, memoryRow, openHouse } from '../required/house.ts';
+import { memoryRow, openHouse } from '../required/house.ts';
 import { type Required, requiredTable } from '../required/row.ts';
 import { added, requests } from '../required/side-by-side.ts';
 import { run } from '../run.ts';
@@ -107,7 +107,6 @@ async function measured(peer: Peer): Promise<Result> {
 
 /** What is required of ours beside the original: by turns, both before one engine. Nothing without its program. */
 async function besideOriginal(): Promise<Required[]> {
-  buildPrograms();
   const house = await openHouse([]);
   const { sides } = house;
   if (sides.original === undefined) return [];

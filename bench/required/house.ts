@@ -1,10 +1,7 @@
 /** Ours and the original before one engine. */
-import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
 import { startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { type Managed, memoryOf } from '../../test/support/processes.ts';
-import { NODE, ROOT } from '../../test/support/where.ts';
 import { MODEL } from '../engine-answers.ts';
 import { startEngine } from '../house.ts';
 import { type Original, startOriginal } from '../peers/original.ts';
@@ -17,12 +14,6 @@ const REST_MS = 5_000;
 /** Keys are counted against limits that no run reaches. */
 const LIMITS = { requests_per_minute: 10_000_000, tokens_per_minute: 100_000_000_000 };
 
-/** dist/, of this clone as it is. */
-export function buildPrograms(): void {
-  const { status } = spawnSync(NODE, ['build.ts'], { cwd: ROOT, stdio: ['ignore', 'ignore', 'inherit'] });
-  if (status !== 0) throw new Error('build.ts failed');
-}
-
 export interface House {
   gateway: Gateway;
   agent: Managed;
@@ -30,17 +21,12 @@ export interface House {
   original: Original | undefined;
 }
 
-/** Gateway and agent of dist/, and the original beside them; `notes` says why where it is not there. */
+/** Gateway and agent, and the original beside them; `notes` says why where it is not there. */
 export async function openHouse(notes: string[]): Promise<House> {
   const { url } = await startEngine();
-  const gateway = await Gateway.start({ main: join(ROOT, 'dist/otela-gateway.js') });
+  const gateway = await Gateway.start();
   const [key, token] = await Promise.all([gateway.createKey('bench', { limits: LIMITS }), gateway.createJoinToken()]);
-  const agent = await startAgent({
-    main: join(ROOT, 'dist/otela-agent.js'),
-    gateways: [gateway.url],
-    token,
-    engineUrl: url,
-  });
+  const agent = await startAgent({ gateways: [gateway.url], token, engineUrl: url });
   await gateway.serving(1, READY_MS, MODEL);
   let original: Original | undefined;
   try {

@@ -14,7 +14,7 @@ import { wrkVersion } from '../programs.ts';
 import { run } from '../run.ts';
 import { wide } from '../sections/wide.ts';
 import { median } from '../stats.ts';
-import { buildPrograms, memoryRow, openHouse, rest } from './house.ts';
+import { memoryRow, openHouse, rest } from './house.ts';
 import { isMet, type Required, requiredTable } from './row.ts';
 import { added, type Plan, requests } from './side-by-side.ts';
 import { crowdOfStreams, pacedStreams, unpacedStreams } from './streams.ts';
@@ -95,7 +95,6 @@ async function timeOfStart(): Promise<Required> {
 
 async function main(): Promise<number> {
   await wrkVersion();
-  buildPrograms();
   const measuredOn = watchMachine();
   const [rows, notes]: [Required[], string[]] = [[], []];
   await loopback(rows, notes);

@@ -43,9 +43,18 @@ const UNSEALED: Identity = {
   counted: NOTHING_COUNTED,
 };
 
+/** Bits of a sealed identity's last member. The two highest say whose subject it is: a place in SUBJECTS. */
+const FLAGS = { traced: 1, prefixes: 2, user: 4, model: 8, gpu: 16 };
+const SUBJECT_SHIFT = 5;
+const SUBJECTS = ['', 'key', 'user', 'project'];
+
+/** Short: it travels with every request. */
 export function sealIdentity(secret: string, identity: Identity): Promise<string> {
   const { keyId, userId, projectId, subject, traced, prefixes, counted } = identity;
-  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced, prefixes, counted]));
+  const said = { ...counted, traced, prefixes };
+  let flags = SUBJECTS.indexOf(subject.split(':', 1)[0] ?? '') << SUBJECT_SHIFT;
+  for (const [name, bit] of Object.entries(FLAGS)) if (said[name as keyof typeof FLAGS]) flags |= bit;
+  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, flags]));
 }
 
 interface Said {
@@ -90,7 +99,22 @@ function readSaid(text: string): Said {
 export async function openIdentity(secret: string, sealed: string): Promise<Identity> {
   const text = await unseal(secret, 'receipt', sealed);
   if (text === undefined) return UNSEALED; // forged, or of a gateway with another secret
-  // An earlier version sealed fewer members.
-  const [keyId, userId, projectId, subject, traced, prefixes = false, counted = NOTHING_COUNTED] = JSON.parse(text);
-  return { keyId, userId, projectId, subject, traced, prefixes, counted };
+  const [keyId, userId, projectId, flags, ...more] = JSON.parse(text);
+  if (typeof flags === 'string') {
+    // An earlier version sealed names and a subject, and before that fewer of them. An agent's reports may be a day old.
+    const [traced, prefixes = false, counted = NOTHING_COUNTED] = more;
+    return { keyId, userId, projectId, subject: flags, traced, prefixes, counted };
+  }
+  const has = (bit: number) => (flags & bit) !== 0;
+  const kind = SUBJECTS[flags >> SUBJECT_SHIFT] ?? '';
+  const ids: Record<string, string> = { key: keyId, user: userId, project: projectId };
+  return {
+    keyId,
+    userId,
+    projectId,
+    subject: kind === '' ? '' : `${kind}:${ids[kind]}`,
+    traced: has(FLAGS.traced),
+    prefixes: has(FLAGS.prefixes),
+    counted: { user: has(FLAGS.user), model: has(FLAGS.model), gpu: has(FLAGS.gpu) },
+  };
 }

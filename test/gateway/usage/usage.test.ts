@@ -1,8 +1,16 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
-import { openIdentity, readReceipt, receiptOf, sealIdentity, sealOf } from '../../../gateway/accounts/receipt.ts';
+import {
+  type Identity,
+  openIdentity,
+  readReceipt,
+  receiptOf,
+  sealIdentity,
+  sealOf,
+} from '../../../gateway/accounts/receipt.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
+import { seal as sealText } from '../../../gateway/accounts/seal.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
 import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
 import { runDurableObjectAlarm, runInDurableObject } from '../support/durable.ts';
@@ -152,6 +160,17 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
   for (const text of ['', 'x', 'a.b', '..\n+', '{}']) {
     expect(await opened('secret', text)).toMatchObject(nobody);
   }
+  const ids = { keyId: `key_${'a'.repeat(24)}`, userId: `user_${'b'.repeat(24)}`, projectId: `proj_${'c'.repeat(24)}` };
+  for (const subject of ['', `key:${ids.keyId}`, `user:${ids.userId}`, `project:${ids.projectId}`])
+    for (const flag of [true, false]) {
+      const counted = { user: flag, model: !flag, gpu: flag };
+      const whole: Identity = { ...ids, subject, traced: !flag, prefixes: flag, counted };
+      const sealed = await sealIdentity('secret', whole);
+      expect(await openIdentity('secret', sealed)).toEqual(whole);
+      expect(sealed.length, 'it travels with every request').toBeLessThan(200);
+    }
+  const earlier = await sealText('secret', 'receipt', JSON.stringify(['key_1', 'user_1', '', 'key:key_1', true]));
+  expect(await openIdentity('secret', earlier)).toMatchObject({ subject: 'key:key_1', traced: true, prefixes: false });
   const long = receiptOf(seal, 'm'.repeat(256), false);
   expect(long.length).toBeLessThan(1_024);
   const sampling = { temperature: 0.5 };
