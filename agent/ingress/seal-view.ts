@@ -15,7 +15,8 @@ export function answerSeal(
 ): ProxyResponse {
   if (request.method !== 'GET') throw methodNotAllowed(request.method, SEAL_PATH, ['GET']);
   const route = host.resolve(request, host.identify(request), askedModel(query.get('model')));
-  const body = Buffer.from(JSON.stringify(sealCandidates({ ...route, waitMs: 0 }, host)));
+  const listed = sealCandidates({ ...route, waitMs: 0 }, host, query.getAll('provider'));
+  const body = Buffer.from(JSON.stringify(listed));
   const headers = {
     'content-type': 'application/json',
     'cache-control': `private, max-age=${SEAL_MAX_AGE_S}`,

@@ -5,7 +5,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
-import { type Pins, type SaidUsage, sealedFetch } from '../seal/index.ts';
+import { type Pins, type SaidUsage, SealClientError, sealedFetch } from '../seal/index.ts';
 import type { Out } from './main.ts';
 import { reach } from './unreachable.ts';
 
@@ -43,11 +43,13 @@ interface Sum {
   completion: number;
 }
 
-/** Resolves with the exit code. @throws SealClientError, Error for what could not be asked */
+/** Resolves with the exit code. @throws Error for what could not be asked */
 export async function canaryCommand(options: CanaryOptions, out: Out): Promise<number> {
-  const { gateway, model, times, key } = options;
+  const { gateway, model, times, key, pins } = options;
   const headers = { authorization: `Bearer ${key}` };
-  const listed = await reach(`${gateway}/v1/otela/seal?model=${encodeURIComponent(model)}`, { headers });
+  const query = new URLSearchParams({ model });
+  for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
+  const listed = await reach(`${gateway}/v1/otela/seal?${query}`, { headers });
   if (!listed.ok)
     throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
   const nodes = listSchema.parse(await listed.json()).data;
@@ -59,7 +61,15 @@ export async function canaryCommand(options: CanaryOptions, out: Out): Promise<n
     const asks = askOf(session, options);
     for (let n = 0; n < times; n++) {
       const prompt = PROMPTS[n % PROMPTS.length] ?? '';
-      const usage = await asks(prompt);
+      let usage: SaidUsage | undefined;
+      try {
+        usage = await asks(prompt);
+      } catch (error) {
+        if (!(error instanceof SealClientError)) throw error;
+        out.complain(`${session} of ${provider}: ${error.message}`);
+        differs = true;
+        break;
+      }
       if (usage?.prompt === undefined || usage.completion === undefined) {
         out.complain(`${session} of ${provider}: its answer says no usage`);
         differs = true;

@@ -1,6 +1,6 @@
 /** `otela login`: a key for a machine without a browser (RFC 8628), into a file that its owner alone reads. */
 import { randomUUID } from 'node:crypto';
-import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { access, chmod, constants, mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { homedir, hostname, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -36,9 +36,9 @@ export function keyFile(given: string | undefined): string {
 
 export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Out): Promise<void> {
   const client_id = `${userInfo().username}@${hostname()}`.replace(/[^\x20-\x7e]/g, '?').slice(0, 100);
-  // Before the gateway is asked for a code: a key that cannot be stored would be lost.
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  const started = startedSchema.parse(await post(`${gateway}/login/device`, { client_id }));
+  await requireRoom(file);
+  const started = startedSchema.safeParse(await post(`${gateway}/login/device`, { client_id })).data;
+  if (started === undefined) throw noGateway(gateway, 'its answer is not that of a login');
   const { verification_uri: page, user_code, verification_uri_complete: whole } = started;
   out.print(printable(`Open ${page} in a browser and enter ${user_code}`));
   if (whole !== undefined) out.print(printable(`or open ${whole}`));
@@ -56,6 +56,18 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
     `Logged in${name == null ? '' : ` as ${printable(name)}`}. The key is in ${file}; programs take it from OPENAI_API_KEY:`,
   );
   out.print(`export OPENAI_BASE_URL=${gateway}/v1 OPENAI_API_KEY="$(cat ${quotedPath(file)})"`);
+}
+
+/** Before the gateway is asked for a code: a key that cannot be stored would be lost. @throws UsageError */
+async function requireRoom(file: string): Promise<void> {
+  try {
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+    await access(dirname(file), constants.W_OK);
+  } catch (error) {
+    throw new UsageError(`--key-file: ${error instanceof Error ? error.message : error}`);
+  }
+  const known = await stat(file).catch(() => undefined);
+  if (known?.isDirectory()) throw new UsageError(`--key-file: ${file} is a directory`);
 }
 
 async function granted(
@@ -92,11 +104,16 @@ async function post(url: string, form: Record<string, string>): Promise<unknown>
     redirect: 'error', // the device code is for this gateway alone
     signal: AbortSignal.timeout(ASK_MS),
   });
-  const body: unknown = await answer.json();
+  const body: unknown = await answer.json().catch(() => undefined);
+  if (body === undefined && answer.status < 500) throw noGateway(new URL(url).origin, `HTTP ${answer.status}`);
   const said = failedSchema.safeParse(body).data?.error.message;
+  if (answer.status >= 500) throw new UnreachableError(printable(said ?? `no gateway answers: HTTP ${answer.status}`));
   if (said === undefined) return body;
-  if (answer.status >= 500) throw new UnreachableError(printable(said));
   throw new UsageError(printable(said));
+}
+
+function noGateway(url: string, why: string): UsageError {
+  return new UsageError(`${url} is no gateway: ${why}`);
 }
 
 /** The file is never readable by others, not for a moment, and whole or as it was. */

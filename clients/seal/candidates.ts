@@ -72,7 +72,11 @@ export class Candidates {
   readonly #options: CandidatesOptions;
   readonly #lists = new Map<string, Listed>();
 
+  /** @throws RangeError for a pin that is no key: nothing would ever be vouched for by it */
   constructor(options: CandidatesOptions) {
+    for (const [provider, pin] of Object.entries(options.pins ?? {}))
+      if (fromBase64url(pin, KEY_BYTES)?.length !== KEY_BYTES)
+        throw new RangeError(`pins: '${provider}' has no key as otela-agent vouch prints it`);
     this.#options = options;
   }
 
@@ -100,7 +104,10 @@ export class Candidates {
       if (value !== null) own.set(name, value);
     }
     const signal = AbortSignal.timeout(DISCOVERY_MS);
-    const url = `${base}/v1/otela/seal?model=${encodeURIComponent(asked)}`;
+    const query = new URLSearchParams({ model: asked });
+    // A list has sixteen nodes: those of others are not to take the places.
+    for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
+    const url = `${base}/v1/otela/seal?${query}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
     if (!response.ok) throw await refusalOf(response);
     const answer = jsonOf(await textWithin(response));
@@ -115,8 +122,15 @@ export class Candidates {
   }
 }
 
-/** What decides which nodes a request may go to. */
-const WITH = ['authorization', 'x-api-key', 'x-otela-trusted-providers', 'x-otela-require', 'x-otela-session'];
+/** What decides which nodes a request may go to, and in which order. */
+const WITH = [
+  'authorization',
+  'x-api-key',
+  'x-otela-trusted-providers',
+  'x-otela-require',
+  'x-otela-prefer',
+  'x-otela-session',
+];
 
 /** A gateway without the route is older than sealing; other refusals are told as they came. */
 async function refusalOf(response: Response): Promise<SealClientError | Response> {

@@ -49,9 +49,13 @@ const INSIDE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta',
 /** What gateways need. SDKs' own (`x-stainless-…`, `user-agent`) tell more of the client than they have to know. */
 const OUTSIDE =
   /^(?:authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*)$/;
-/** Of the gateway's, what SDKs obey or show. */
+/** Of the gateway's, what SDKs obey or show; the last three tell that the model has an end. */
 const FROM_GATEWAY =
-  /^(?:x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*)$/;
+  /^(?:x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*|deprecation|sunset|link)$/;
+
+/** Of a body's `metadata`, what gateways obey in clear. */
+const ROUTING = /^otela_(?:trusted_providers|require|prefer)$/;
+const PRINTABLE = /^[\x20-\x7e]{0,4096}$/;
 
 const SEALABLE = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 
@@ -68,16 +72,19 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
   return async (input, init) => {
     const request = new Request(input, init);
     if (request.method === 'GET' || request.method === 'HEAD') return fetch(request);
-    const { base, clear } = await readClear(request, options.resume ?? false);
-    const asked = { base, model: clear.model, headers: request.headers };
+    const { base, clear, headers } = await readClear(request, options.resume ?? false);
+    const choose = async (fresh: boolean) => {
+      const { model, nodes } = await known.get({ base, model: clear.model, headers }, fresh);
+      const asking = { base, model, headers: outside(headers) };
+      return { model, nodes: judged === undefined ? nodes : await judged.among(nodes, candidates, asking) };
+    };
     const send = async (fresh: boolean) => {
-      const { model, nodes: believed } = await known.get(asked, fresh);
-      const asking = { base, model, headers: outside(request.headers) };
-      const nodes = judged === undefined ? believed : await judged.among(believed, candidates, asking);
+      // A list that others wait for, too: who leaves does not end it.
+      const { model, nodes } = await unlessAborted(choose(fresh), request.signal);
       const sealed = await seal(named(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
         method: 'POST',
-        headers: { ...outside(request.headers), ...sealed.headers },
+        headers: { ...outside(headers), ...sealed.headers },
         body: sealed.body,
         signal: request.signal,
         redirect: 'error',
@@ -86,7 +93,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
     };
     try {
       let { sealed, response } = await send(false);
-      if (response.status === 409 && (await isStale(response))) ({ sealed, response } = await send(true));
+      if (await isStale(response)) ({ sealed, response } = await send(true));
       return await opened(response, sealed, options);
     } catch (error) {
       // The gateway refused to name nodes: its answer is this request's.
@@ -96,12 +103,35 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
   };
 }
 
+/** @throws what `work` throws; the reason of the abort, at once */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  let leave = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    leave = () => reject(signal.reason);
+    if (signal.aborted) leave();
+    else signal.addEventListener('abort', leave);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}
+
 function outside(headers: Headers): Record<string, string> {
   return Object.fromEntries([...headers].filter(([name]) => OUTSIDE.test(name)));
 }
 
+interface ReadRequest {
+  /** The gateway, up to `/v1`. */
+  base: string;
+  clear: ClearRequest;
+  /** With what the body says of routing, which the gateway does not see. */
+  headers: Headers;
+}
+
 /** @throws SealClientError not_sealable: it was not sent, and is not sent in clear */
-async function readClear(request: Request, resumes: boolean): Promise<{ base: string; clear: ClearRequest }> {
+async function readClear(request: Request, resumes: boolean): Promise<ReadRequest> {
   const { pathname, origin } = new URL(request.url);
   const at = pathname.lastIndexOf('/v1/');
   const endpoint = SEALABLE.get(pathname.slice(at));
@@ -122,7 +152,24 @@ async function readClear(request: Request, resumes: boolean): Promise<{ base: st
   return {
     base: origin + pathname.slice(0, at),
     clear: { path: endpoint.path, model, stream: streams, resume, headers, body },
+    headers: routed(request.headers, fields.metadata),
   };
+}
+
+/** Who may see the request, and what its node must have, in headers where its `metadata` says so. @throws SealClientError not_sealable */
+function routed(headers: Headers, metadata: unknown): Headers {
+  const all = new Headers(headers);
+  for (const [name, value] of Object.entries(isRecord(metadata) ? metadata : {})) {
+    const header = `x-${name.replaceAll('_', '-')}`;
+    if (!ROUTING.test(name) || value === null || all.get(header) === value) continue;
+    if (typeof value !== 'string' || all.has(header) || !PRINTABLE.test(value))
+      throw new SealClientError(
+        'not_sealable',
+        `metadata.${name} is no text, or not that of ${header}; nothing was sent.`,
+      );
+    all.set(header, value);
+  }
+  return all;
 }
 
 function jsonFields(body: Uint8Array): Record<string, unknown> {
@@ -141,6 +188,7 @@ async function formFields(body: Uint8Array<ArrayBuffer>, type: string): Promise<
 }
 
 async function isStale(response: Response): Promise<boolean> {
+  if (response.status !== 409 || isSealedType(response.headers.get('content-type'))) return false;
   const text = await response.clone().text();
   return text.includes('"seal_stale"');
 }

@@ -13,5 +13,6 @@ export async function answerSeal(c: ReadContext): Promise<Response> {
   const route = await resolveRoute(c.req.raw, caller, parsed, { env: c.env, ctx: c.executionCtx });
   const refusal = () => noCapacity(route.request.model);
   const headers = { 'cache-control': `private, max-age=${SEAL_MAX_AGE_S}` };
-  return c.json(sealCandidates({ ...route, waitMs: 0 }, { clock, refusal }), 200, headers);
+  const providers = c.req.queries('provider') ?? [];
+  return c.json(sealCandidates({ ...route, waitMs: 0 }, { clock, refusal }, providers), 200, headers);
 }

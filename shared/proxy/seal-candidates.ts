@@ -2,6 +2,7 @@
 
 import { endpointById } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
+import type { Candidate } from '../routing/candidates.ts';
 import { choose } from '../routing/choose.ts';
 import { ENVELOPES_MAX } from '../seal/binding.ts';
 import type { SealCandidate, SealCandidates } from '../seal/node-seal.ts';
@@ -23,17 +24,22 @@ export function askedModel(model: string | null | undefined): ParsedRequest {
   return { ...opaqueFields(chat, model, undefined), ...named, body, release: () => {} };
 }
 
-/** @throws ApiError as a request in clear would be refused */
-export function sealCandidates(asked: Route, host: Pick<Host<never>, 'clock' | 'refusal'>): SealCandidates {
+/** `providers`: those that the client believes; none: all. @throws ApiError as a request in clear would be refused */
+export function sealCandidates(
+  asked: Route,
+  host: Pick<Host<never>, 'clock' | 'refusal'>,
+  providers: readonly string[],
+): SealCandidates {
   const route = { ...asked, fallbacks: [] };
   const { model } = route.request;
   filter(route, { requestId: '', name: '', startedAt: 0 }, host);
-  return { object: 'list', model, data: inOrder(route, host.clock) };
+  return { object: 'list', model, data: inOrder(route, host.clock, new Set(providers)) };
 }
 
-function inOrder(route: Route, clock: Pick<Clock, 'now' | 'random'>): SealCandidate[] {
+function inOrder(route: Route, clock: Pick<Clock, 'now' | 'random'>, providers: ReadonlySet<string>): SealCandidate[] {
   const now = clock.now() / 1000;
-  const only = ({ sealKid }: { sealKid?: string | undefined }) => sealKid !== undefined;
+  const only = ({ sealKid, provider }: Pick<Candidate, 'sealKid' | 'provider'>) =>
+    sealKid !== undefined && (providers.size === 0 || providers.has(provider));
   const question = { ...questionOf(route, clock), only };
   const tried = new Set<string>();
   const data: SealCandidate[] = [];

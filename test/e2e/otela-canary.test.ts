@@ -1,6 +1,7 @@
 /** `otela canary`: what engines say inside the seal, beside what the gateway booked. */
 import { afterEach, expect, it } from 'vitest';
 import { main } from '../../clients/otela/main.ts';
+import { startAgent } from '../support/agent.ts';
 import { MODEL, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
@@ -34,4 +35,23 @@ it('finds no difference where both count alike, and one where something else is 
   );
   const [more] = await Promise.all([canary(house.gateway.url, `lab=${root.pin}`), padding.then((one) => one.text())]);
   expect([more.code, more.said.includes('differ')]).toEqual([1, true]);
+});
+
+it('leaves nodes of other providers alone, and names one that no delegate vouches for', async () => {
+  const root = await providerRoot('lab');
+  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  process.env.OTELA_KEY = await house.gateway.createKey('canary');
+  const [other, own] = [await house.gateway.createJoinToken('psi', 'merlin'), house.token];
+  const start = (token: string) => startAgent({ gateways: [house.gateway.url], token, engineUrl: house.engine.url });
+  await start(other);
+  await house.gateway.serving(2);
+  const alone = await canary(house.gateway.url, `lab=${root.pin}`);
+  expect([alone.code, alone.said]).toEqual([0, expect.stringMatching(/^1 nodes said 2 requests/)]);
+  await start(own);
+  await house.gateway.serving(3);
+  const bare = await canary(house.gateway.url, `lab=${root.pin}`);
+  expect([bare.code, bare.said]).toEqual([
+    1,
+    expect.stringMatching(/^\w+ of lab: No node .*\n2 nodes said 2 requests/),
+  ]);
 });

@@ -4,8 +4,8 @@ import json
 import re
 import time
 from email.parser import BytesParser
-from typing import Mapping
-from urllib.parse import quote
+from typing import Iterable, Mapping
+from urllib.parse import urlencode
 
 from ._httpx import httpx
 
@@ -17,7 +17,11 @@ _LISTS_MAX = 64
 _LIST_MAX_BYTES = 64 * 1024
 CANDIDATES_MAX = 16
 _INSIDE = ("content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta")
-_WITH = ("authorization", "x-api-key", "x-otela-trusted-providers", "x-otela-require", "x-otela-session")
+_WITH = ("authorization", "x-api-key", "x-otela-trusted-providers", "x-otela-require", "x-otela-prefer", "x-otela-session")
+_PIN = re.compile(r"[A-Za-z0-9_-]{43}")
+# Of a body's `metadata`, what gateways obey in clear.
+_ROUTING = re.compile(r"otela_(?:trusted_providers|require|prefer)")
+_PRINTABLE = re.compile(r"[\x20-\x7e]{0,4096}")
 _OUTSIDE = re.compile(r"authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*")
 _STREAMS = {"chat/completions", "completions", "responses", "messages", "audio/transcriptions", "audio/translations"}
 _PATHS = _STREAMS | {"embeddings", "rerank", "score", "classify", "tokenize", "detokenize", "audio/speech", "messages/count_tokens"}
@@ -37,6 +41,7 @@ class ClearRequest:
         if not isinstance(model, str) or not model:
             raise SealClientError("not_sealable", "The request names no model; nothing was sent.")
         self.request = request
+        self.headers = _routed(request.headers, fields.get("metadata"))
         self.base = str(request.url.copy_with(path=path[:at] or "/", query=None)).rstrip("/")
         self.path = path[at:]
         self.model = self.asked = model
@@ -58,9 +63,11 @@ class ClearRequest:
         self.model = model
         self.body = json.dumps({**json.loads(self.body), "model": model}, ensure_ascii=False).encode()
 
-    def listing(self) -> httpx.Request:
-        headers = {one: self.request.headers[one] for one in _WITH if one in self.request.headers}
-        url = f"{self.base}/v1/otela/seal?model={quote(self.asked, safe='')}"
+    def listing(self, providers: Iterable[str]) -> httpx.Request:
+        headers = {one: self.headers[one] for one in _WITH if one in self.headers}
+        # A list has sixteen nodes: those of others are not to take the places.
+        query = urlencode([("model", self.asked), *(("provider", one) for one in providers)])
+        url = f"{self.base}/v1/otela/seal?{query}"
         return httpx.Request("GET", url, headers=headers, extensions=self.request.extensions)
 
     def sealed(self, nodes: list[Node]) -> tuple[httpx.Request, Sealed]:
@@ -73,10 +80,23 @@ class ClearRequest:
         return self._post(self.base + path, made), made
 
     def _post(self, url: httpx.URL | str, made: Sealed) -> httpx.Request:
-        headers = {name: value for name, value in self.request.headers.items() if _OUTSIDE.fullmatch(name)}
+        headers = {name: value for name, value in self.headers.items() if _OUTSIDE.fullmatch(name)}
         return httpx.Request(
             "POST", url, headers={**headers, **made.headers}, content=made.body, extensions=self.request.extensions
         )
+
+
+def _routed(headers: httpx.Headers, metadata: object) -> httpx.Headers:
+    """Who may see the request, and what its node must have, in headers where its `metadata` says so."""
+    all_ = httpx.Headers(headers)
+    for name, value in metadata.items() if isinstance(metadata, dict) else ():
+        header = f"x-{name.replace('_', '-')}"
+        if not _ROUTING.fullmatch(name) or value is None or all_.get(header) == value:
+            continue
+        if not isinstance(value, str) or header in all_ or not _PRINTABLE.fullmatch(value):
+            raise SealClientError("not_sealable", f"metadata.{name} is no text, or not that of {header}; nothing was sent.")
+        all_[header] = value
+    return all_
 
 
 def _fields(body: bytes, content_type: str) -> Mapping[str, object]:
@@ -112,14 +132,17 @@ class CandidateLists:
     def __init__(self, pins: Mapping[str, str] | None, candidates: int, aliases: bool) -> None:
         if not 1 <= candidates <= CANDIDATES_MAX:
             raise ValueError(f"candidates: from 1 to {CANDIDATES_MAX}")
-        self._pins = None if pins is None else dict(pins)
+        self.pins = None if pins is None else dict(pins)
+        for provider, pin in (self.pins or {}).items():
+            if not _PIN.fullmatch(pin):
+                raise ValueError(f"pins: {provider!r} has no key as otela-agent vouch prints it")
         self.count = candidates
         self._aliases = aliases
         self._known: dict[tuple[object, ...], tuple[float, str, list[Node]]] = {}
 
     @staticmethod
     def _name(clear: ClearRequest) -> tuple[object, ...]:
-        return (clear.base, clear.asked, *(clear.request.headers.get(one) for one in _WITH))
+        return (clear.base, clear.asked, *(clear.headers.get(one) for one in _WITH))
 
     def known(self, clear: ClearRequest) -> list[Node] | None:
         at, model, nodes = self._known.get(self._name(clear), (-1e9, "", []))
@@ -133,7 +156,7 @@ class CandidateLists:
         try:
             answer = json.loads(content)
             model, listed = str(answer["model"]), answer["data"]
-            nodes = [node for one in listed if (node := believe(one, self._pins, time.time())) is not None]
+            nodes = [node for one in listed if (node := believe(one, self.pins, time.time())) is not None]
         except (ValueError, KeyError, TypeError) as error:
             raise SealClientError("no_discovery", "The gateway names no nodes to seal to.") from error
         if not nodes:

@@ -12,7 +12,7 @@ from .evidence import UNPROVEN, AsyncEvidenceVerifier, Evidence, EvidenceVerifie
 from .requests import CandidateLists, ClearRequest, ListText
 from .wire import Node, Sealed
 
-_FROM_GATEWAY = re.compile(r"x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*")
+_FROM_GATEWAY = re.compile(r"x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*|deprecation|sunset|link")
 
 # All that a node's answer may say, whatever it writes. Not `location`: clients follow it, and send their key where a provider likes.
 _FROM_NODE = ("content-type", "content-encoding", "content-disposition")
@@ -99,7 +99,7 @@ class SealedTransport(httpx.BaseTransport):
             return self._transport.handle_request(request)
         clear = ClearRequest(request, request.read(), self._resume)
         response = self._send(clear, False)
-        if isinstance(response, tuple) and response[0].status_code == 409:
+        if isinstance(response, tuple) and response[0].status_code == 409 and not _is_sealed(response[0]):
             if b'"seal_stale"' in response[0].read():
                 response = self._send(clear, True)
         if not isinstance(response, tuple):
@@ -118,7 +118,7 @@ class SealedTransport(httpx.BaseTransport):
     def _send(self, clear: ClearRequest, fresh: bool) -> httpx.Response | tuple[httpx.Response, Sealed]:
         believed = None if fresh else self._lists.known(clear)
         if believed is None:
-            listed = self._transport.handle_request(clear.listing())
+            listed = self._transport.handle_request(clear.listing(self._lists.pins or ()))
             text = ListText()
             try:
                 for piece in listed.iter_bytes():
@@ -170,9 +170,10 @@ class SealedTransport(httpx.BaseTransport):
     def _open(response: httpx.Response, sealed: Sealed) -> Iterator[tuple[str, object]]:
         opener = AnswerOpener(sealed)
         for piece in response.iter_raw():
-            yield from opener.push(piece)
+            # Read to its end, so that the connection is used again; what comes behind the answer is not read.
             if opener.ended:
                 return
+            yield from opener.push(piece)
         opener.close()
 
     def close(self) -> None:
@@ -216,7 +217,7 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
             return await self._transport.handle_async_request(request)
         clear = ClearRequest(request, await request.aread(), self._resume)
         response = await self._send(clear, False)
-        if isinstance(response, tuple) and response[0].status_code == 409:
+        if isinstance(response, tuple) and response[0].status_code == 409 and not _is_sealed(response[0]):
             if b'"seal_stale"' in await response[0].aread():
                 response = await self._send(clear, True)
         if not isinstance(response, tuple):
@@ -234,7 +235,7 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
     async def _send(self, clear: ClearRequest, fresh: bool) -> httpx.Response | tuple[httpx.Response, Sealed]:
         believed = None if fresh else self._lists.known(clear)
         if believed is None:
-            listed = await self._transport.handle_async_request(clear.listing())
+            listed = await self._transport.handle_async_request(clear.listing(self._lists.pins or ()))
             text = ListText()
             try:
                 async for piece in listed.aiter_bytes():
@@ -289,10 +290,10 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
     async def _open(response: httpx.Response, sealed: Sealed) -> AsyncIterator[tuple[str, object]]:
         opener = AnswerOpener(sealed)
         async for piece in response.aiter_raw():
-            for event in opener.push(piece):
-                yield event
             if opener.ended:
                 return
+            for event in opener.push(piece):
+                yield event
         opener.close()
 
     async def aclose(self) -> None:

@@ -30,8 +30,8 @@ export function Requests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDecide: bo
     decision.act(gateway.PATCH('/admin/access-requests/{id}', { params: { path: { id } }, body: { status } })),
   );
   const columns = useMemo(
-    () => columnsOf({ me, isOperator: role === 'operator', mayDecide, busy: decision.busy, decide }),
-    [me, role, mayDecide, decision.busy, decide],
+    () => columnsOf({ me, isOperator: role === 'operator', mayAsk, mayDecide, busy: decision.busy, decide }),
+    [me, role, mayAsk, mayDecide, decision.busy, decide],
   );
   const ask = (filled: Filled) => {
     const [project_id, model] = [filled.optional('project'), filled.optional('model')];
@@ -87,12 +87,13 @@ export function Requests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDecide: bo
 interface Rights {
   me: string | null;
   isOperator: boolean;
+  mayAsk: boolean;
   mayDecide: boolean;
   busy: boolean;
   decide: (id: string, status: 'approved' | 'refused') => void;
 }
 
-function columnsOf({ me, isOperator, mayDecide, busy, decide }: Rights): Column<AccessRequest>[] {
+function columnsOf({ me, isOperator, mayAsk, mayDecide, busy, decide }: Rights): Column<AccessRequest>[] {
   const { columns } = texts;
   return [
     {
@@ -116,19 +117,22 @@ function columnsOf({ me, isOperator, mayDecide, busy, decide }: Rights): Column<
     {
       id: 'actions',
       header: t.admin.columns.actions,
-      cell: ({ id, status, user_id }) =>
-        mayDecide &&
-        status === 'open' &&
-        (isOperator || user_id !== me) && (
+      cell: ({ id, status, user_id }) => {
+        const [isMine, decides] = [user_id === me, mayDecide && (isOperator || user_id !== me)];
+        if (status !== 'open' || !(decides || (isMine && mayAsk))) return null;
+        return (
           <span className="flex gap-2">
-            <Button size="small" disabled={busy} onClick={() => decide(id, 'approved')}>
-              {texts.approve}
-            </Button>
+            {decides && (
+              <Button size="small" disabled={busy} onClick={() => decide(id, 'approved')}>
+                {texts.approve}
+              </Button>
+            )}
             <Button size="small" disabled={busy} onClick={() => decide(id, 'refused')}>
-              {texts.refuse}
+              {isMine ? texts.takeBack : texts.refuse}
             </Button>
           </span>
-        ),
+        );
+      },
     },
   ];
 }

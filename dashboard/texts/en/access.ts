@@ -45,6 +45,7 @@ export const access = {
     one: 'Fill in a project or a model, one of them.',
     approve: 'Approve',
     refuse: 'Refuse',
+    takeBack: 'Take back',
     states: { open: 'open', approved: 'approved', refused: 'refused' },
     columns: { who: 'Who', what: 'Asks for', reason: 'Reason', state: 'State', when: 'Asked' },
     you: 'you',

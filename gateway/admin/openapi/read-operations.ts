@@ -117,6 +117,7 @@ export function readOperations(): Operation[] {
     enum: ['all'],
   });
   const model = asked('model', 'A model, or another name of one.', TEXT, true);
+  const provider = asked('provider', 'Nodes of this provider alone; may stand there several times.', TEXT);
   return [
     read('/healthz', 'The process answers.', { ...health, answer: HEALTH }),
     read(
@@ -134,7 +135,7 @@ export function readOperations(): Operation[] {
     read(
       '/v1/otela/seal',
       'Nodes that open sealed requests for a model, in the order in which a request of now would try them.',
-      { ...models, query: [model], answer: listOf(SEALING_NODE, { model: TEXT }) },
+      { ...models, query: [model, provider], answer: listOf(SEALING_NODE, { model: TEXT }) },
     ),
     ...REGISTRY_VIEWS.flatMap(registryOperations),
   ];

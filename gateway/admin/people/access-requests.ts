@@ -70,7 +70,7 @@ export const accessRequestRoutes: readonly AdminRoute[] = [
     method: 'patch',
     path: '/access-requests/:id',
     summary:
-      'Decide a request: leads of the project, the owner of the model, operators. Only operators may decide their own.',
+      'Decide a request: leads of the project, the owner of the model, operators. Only operators approve their own; others may take it back, as refused.',
     body: z.strictObject({ status: z.enum(['approved', 'refused']) }),
     answer: requestSchema,
     run: decide,
@@ -190,10 +190,12 @@ function requireOpen({ status }: Row): void {
   if (status !== 'open') throw new ApiError('unprocessable_content', `This request was ${status} already.`);
 }
 
-async function mayDecide(call: Call<unknown>, row: Row): Promise<boolean> {
-  const { account, env } = call;
+async function mayDecide(call: Call<{ status: 'approved' | 'refused' }>, row: Row): Promise<boolean> {
+  const { account, env, body } = call;
   if (account.role === 'operator') return true;
-  if (row.userId === account.userId || account.userId === undefined) return false;
+  if (account.userId === undefined) return false;
+  // Else the open ones of a person that nobody decides would keep them from asking for anything.
+  if (row.userId === account.userId) return body.status === 'refused';
   if (row.projectId !== null) return leads(call, row.projectId);
   const [entry] = await asked(
     database(env)

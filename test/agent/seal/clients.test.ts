@@ -2,6 +2,7 @@
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { chunkKey } from '../../../clients/seal/chunk-key.ts';
+import { sealedFetch } from '../../../clients/seal/index.ts';
 import { named } from '../../../clients/seal/model.ts';
 import { UsageReader, usageIn } from '../../../clients/seal/usage.ts';
 import { padded, unpadded } from '../../../shared/seal/padding.ts';
@@ -57,4 +58,31 @@ it('the model’s own name is written where the body names another, and nothing 
   ]);
   expect(() => named(clear, 'org/m', false)).toThrow('no one signed that');
   expect(named(clear, 'fast', false)).toBe(clear);
+});
+
+it('who leaves while the nodes are asked for is not kept waiting', async () => {
+  const left = new AbortController();
+  let asked = 0;
+  const silent = sealedFetch({ fetch: () => new Promise<never>(() => void asked++) });
+  const init = { method: 'POST', body: '{"model":"m"}', signal: left.signal };
+  const waiting = silent('http://gateway.test/v1/chat/completions', init);
+  await expect.poll(() => asked).toBe(1);
+  left.abort();
+  await expect(waiting).rejects.toHaveProperty('name', 'AbortError');
+  await expect(silent('http://gateway.test/v1/chat/completions', init)).rejects.toHaveProperty('name', 'AbortError');
+});
+
+it('a pin that is no key is told at once, and pinned providers alone are asked for', async () => {
+  const pin = 'A'.repeat(43);
+  expect(() => sealedFetch({ pins: { eth: `${pin}\n` } })).toThrow("pins: 'eth'");
+  let url = '';
+  const fetch = (input: Request | URL | string) => {
+    url = String(input);
+    return Promise.resolve(Response.json({ object: 'list', model: 'm', data: [] }));
+  };
+  const asking = sealedFetch({ pins: { eth: pin, psi: pin }, fetch });
+  await expect(
+    asking('http://gateway.test/v1/chat/completions', { method: 'POST', body: '{"model":"m"}' }),
+  ).rejects.toThrow();
+  expect(new URL(url).searchParams.getAll('provider')).toEqual(['eth', 'psi']);
 });

@@ -1,5 +1,6 @@
 /** `otela login` where its disk, or its gateway, is not as it should be. */
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdirSync } from 'node:fs';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -11,7 +12,10 @@ import { endAll, temporaryDirectory } from '../../support/processes.ts';
 afterAll(endAll);
 
 /** What `otela login` prints to a stand-in of a gateway that says these words. */
-async function login(file: string, { page = 'https://gw.test/device', name = 'Ada' } = {}): Promise<string[]> {
+async function login(
+  file: string,
+  { page = 'https://gw.test/device', name = 'Ada', asked = (_path: string) => {} } = {},
+): Promise<string[]> {
   const answers: Record<string, object> = {
     '/login/device': {
       device_code: 'd',
@@ -24,6 +28,7 @@ async function login(file: string, { page = 'https://gw.test/device', name = 'Ad
     '/admin/me': { name },
   };
   const server = createServer((request, response) => {
+    asked(request.url ?? '');
     response.setHeader('connection', 'close');
     response.end(JSON.stringify(answers[request.url ?? '']));
   }).listen(0, '127.0.0.1');
@@ -48,9 +53,18 @@ it('takes no notice of what a process of the same number left when its disk was 
 
 it('leaves nothing of a key that cannot be put in its place', async () => {
   const directory = await temporaryDirectory('otela-login');
-  await mkdir(join(directory, 'key', 'full'), { recursive: true });
-  await expect(login(join(directory, 'key'))).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
+  const asked = () => void mkdirSync(join(directory, 'key', 'full'), { recursive: true });
+  await expect(login(join(directory, 'key'), { asked })).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
   expect(await readdir(directory)).toEqual(['key']);
+});
+
+it.each(['', '/', '/key/key'])('asks for no key where none can be stored: "%s"', async (end) => {
+  const directory = await temporaryDirectory('otela-login');
+  await writeFile(join(directory, 'key'), '');
+  const asked: string[] = [];
+  const storing = login(directory + end, { asked: (path) => void asked.push(path) });
+  await expect(storing).rejects.toThrow(/^--key-file: /);
+  expect([asked, await readdir(directory)]).toEqual([[], ['key']]);
 });
 
 it('prints no word of a gateway that would drive the terminal', async () => {
@@ -71,6 +85,24 @@ it.each(['http://gw.test', 'http://10.0.0.1:8080/v1', 'http://127.0.0.1.gw.test'
     await expect(readdir(join(file, '..'))).rejects.toThrow('ENOENT');
   },
 );
+
+it.each([
+  [404, '<!doctype html>', 2, /is no gateway: HTTP 404/],
+  [200, '{"ok":true}', 2, /is no gateway: its answer/],
+  [502, '<html>', 69, /no gateway answers: HTTP 502/],
+])('says of what answers %i %s that it is none', async (status, text, code, reason) => {
+  const server = createServer((_, response) => {
+    response.writeHead(status, { connection: 'close' }).end(text);
+  }).listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const words: string[] = [];
+  const out = { print: () => {}, complain: (line: string) => void words.push(line) };
+  const file = join(await temporaryDirectory('otela-login'), 'key');
+  const { port } = server.address() as AddressInfo;
+  expect(await main(['login', '--gateway', `http://127.0.0.1:${port}`, '--key-file', file], out)).toBe(code);
+  server.close();
+  expect(words).toEqual([expect.stringMatching(reason)]);
+});
 
 it('says where no gateway answers, and ends with 69', async () => {
   const words: string[] = [];

@@ -68,6 +68,8 @@ def error(call):
     except openai.APIError as caught:
         cause = caught.__cause__
         return cause.code if isinstance(cause, SealClientError) else getattr(caught, "code", None)
+    except ValueError as caught:
+        return str(caught)
     return None
 
 
@@ -84,6 +86,9 @@ out["not found"] = error(lambda: sync.chat.completions.create(messages=user, mod
 out["other root"] = error(lambda: client({provider: "A" * 43}).chat.completions.create(messages=user, model=model))
 out["alias"] = error(lambda: sync.chat.completions.create(messages=user, model="fast"))
 out["resolved"] = client(aliases=True).chat.completions.create(messages=user, model="fast", max_tokens=2).model
+out["conflict"] = error(lambda: sync.chat.completions.create(messages=user, model=model, extra_body={"stand_in": {"status": 409}}))
+out["trusted"] = error(lambda: sync.chat.completions.create(messages=user, model=model, metadata={"otela_trusted_providers": "nobody"}))
+out["bad pin"] = error(lambda: client({provider: pin + "\n"}))
 out["files"] = error(lambda: sync.files.create(file=b"{}", purpose="batch"))
 out["plain"] = error(lambda: client(transport=Plain()).chat.completions.create(messages=user, model=model))
 out["endless"] = error(lambda: client(transport=Endless()).chat.completions.create(messages=user, model=model))
@@ -108,6 +113,17 @@ async def plain():
             return getattr(caught.__cause__, "code", None)
 
 
+connects = []
+with httpx.Client(transport=SealedTransport(pins=pins)) as raw:
+    for _ in range(3):
+        answer = raw.post(
+            f"{base}/chat/completions",
+            headers={"authorization": f"Bearer {key}"},
+            json={"model": model, "messages": user},
+            extensions={"trace": lambda name, _: connects.append(name) if name == "connection.connect_tcp.started" else None},
+        )
+out["connections"] = len(connects)
+out["sunset"] = answer.headers.get("sunset")
 out["async"] = asyncio.run(later())
 out["async plain"] = asyncio.run(plain())
 print(json.dumps(out))

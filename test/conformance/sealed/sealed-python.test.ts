@@ -34,6 +34,7 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
   const root = await providerRoot('lab');
   const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
   await house.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
+  await house.gateway.admin('PATCH', `catalogue/${encodeURIComponent(MODEL)}`, { sunset_at: '2046-06-30T00:00:00Z' });
   await eventually('the alias is known', 20_000, async () => {
     const listed = await house.ask('/v1/otela/seal?model=fast');
     return (await listed.text()).includes(MODEL) || undefined;
@@ -49,6 +50,11 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     'other root': 'no_candidate',
     alias: 'alias',
     resolved: MODEL,
+    conflict: expect.anything(),
+    trusted: 'unknown_provider',
+    'bad pin': expect.stringContaining('otela-agent vouch'),
+    connections: 1,
+    sunset: 'Sat, 30 Jun 2046 00:00:00 GMT',
     files: 'not_sealable',
     plain: 'plain_answer',
     endless: 'no_discovery',

@@ -3,6 +3,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type SealOptions, sealedFetch } from '../../../clients/seal/index.ts';
+import { startAgent } from '../../support/agent.ts';
 import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../../support/provider-root.ts';
@@ -71,4 +72,43 @@ it('a key that may use some models alone may seal to them, and to no other', asy
     });
   expect((await ask(MODEL)).status).toBe(200);
   expect((await ask('nobody/serves-this')).status).toBe(403);
+});
+
+it('a model that ends says so under the seal, too', async () => {
+  const one = `catalogue/${encodeURIComponent(MODEL)}`;
+  await house.gateway.admin('PATCH', one, { deprecated_at: '2026-01-31T00:00:00Z', sunset_at: '2046-06-30T00:00:00Z' });
+  const told = await eventually('answers say it', 20_000, async () => {
+    const { response } = await openai(2).chat.completions.create({ model: MODEL, messages: user }).withResponse();
+    return response.headers.has('sunset') ? response.headers : undefined;
+  });
+  expect([told.get('deprecation'), told.get('sunset')]).toEqual(['@1769817600', 'Sat, 30 Jun 2046 00:00:00 GMT']);
+  await house.gateway.admin('DELETE', one);
+});
+
+it('an engine’s own conflict is told as it is', async () => {
+  const asking = openai(0).chat.completions.create({
+    model: MODEL,
+    messages: user,
+    stand_in: { status: 409 },
+  } as never);
+  await expect(asking).rejects.toBeInstanceOf(OpenAI.ConflictError);
+});
+
+it('whom the body trusts may see it, and no one else: the client says that for a body that is not read', async () => {
+  const token = await house.gateway.createJoinToken('psi', 'merlin');
+  await startAgent({ gateways: [house.gateway.url], token, engineUrl: house.engine.url });
+  await house.gateway.serving(2);
+  const listed = await house.ask(`/v1/otela/seal?model=${encodeURIComponent(MODEL)}&provider=psi`);
+  expect(await listed.json()).toMatchObject({ data: [{ provider: 'psi' }] });
+  const fetching = sealedFetch({ pins: undefined });
+  const ask = (trusted: unknown, headers: Record<string, string> = {}) =>
+    fetching(`${house.base}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${house.key}`, ...headers },
+      body: JSON.stringify({ model: MODEL, messages: user, metadata: { otela_trusted_providers: trusted } }),
+    });
+  for (const provider of ['lab', 'psi', 'lab', 'psi', 'lab', 'psi'])
+    expect((await ask(provider)).headers.get('x-otela-provider')).toBe(provider);
+  for (const refused of [ask('lab', { 'x-otela-trusted-providers': 'psi' }), ask(['lab']), ask('läb')])
+    await expect(refused).rejects.toEqual(expect.objectContaining({ code: 'not_sealable' }));
 });

@@ -121,8 +121,12 @@ test('the leads of a project, the owner of a model and operators decide on reque
 test('requests are bounded, and tell nobody whether what they ask for is there', async () => {
   const ada = await person();
   const ask = () => ada.ask('POST', '/access-requests', { project_id: 'proj_of_no_one' });
-  for (let n = 0; n < 10; n++) await good(ask(), idSchema);
+  for (let n = 0; n < 9; n++) await good(ask(), idSchema);
+  const { id } = await good(ask(), idSchema);
   await refusal(ask(), 429, 'rate_limit_exceeded');
+  // Taken back by the person: there is room again.
+  await good(ada.ask('PATCH', `/access-requests/${id}`, { status: 'refused' }), idSchema);
+  await good(ask(), idSchema);
   await refusal(ada.ask('POST', '/access-requests', { project_id: 'p', model: 'm' }), 422, 'unprocessable_content');
 });
 
