@@ -74,10 +74,20 @@ export class DelegateKey {
     return `${JSON.stringify(file, null, 2)}\n`;
   }
 
+  /** Why no client believes it for a session of this provider at `now` (seconds). Undefined: they do. */
+  whyNot(provider: string, now: number): string | undefined {
+    if (provider !== this.provider) return `the delegate is that of ${this.provider}, the join token of ${provider}`;
+    return now < this.notAfter ? undefined : `the delegate ran out on ${dayOf(this.notAfter)}`;
+  }
+
   /** Undefined for a session of another provider: no client would believe it. */
   vouch(named: { session: string; provider: string }, encryptionKey: Uint8Array, until: number): string | undefined {
     if (named.provider !== this.provider) return undefined;
     const keySignature = this.#signer.sign(vouchMessage({ ...named, encryptionKey, until }));
     return writeVouch({ ...this.#delegation, until, keySignature });
   }
+}
+
+export function dayOf(seconds: number): string {
+  return new Date(seconds * 1000).toISOString().slice(0, 10);
 }
