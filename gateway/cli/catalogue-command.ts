@@ -44,7 +44,7 @@ async function catalogueCommand(args: readonly string[]): Promise<number> {
   const { values, given, words } = parseLine(args, FLAGS, { words: 2 });
   const [verb, model] = words;
   const target = targetAt('/admin/catalogue', values);
-  const over = verb === 'set' ? undefined : [...given.keys()].find((flag) => flag in SAID);
+  const over = verb === 'set' || verb === undefined ? undefined : [...given.keys()].find((flag) => flag in SAID);
   if (over !== undefined) throw new UsageError(`otela-gateway catalogue ${verb} takes no --${over}`);
   const head = ['model', 'owner', 'access', 'always on', 'deprecated (UTC)', 'sunset (UTC)', 'successor'];
   if (verb === 'list' && model === undefined) return list(target, { head, row });

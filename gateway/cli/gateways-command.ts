@@ -22,6 +22,8 @@ const statusSchema = z.object({
   error: z.string().optional(),
 });
 
+const deletedSchema = z.object({ deleted: z.boolean() });
+
 export const GATEWAYS: Command = {
   summary: 'gateways that follow this one, or the one that it follows',
   examples: `list | remove KEY
@@ -47,7 +49,8 @@ async function gatewaysCommand(args: readonly string[]): Promise<number> {
   }
   if (verb === 'remove' && key !== undefined) {
     const gone = await ask(target, 'DELETE', `/${encodeURIComponent(key)}`);
-    if (target.json) console.log(JSON.stringify(gone));
+    const { deleted } = deletedSchema.parse(gone);
+    console.log(target.json ? JSON.stringify(gone) : deleted ? `${key}  removed` : `${key} was no follower`);
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway gateways list | remove KEY');

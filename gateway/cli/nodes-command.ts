@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
 import { type ApiTarget, ask, CONNECTION, targetAt } from './client.ts';
+import { refusePassedOver } from './files-command.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
@@ -60,8 +61,10 @@ async function nodesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, OPTIONS, { words: 2 });
   const target = targetAt('/admin/nodes', values);
   const [verb, session] = words;
+  const { state, model } = values;
+  refusePassedOver(verb, { state: [state, 'list'], model: [model, 'list'], session: [values.session, 'history'] });
   if (verb === 'list' && session === undefined) {
-    await listNodes(target, { state: values.state, model: values.model });
+    await listNodes(target, { state, model });
     return EXIT_DONE;
   }
   if (verb === 'history' && session === undefined) {

@@ -11,6 +11,7 @@ const peerSchema = z.object({
   created_at: z.string(),
 });
 const listSchema = z.object({ data: z.array(peerSchema) });
+const deletedSchema = z.object({ deleted: z.boolean() });
 
 export const PEERS: Command = {
   summary: 'other institutions whose nodes this gateway takes in',
@@ -44,7 +45,8 @@ async function peersCommand(args: readonly string[]): Promise<number> {
   }
   if (verb === 'remove' && name !== undefined && root === undefined) {
     const gone = await ask(target, 'DELETE', `/${encodeURIComponent(name)}`);
-    if (target.json) console.log(JSON.stringify(gone));
+    const { deleted } = deletedSchema.parse(gone);
+    console.log(target.json ? JSON.stringify(gone) : deleted ? `${name}  removed` : `${name} was no peer`);
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway peers add NAME KEY URL | list | remove NAME');

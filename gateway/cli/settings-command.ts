@@ -23,10 +23,10 @@ async function settingsCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, CONNECTION, { words: 3 });
   const target = targetAt('/admin/settings', values);
   const [verb, name, value] = words;
+  const sets = verb === 'set' && name !== undefined && value !== undefined;
+  if (!sets && verb !== undefined) throw new UsageError('usage: otela-gateway settings | settings set NAME VALUE');
   const before = settingsOf(await ask(target, 'GET', ''));
-  if (verb === undefined) return show(before, values.json);
-  if (verb !== 'set' || name === undefined || value === undefined)
-    throw new UsageError('usage: otela-gateway settings | settings set NAME VALUE');
+  if (!sets) return show(before, values.json);
   if (!Object.hasOwn(before, name)) throw new UsageError(noSetting(name, Object.keys(before)));
   const after = settingsOf(await ask(target, 'PATCH', '', { [name]: parsed(value) }));
   if (values.json) return show(after, true);

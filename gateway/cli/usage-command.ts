@@ -10,8 +10,8 @@ import {
   UsageError,
   type Values,
 } from '../../shared/command-line/index.ts';
-import { printable } from '../../shared/terminal/printable.ts';
 import { ask, CONNECTION, download, targetAt } from './client.ts';
+import { refusePassedOver } from './files-command.ts';
 import { drained, isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
@@ -92,10 +92,12 @@ function queryOf(given: Readonly<Record<string, string | undefined>>): URLSearch
 }
 
 function shown(data: readonly Record<string, unknown>[], columns: readonly string[], json: boolean): number {
-  if (json) for (const one of data) console.log(JSON.stringify(one));
-  else
-    for (const line of aligned([[...columns], ...data.map((one) => columns.map((name) => String(one[name] ?? '')))]))
-      console.log(line);
+  const table = new Table(columns);
+  for (const one of data) {
+    if (json) console.log(JSON.stringify(one));
+    else table.add(columns.map((name) => String(one[name] ?? '')));
+  }
+  if (!json) table.flush();
   return EXIT_DONE;
 }
 
@@ -150,8 +152,10 @@ stats and plot also read the published trace eth-easl/swissai-serving-trace.`,
 };
 
 async function traceCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, TRACE_FLAGS, { words: 2 });
+  const { values, given, words } = parseLine(args, TRACE_FLAGS, { words: 2 });
   const [verb, file] = words;
+  const of = { format: 'export', out: 'plot', nodes: 'plot', reasoning: 'plot', every: 'sample' };
+  refusePassedOver(verb, Object.fromEntries(Object.entries(of).map(([flag, one]) => [flag, [given.get(flag), one]])));
   if (verb === 'stats') return traceStats(values, file);
   if (verb === 'plot') return tracePlot(values, file);
   if (verb === 'sample' && file === undefined) {
@@ -251,7 +255,12 @@ function printStats(stats: TraceStats, json: boolean): void {
       ...stats.latencies().map((one) => [one.kind, whole(one.requests), spread(one.firstMs), spread(one.totalMs)]),
     ],
   ];
-  for (const table of tables) for (const line of ['', ...aligned(table)]) console.log(line);
+  for (const [head = [], ...rows] of tables) {
+    console.log('');
+    const table = new Table(head);
+    for (const row of rows) table.add(row);
+    table.flush();
+  }
   if (stats.truncated) console.error('a long trace: arrivals and prefixes are told by its first five million');
 }
 
@@ -286,14 +295,4 @@ async function auditCommand(args: readonly string[]): Promise<number> {
     more = has_more && data.length > 0;
   }
   return EXIT_DONE;
-}
-
-function aligned(rows: string[][]): string[] {
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((one) => one[column]?.length ?? 0))) ?? [];
-  return rows.map((one) =>
-    one
-      .map((cell, column) => printable(cell).padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  );
 }

@@ -80,9 +80,13 @@ function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
 
 /** From values to pixels, with three to six round marks. A linear axis begins at zero. */
 function scale(values: readonly number[], log: boolean, from: number, to: number) {
-  const finite = values.filter((one) => Number.isFinite(one) && (!log || one > 0));
-  const most = Math.max(...finite, Number.MIN_VALUE);
-  const least = log ? Math.min(...finite) : Math.min(0, ...finite);
+  // One after the other: two years of minutes are more values than a call takes arguments.
+  let [most, least] = [Number.MIN_VALUE, log ? Number.POSITIVE_INFINITY : 0];
+  for (const one of values) {
+    if (!Number.isFinite(one) || (log && one <= 0)) continue;
+    most = Math.max(most, one);
+    least = Math.min(least, one);
+  }
   const part = log
     ? // What a logarithm has no place for stands at the edge: a browser draws no line with an infinite point in it.
       (at: number) => (most === least ? 0.5 : at <= least ? 0 : Math.log(at / least) / Math.log(most / least))

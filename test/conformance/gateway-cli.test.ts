@@ -158,6 +158,10 @@ it.each([
   [['keys', 'create', '--name', 'a', '--expires', 'soon'], /--expires/],
   [['usage', '--by', 'weather'], /group_by/],
   [['trace', 'export'], /--from/],
+  [['trace', 'stats', 'x', '--nodes', 'y'], /--nodes goes with plot alone/],
+  [['nodes', 'list', '--session', 'abc'], /--session goes with history alone/],
+  [['nodes', 'history', '--model', 'm'], /--model goes with list alone/],
+  [['catalogue', '--always-on', 'yes'], /usage: otela-gateway catalogue list/],
 ])('%j is refused with the reason and no stack', async (args, reason) => {
   const { code, err } = await otela(...args);
   expect(code).not.toBe(0);

@@ -95,6 +95,8 @@ it('Peers are added, listed and removed from the command line', async () => {
   expect(() =>
     cli('peers', 'add', ...door, '--', 'own', issuer(gateway, 'show').root_key, 'https://x.example'),
   ).toThrow(/our own/);
-  cli('peers', 'remove', 'eth', ...door);
+  expect(cli('peers', 'remove', 'eth', ...door)).toBe('eth  removed\n');
+  expect(cli('peers', 'remove', 'eth', ...door)).toBe('eth was no peer\n');
+  expect(cli('gateways', 'remove', 'k', ...door)).toBe('k was no follower\n');
   expect(cli('peers', 'list', ...door)).not.toContain('eth');
 });

@@ -59,6 +59,9 @@ export class TraceFigures {
   readonly #predict = new Predictability();
   readonly #moments = new Map<number, { gpus: number; idle: number; kv: number[]; power: number | null }>();
   #minutes = 0;
+  /** The minute of the last sample, and the sessions that it has. */
+  #minute: number | undefined;
+  readonly #sampled = new Set<string>();
   /** Something was too much to be remembered. */
   truncated = false;
 
@@ -94,8 +97,13 @@ export class TraceFigures {
     else add(minutes, minute, tokens);
   }
 
-  addSample({ timestamp, gpus, busy, kv_use: kv, power_w: power }: NodeSample): void {
+  /** A node counts once a minute, however often it is sampled: `trace sample --every 10` finds six of it. */
+  addSample({ timestamp, session, gpus, busy, kv_use: kv, power_w: power }: NodeSample): void {
     const minute = Math.floor(Date.parse(timestamp) / MINUTE_MS) * MINUTE_MS;
+    if (minute !== this.#minute) this.#sampled.clear();
+    this.#minute = minute;
+    if (this.#sampled.has(session)) return;
+    this.#sampled.add(session);
     const known = this.#moments.get(minute) ?? { gpus: 0, idle: 0, kv: [], power: null };
     if (!this.#moments.has(minute) && this.#moments.size >= MOMENTS_MAX) {
       this.truncated = true;

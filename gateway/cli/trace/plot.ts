@@ -27,7 +27,7 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
   const figures = new TraceFigures(reasoning);
   if (trace !== undefined) await eachLine(trace, (line) => figures.add(readTraceLine(line)));
   if (nodes !== undefined)
-    await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))));
+    await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))), nodes);
   const all = figures.figures();
   if (all.length === 0) throw new ClientError('there is no line of a request or a node in it: nothing is plotted');
   mkdirSync(out, { recursive: true });
@@ -40,7 +40,7 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
 }
 
 /** @throws ClientError with the number of the line that cannot be read */
-export async function eachLine(source: Readable, take: (line: string) => void): Promise<void> {
+export async function eachLine(source: Readable, take: (line: string) => void, what = 'a trace'): Promise<void> {
   let number = 0;
   // An error of the source ends the lines and is reported nowhere else.
   const failed = new Promise<never>((_, reject) =>
@@ -52,12 +52,18 @@ export async function eachLine(source: Readable, take: (line: string) => void): 
       if (line.trim() === '') continue;
       try {
         take(line);
-      } catch {
-        throw new ClientError(`line ${number} is no line of a trace: ${line.slice(0, 80)}`);
+      } catch (error) {
+        throw new ClientError(`line ${number} is no line of ${what}: ${whyNot(error)}: ${line.slice(0, 80)}`);
       }
     }
   })();
   await Promise.race([reading, failed]);
+}
+
+/** The first column that is not as it should be. */
+function whyNot(error: unknown): string {
+  const [issue] = error instanceof z.ZodError ? error.issues : [];
+  return issue === undefined ? 'no JSON' : `${issue.path.join('.')}: ${issue.message}`;
 }
 
 const modelsSchema = z.object({

@@ -149,3 +149,24 @@ test('the published trace: its columns, its missing counts, its buckets', () => 
   expect(() => readTraceLine(JSON.stringify({ created_at: 5 }))).toThrow();
   expect(() => readTraceLine('{"timestamp":"x"}')).toThrow();
 });
+
+const sampleAt = (ms: number, session: string) => ({
+  timestamp: new Date(DAY + ms).toISOString(),
+  session,
+  gpus: 4,
+  busy: session === 'a',
+  kv_use: 0.5,
+  power_w: 1_000,
+});
+
+test('a node that is sampled every ten seconds has the GPUs and the energy of one that is sampled every minute', () => {
+  const every = (seconds: number) => {
+    const figures = new TraceFigures(new Set());
+    for (let second = 0; second <= 3_600; second += seconds)
+      for (const session of ['a', 'b']) figures.addSample(sampleAt(second * 1_000, session));
+    const found = figures.figures();
+    return [found.map(({ facts }) => facts), found[0]?.charts[0]?.series[0]?.points[0]];
+  };
+  expect(every(10)).toEqual(every(60));
+  expect(every(60)[1]).toEqual([0, 8]);
+});

@@ -23,3 +23,8 @@ it('a logarithmic axis of less than two decades is marked between its powers of 
   expect(shown(3, 60)).toEqual(['5', '10', '20', '50']);
   expect(shown(0.01, 100)).toEqual(['0.01', '0.1', '1', '10', '100']);
 });
+
+it('more points are drawn than a call takes arguments', () => {
+  const points = Array.from({ length: 300_000 }, (_, n): [number, number] => [n / 60, n % 9]);
+  expect(chart(points)).toContain('points="64.0,');
+});
