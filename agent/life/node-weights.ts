@@ -138,11 +138,12 @@ export class NodeWeights implements WeightsHandlers {
     await this.#ready();
     const environment = config.environment === undefined ? undefined : await this.#environment(config.environment);
     const paths: string[] = [];
-    let hub = false;
+    /** Of the hub: whether each is here. */
+    const models: boolean[] = [];
     for (const text of config.sources) {
       const source = parseSource(text);
       const path = await this.#pulled(text);
-      if (path !== undefined && source?.kind === 'hub') hub = true;
+      if (source?.kind === 'hub') models.push(path !== undefined);
       else if (path === undefined && source?.kind === 'dir') log(`weights: the engine reads ${source.path} itself`);
       paths.push(path ?? (source?.kind === 'dir' ? source.path : ''));
     }
@@ -153,7 +154,9 @@ export class NodeWeights implements WeightsHandlers {
       env: {
         ...env,
         ...environment?.variables,
-        ...(hub ? { HF_HUB_CACHE: config.directory, HF_HUB_OFFLINE: '1' } : {}),
+        ...(models.includes(true) ? { HF_HUB_CACHE: config.directory } : {}),
+        // One that could not be had the engine reads of the hub.
+        ...(models.length > 0 && !models.includes(false) ? { HF_HUB_OFFLINE: env.HF_HUB_OFFLINE ?? '1' } : {}),
       },
     };
   }

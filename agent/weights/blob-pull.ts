@@ -6,6 +6,7 @@ import type { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import { pieceSpan } from '../../shared/weights/pieces.ts';
 import type { Blob } from './blob.ts';
 import type { WeightsClient } from './client.ts';
+import type { PullLimits } from './config.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 import { PieceReader } from './piece-stream.ts';
@@ -14,31 +15,12 @@ import type { BlobSource } from './sources/source.ts';
 import type { Store } from './store.ts';
 import { TransferWatch } from './transfer-watch.ts';
 
-export interface PullLimits {
-  /** A node that sends less, over `slowAfterMs`, is left for another. */
-  slowBytesPerS: number;
-  slowAfterMs: number;
-  /** A node that is told to wait reads the source after so long without a new byte; one that is given senders after four times that. */
-  sourceAfterMs: number;
-  /** After so long without a new byte the pull fails. */
-  giveUpMs: number;
-  /** Told to wait, it asks again after this. */
-  waitMs: number;
-}
-
-export const PULL_LIMITS: PullLimits = {
-  // Half a megabit: what is slower holds up the nodes below it, too.
-  slowBytesPerS: 64 * 1024,
-  slowAfterMs: 10_000,
-  sourceAfterMs: 30_000,
-  giveUpMs: 300_000,
-  waitMs: 250,
-};
-
 const RENEW_MS = LEASE_MS / 3;
 const SENDERS_PATIENCE = 4;
 /** A node that comes back to one that it left as too slow is content with a quarter: where the link is slow, the pull ends all the same. */
 const LESS_EACH_TIME = 4;
+/** The source is one for all nodes: it is gone on with only where it is so many times as fast as another node. */
+const SOURCE_TIMES = 4;
 
 export interface BlobPullOptions {
   file: ManifestFile;
@@ -74,6 +56,9 @@ export class BlobPull {
   readonly #senders = new Set<string>();
   /** By node: how often this pull left it as too slow. At most as many as there are nodes near. */
   readonly #leftSlow = new Map<string, number>();
+  /** The node whose pace is compared with that of the source. */
+  #compared: { session: string; bytesPerS: number } | undefined;
+  #comparisons = 0;
 
   constructor(options: BlobPullOptions) {
     this.#options = options;
@@ -133,10 +118,12 @@ export class BlobPull {
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
       const trouble = asWeightsError(error);
+      // Where a node has the rest, a source that has changed, or gone, is just no better.
+      const changed = trouble.code === 'changed' && this.#compared === undefined;
       // All of it: the end of one content would follow the beginning of another.
-      if (this.#reading && ['wrong', 'changed'].includes(trouble.code) && !file.exact) await blob.restart();
+      if (this.#reading && (changed || trouble.code === 'wrong') && !file.exact) await blob.restart();
       // Of a source that has changed no node can read the rest: a new list is due.
-      if (['full', 'changed'].includes(trouble.code) || signal.aborted) throw trouble;
+      if (changed || trouble.code === 'full' || signal.aborted) throw trouble;
       this.#trouble = trouble;
       if (this.#parent === undefined) {
         if (this.#reading && this.#cannotRead && this.#options.alone()) throw trouble;
@@ -145,12 +132,14 @@ export class BlobPull {
       } else blocklist.failed(this.#parent, performance.now());
       this.#options.log(`weights: ${file.path}: ${trouble.message}`);
     } finally {
+      if (this.#reading) this.#compared = undefined;
       this.#reading = false;
     }
   }
 
   async #answer(silentMs: number): Promise<Answer> {
     const { limits, ask, alone } = this.#options;
+    if (this.#compared !== undefined) return { kind: 'read' };
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
     const answer = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
@@ -173,7 +162,8 @@ export class BlobPull {
   }
 
   async #fromSource(blob: Blob, signal: AbortSignal): Promise<void> {
-    const { file, revision, source, hasher, limits } = this.#options;
+    const { file, revision, source, hasher, limits, blocklist } = this.#options;
+    const compared = this.#compared;
     this.#parent = undefined;
     this.#reading = true;
     const writer = new PieceWriter(blob, hasher, this.#whole);
@@ -181,6 +171,7 @@ export class BlobPull {
     const within = AbortSignal.any([signal, stop.signal]);
     const watch = new TransferWatch({
       ...limits,
+      slowBytesPerS: Math.max(limits.slowBytesPerS, SOURCE_TIMES * (compared?.bytesPerS ?? 0)),
       midPiece: () => true,
       onSlow: () => void this.#leaveSource(stop),
     });
@@ -191,6 +182,7 @@ export class BlobPull {
       for await (const chunk of source.read(file, { revision, offset: blob.bytes }, within)) {
         within.throwIfAborted();
         watch.came(chunk.length);
+        this.#progressAt = performance.now();
         for (let at = 0; at < chunk.length; ) {
           if (writer.next >= blob.pieces)
             throw new WeightsError('wrong', `${file.path} is longer than its source says`);
@@ -209,19 +201,23 @@ export class BlobPull {
       }
       await writer.flush();
       if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${file.path} ended early at its source`);
+      if (compared !== undefined) blocklist.failed(compared.session, performance.now());
     } catch (error) {
-      if (!stop.signal.aborted || signal.aborted) throw error;
-      throw new WeightsError('unavailable', 'its source is too slow, and another node has it');
+      throw stop.signal.aborted && !signal.aborted ? stop.signal.reason : error;
     } finally {
       watch.end();
       await writer.settled();
     }
   }
 
-  /** Of a slow source, where another node has the blob: the source may be slow for this one alone. */
+  /** Of a slow source, where another node has the blob: the source may be slow for this one alone. Or of one that hangs. */
   async #leaveSource(stop: AbortController): Promise<void> {
-    const answer = await this.#options.ask({ role: 'reads', avoid: this.#avoid() });
-    if (answer.kind === 'peer') stop.abort();
+    const { ask, limits } = this.#options;
+    const leave = (why: string) => stop.abort(new WeightsError('unavailable', `its source ${why}`));
+    if (this.#compared !== undefined) return leave(`is not much faster than ${this.#compared.session}`);
+    if (performance.now() - this.#progressAt > limits.giveUpMs) return leave('gives nothing more');
+    const answer = await ask({ role: 'reads', avoid: this.#avoid() });
+    if (answer.kind === 'peer') leave('is too slow, and another node has it');
   }
 
   async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
@@ -230,6 +226,7 @@ export class BlobPull {
     const slowBytesPerS = limits.slowBytesPerS / LESS_EACH_TIME ** left;
     this.#parent = session;
     const stop = new AbortController();
+    const of = { bytes: 0, sinceMs: performance.now() };
     const writer = new PieceWriter(blob, hasher, this.#whole);
     const reader: PieceReader = new PieceReader(
       () => (writer.next < blob.pieces ? pieceSpan(blob, writer.next).length : -1),
@@ -243,6 +240,8 @@ export class BlobPull {
           this.#mixed = true;
           this.#senders.add(session);
           writer.write(memory, length, digest);
+          of.bytes += length;
+          if (this.#isOutpaced(session, blob.size - writer.next * blob.pieceBytes, of)) stop.abort();
         },
       },
     );
@@ -262,12 +261,29 @@ export class BlobPull {
       blocklist.succeeded(session);
     } catch (error) {
       if (!stop.signal.aborted) throw error;
+      if (this.#compared !== undefined) return;
       this.#leftSlow.set(session, left + 1);
       throw new WeightsError('unavailable', `${session} is too slow`);
     } finally {
       watch.end();
       await writer.settled();
     }
+  }
+
+  /**
+   * Asked after each piece. A node that sends just enough would keep a blob for days, though its source may be fast. Less often each time: the
+   * source may be slow as well.
+   */
+  #isOutpaced(session: string, left: number, of: { bytes: number; sinceMs: number }): boolean {
+    const { tryAfterMs, restMs } = this.#options.limits;
+    const tookMs = performance.now() - of.sinceMs;
+    if (tookMs < tryAfterMs * 2 ** this.#comparisons) return false;
+    const bytesPerMs = of.bytes / tookMs;
+    Object.assign(of, { bytes: 0, sinceMs: performance.now() });
+    if (left <= bytesPerMs * restMs) return false;
+    this.#comparisons++;
+    this.#compared = { session, bytesPerS: bytesPerMs * 1000 };
+    return true;
   }
 
   #progress(bytes: number, from: 'source' | 'peer'): void {

@@ -1,3 +1,5 @@
+import * as z from 'zod';
+
 /**
  * `unavailable`: this way failed, another may not. `refused`: the other end will not serve this node. `wrong`: bytes or a list that are not
  * what they should be. `changed`: the source is not what it was when it was listed. `full`: the disk. `stopped`: the caller gave up.
@@ -15,7 +17,8 @@ export class WeightsError extends Error {
 
 export function asWeightsError(error: unknown): WeightsError {
   if (error instanceof WeightsError) return error;
-  const message = error instanceof Error ? error.message : String(error);
+  const said = error instanceof Error ? error.message : String(error);
+  const message = error instanceof z.ZodError ? z.prettifyError(error) : said;
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return new WeightsError(code === 'ENOSPC' || code === 'EDQUOT' ? 'full' : 'unavailable', message, { cause: error });
 }

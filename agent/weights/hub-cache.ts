@@ -52,8 +52,10 @@ interface Linked {
  */
 export async function unlinkSnapshot(folder: string, { manifest, revision }: Linked, others: Linked[]): Promise<void> {
   const gone: string[] = [];
-  if (!others.some((one) => one.manifest.revision === manifest.revision))
-    gone.push(...manifest.files.map(({ path }) => join('snapshots', manifest.revision, path)));
+  const same = others.filter((one) => one.manifest.revision === manifest.revision);
+  const stays = new Set(same.flatMap((one) => one.manifest.files.map(({ path }) => path)));
+  const paths = manifest.files.map(({ path }) => path).filter((path) => !stays.has(path));
+  gone.push(...paths.map((path) => join('snapshots', manifest.revision, path)));
   if (!others.some((one) => one.revision === revision)) gone.push(join('refs', revision));
   const kept = new Set(others.flatMap((one) => one.manifest.files.map(blobName)));
   gone.push(...manifest.files.filter((file) => !kept.has(blobName(file))).map((file) => join('blobs', blobName(file))));

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Manifest } from '../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../shared/weights/source.ts';
 import type { WeightsClient } from './client.ts';
+import type { PullLimits } from './config.ts';
 import type { Coordination } from './coordination.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import { isFresh } from './manifests.ts';
@@ -10,6 +11,8 @@ import type { BlobSource } from './sources/source.ts';
 import type { Store } from './store.ts';
 
 const WAIT_MS = 250;
+/** So long a list is asked for of other nodes. */
+const GIVE_UP_MS = 60_000;
 /** A source that changes more often while it is read is being written. */
 const LISTS_MAX = 3;
 
@@ -23,7 +26,7 @@ export interface ManifestPullOptions {
   store: Store;
   client: WeightsClient;
   coordination: Coordination;
-  giveUpMs: number;
+  limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs'>;
   /** The source was found changed: the list is read of it, whatever is kept here or at other nodes. */
   anew: boolean;
   now(): number;
@@ -45,9 +48,9 @@ export async function listingAnew<T>(log: (line: string) => void, pull: (anew: b
 
 /** @throws WeightsError */
 export async function pullManifest(options: ManifestPullOptions, signal: AbortSignal): Promise<Manifest> {
-  const { id, source, reader, store, anew, now, log } = options;
+  const { id, source, store, anew, now, log } = options;
   if (anew) {
-    const manifest = await reader.list(signal);
+    const manifest = await listOf(options, signal);
     await store.room.recorded(id, () => store.manifests.save(id, manifest, now()));
     return manifest;
   }
@@ -68,6 +71,16 @@ export async function pullManifest(options: ManifestPullOptions, signal: AbortSi
   }
 }
 
+/** @throws WeightsError */
+async function listOf({ source, reader, limits }: ManifestPullOptions, signal: AbortSignal): Promise<Manifest> {
+  const { listWithinMs } = limits;
+  const late = AbortSignal.timeout(listWithinMs);
+  return reader.list(AbortSignal.any([signal, late])).catch((error: unknown) => {
+    if (!late.aborted) throw error;
+    throw new WeightsError('unavailable', `${sourceText(source)} did not list its files in ${listWithinMs / 1000} s`);
+  });
+}
+
 interface Listed {
   manifest: Manifest;
   readAt: number;
@@ -75,9 +88,10 @@ interface Listed {
 
 /** A list that is fresh; where the source cannot be read, one of any age. */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
-  const { id, key, olderKey, reader, client, coordination, giveUpMs, now } = options;
+  const { id, key, olderKey, client, coordination, limits, now } = options;
+  const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
   const { senders } = coordination;
-  const until = performance.now() + giveUpMs;
+  let until = performance.now() + giveUpMs;
   let trouble: WeightsError | undefined;
   let older: Listed | undefined;
   /** Nodes whose list is not fresh any more, and that have not said so yet. */
@@ -90,8 +104,10 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
     if (answer.kind === 'read')
       try {
-        return { manifest: await reader.list(signal), readAt: now() };
+        return { manifest: await listOf(options, signal), readAt: now() };
       } catch (error) {
+        // Other nodes are asked for as long again.
+        if (trouble === undefined) until = performance.now() + giveUpMs;
         trouble = asWeightsError(error);
         if (older !== undefined) return older;
         if (coordination.alone) throw trouble;

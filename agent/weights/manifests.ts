@@ -58,14 +58,14 @@ export class Manifests {
     return join(this.#directory, 'manifests', `${id}.json`);
   }
 
-  /** The one of another revision that is there is kept under an id of its own: an engine may run from it. @throws WeightsError */
+  /** The one that is there is kept under an id of its own where it has other files: an engine may run from it. @throws WeightsError */
   async save(id: string, manifest: Manifest, readAt: number): Promise<void> {
     const path = this.#path(id);
     const before = await this.get(id);
     const written = `${path}.${randomUUID()}`; // numbers of processes are the same in each container
     try {
       await writeFile(written, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
-      if (before !== undefined && before.manifest.revision !== manifest.revision) await this.#retire(before);
+      if (before !== undefined && hasOthers(before.manifest, manifest)) await this.#retire(before);
       await rename(written, path);
     } catch (error) {
       await rm(written, { force: true }).catch(() => {});
@@ -74,7 +74,7 @@ export class Manifests {
   }
 
   async #retire({ id, manifest }: KeptManifest): Promise<void> {
-    const retired = digestOf(`${id} ${manifest.revision}`);
+    const retired = digestOf(`${id} ${manifest.revision} ${manifest.files.length}`);
     const pins = join(this.#directory, 'pins');
     await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // none: nothing uses it
     await rename(this.#path(id), this.#path(retired));
@@ -167,4 +167,9 @@ export class Manifests {
     }
     return false;
   }
+}
+
+function hasOthers(before: Manifest, { revision, files }: Manifest): boolean {
+  const paths = new Set(files.map(({ path }) => path));
+  return before.revision !== revision || before.files.some(({ path }) => !paths.has(path));
 }

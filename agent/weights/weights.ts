@@ -7,9 +7,9 @@ import { sourceText } from '../../shared/weights/source.ts';
 import type { Held, PullStatus } from '../host/control-protocol.ts';
 import { Access } from './access.ts';
 import type { Blob } from './blob.ts';
-import { BlobPull, PULL_LIMITS, type PullLimits } from './blob-pull.ts';
+import { BlobPull } from './blob-pull.ts';
 import { WeightsClient } from './client.ts';
-import type { WeightsConfig } from './config.ts';
+import { PULL_LIMITS, type PullLimits, type WeightsConfig } from './config.ts';
 import { Coordination } from './coordination.ts';
 import type { Environment } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
@@ -126,9 +126,9 @@ export class Weights {
   }
 
   async #pull(text: string, status: PullStatus, anew: boolean): Promise<Pulled> {
-    const { env, log } = this.#options;
+    const { env, log, limits = PULL_LIMITS, now = Date.now, openSource: opened = openSource } = this.#options;
     const source = readSource(text);
-    const reader = (this.#options.openSource ?? openSource)(source, env);
+    const reader = opened(source, env);
     const id = digestOf(text);
     const { signal } = this.#stop;
     const manifest = await pullManifest(
@@ -141,9 +141,9 @@ export class Weights {
         store: this.store,
         client: this.#client,
         coordination: this.#coordination,
-        giveUpMs: Math.min(60_000, (this.#options.limits ?? PULL_LIMITS).giveUpMs),
+        limits,
         anew,
-        now: this.#options.now ?? Date.now,
+        now,
         log,
       },
       signal,

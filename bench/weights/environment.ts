@@ -9,7 +9,7 @@ import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import * as z from 'zod';
-import { PULL_LIMITS } from '../../agent/weights/blob-pull.ts';
+import { PULL_LIMITS } from '../../agent/weights/config.ts';
 import { openSource } from '../../agent/weights/sources/source.ts';
 import { FANOUT } from '../../shared/weights/coordinator.ts';
 import { Cluster } from '../../test/agent/weights/cluster.ts';

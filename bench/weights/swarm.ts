@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { PULL_LIMITS } from '../../agent/weights/blob-pull.ts';
+import { PULL_LIMITS } from '../../agent/weights/config.ts';
 import { openSource } from '../../agent/weights/sources/source.ts';
 import { Cluster, largeHubFolder, type Node } from '../../test/agent/weights/cluster.ts';
 import { endAll } from '../../test/support/processes.ts';

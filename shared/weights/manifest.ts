@@ -10,16 +10,23 @@ export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'not a SHA-256 in
 
 /** No repository is so deep; thousands of names that are would take seconds to compare. */
 const DEPTH_MAX = 32;
+/** Linux has no longer name; the pull would fail at its end. */
+const NAME_MAX_BYTES = 255;
 
 /**
  * A file's name below the snapshot. Refuses what could write elsewhere: absolute paths, `..`, empty parts, backslashes and control
- * characters.
+ * characters; and what would be another name on a disk.
  */
 export function isSafePath(path: string): boolean {
   if (path.length === 0 || path.length > 512 || path.startsWith('/') || path.includes('\\')) return false;
+  if (!path.isWellFormed()) return false;
   for (let i = 0; i < path.length; i++) if (path.charCodeAt(i) < 0x20 || path.charCodeAt(i) === 0x7f) return false;
   const parts = path.split('/');
-  return parts.length <= DEPTH_MAX && parts.every((part) => part !== '' && part !== '.' && part !== '..');
+  return parts.length <= DEPTH_MAX && parts.every(isName);
+}
+
+function isName(part: string): boolean {
+  return part !== '' && part !== '.' && part !== '..' && new TextEncoder().encode(part).length <= NAME_MAX_BYTES;
 }
 
 const fileSchema = z.strictObject({

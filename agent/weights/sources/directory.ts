@@ -1,5 +1,4 @@
-import { createReadStream } from 'node:fs';
-import { readdir, readFile, readlink, realpath, stat } from 'node:fs/promises';
+import { type FileHandle, open, readdir, readFile, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import {
   FILES_MAX,
@@ -11,6 +10,7 @@ import {
 import { PIECE_BYTES } from '../../../shared/weights/pieces.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
+import { onSource } from './file-system.ts';
 import { manifestFile, revisionOf, sortedFiles } from './keys.ts';
 import type { BlobSource, ReadFrom } from './source.ts';
 
@@ -29,10 +29,10 @@ export class DirectorySource implements BlobSource {
   async list(signal: AbortSignal): Promise<Manifest> {
     const source = sourceText(this.#source);
     try {
-      const root = await this.#root();
-      const isFolder = (await stat(root)).isDirectory();
+      const { root, isFolder } = await onSource(() => this.#root(), signal);
       const names = isFolder ? await namesBelow(root, signal) : [basename(root)];
-      const files = await Promise.all(names.map((name) => listed(source, name, isFolder ? join(root, name) : root)));
+      const one = (name: string) => onSource(() => listed(source, name, isFolder ? join(root, name) : root), signal);
+      const files = await Promise.all(names.map(one));
       if (files.length === 0) throw new WeightsError('wrong', `${root} holds no file`);
       const sorted = sortedFiles(files);
       return manifestSchema.parse({ v: 1, source, revision: revisionOf(sorted), public: false, files: sorted });
@@ -41,11 +41,13 @@ export class DirectorySource implements BlobSource {
     }
   }
 
-  /** The snapshot that `refs/main` names, where it is a folder of a cache. */
-  async #root(): Promise<string> {
+  /** Of a folder of a cache the snapshot that `refs/main` names, or the only one: what is fetched by a tag has no `refs/main`. */
+  async #root(): Promise<{ root: string; isFolder: boolean }> {
     const { path } = this.#source;
-    const commit = await readFile(join(path, 'refs', 'main'), 'utf8').catch(() => undefined);
-    return commit === undefined || !/^[\w.-]+$/.test(commit.trim()) ? path : join(path, 'snapshots', commit.trim());
+    const main = (await readFile(join(path, 'refs', 'main'), 'utf8').catch(noneThere))?.trim();
+    const commit = main !== undefined && /^\w[\w.-]*$/.test(main) ? main : await onlySnapshot(path);
+    const root = commit === undefined ? path : join(path, 'snapshots', commit);
+    return { root, isFolder: (await stat(root)).isDirectory() };
   }
 
   /** Pieces of two contents of one file would make a blob that never was. @throws WeightsError changed */
@@ -56,32 +58,51 @@ export class DirectorySource implements BlobSource {
   }
 
   async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    let opened: Promise<FileHandle> | undefined;
     try {
-      const root = await this.#root();
-      const place = (await stat(root)).isDirectory() ? join(root, file.path) : root;
-      await this.#requireSame(file, place);
-      const options = { start: offset, highWaterMark: READ_BYTES, signal };
-      let at = offset;
+      const { root, isFolder } = await onSource(() => this.#root(), signal);
+      const place = isFolder ? join(root, file.path) : root;
+      const requireSame = () => onSource(() => this.#requireSame(file, place), signal);
+      await requireSame();
+      const from = await onSource(() => {
+        opened = open(place);
+        return opened;
+      }, signal);
+      const buffer = Buffer.allocUnsafe(READ_BYTES);
       let checkedAt = offset;
-      for await (const chunk of createReadStream(await realpath(place), options)) {
-        const bytes = Buffer.from(chunk);
-        at += bytes.length;
+      for (let at = offset; at < file.size; ) {
+        const { bytesRead } = await onSource(() => from.read(buffer, 0, READ_BYTES, at), signal);
+        at += bytesRead;
         // Written while it was read: noticed before the piece is whole, and on its way to others.
-        if (at - checkedAt >= PIECE_BYTES || at >= file.size) {
-          await this.#requireSame(file, place);
+        if (at - checkedAt >= PIECE_BYTES || at >= file.size || bytesRead === 0) {
+          await requireSame();
           checkedAt = at;
         }
-        yield bytes;
+        if (bytesRead === 0) return;
+        yield buffer.subarray(0, bytesRead);
       }
-      if (at < file.size) await this.#requireSame(file, place);
     } catch (error) {
       throw asWeightsError(error);
+    } finally {
+      // Where the file system hangs its end is not waited for.
+      opened?.then((file) => file.close()).catch(() => {});
     }
   }
 }
 
+/** @throws WeightsError wrong: there are several */
+async function onlySnapshot(path: string): Promise<string | undefined> {
+  if (!basename(path).startsWith('models--')) return undefined;
+  const [only, ...more] = (await readdir(join(path, 'snapshots')).catch(noneThere)) ?? [];
+  if (more.length === 0) return only;
+  throw new WeightsError(
+    'wrong',
+    `${path} has no refs/main and several snapshots: name one, as ${path}/snapshots/${only}`,
+  );
+}
+
 function noneThere(error: NodeJS.ErrnoException): undefined {
-  if (error.code !== 'ENOENT') throw error;
+  if (!['ENOENT', 'ENOTDIR', 'EISDIR'].includes(error.code ?? '')) throw error;
 }
 
 /** Its key is the same for all nodes of a shared file system, whose inode numbers may differ. */
@@ -94,22 +115,26 @@ async function listed(source: string, path: string, place: string): Promise<Mani
   return manifestFile(source, { path, size, sha256: SHA256.test(blob) ? blob : undefined, stamp });
 }
 
-/** Names of regular files below `root`, and of symlinks to such. Nothing hidden: `.git`, `.cache`. */
+/** Names of regular files below `root`, through symlinks as well. Nothing hidden: `.git`, `.cache`. */
 async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> {
   const names: string[] = [];
-  const walk = async (folder: string, depth: number): Promise<void> => {
-    signal.throwIfAborted();
-    if (depth > DEPTH_MAX) throw new WeightsError('wrong', `${root} is deeper than ${DEPTH_MAX} folders`);
-    for (const entry of await readdir(join(root, folder), { withFileTypes: true })) {
+  const walk = async (folder: string, above: readonly string[]): Promise<void> => {
+    if (above.length > DEPTH_MAX) throw new WeightsError('wrong', `${root} is deeper than ${DEPTH_MAX} folders`);
+    const here = await onSource(() => realpath(join(root, folder)), signal);
+    // A symlink to a folder above: it would be walked without end.
+    if (above.includes(here)) return;
+    const entries = await onSource(() => readdir(here, { withFileTypes: true }), signal);
+    for (const entry of entries) {
       const name = folder === '' ? entry.name : `${folder}/${entry.name}`;
       if (entry.name.startsWith('.')) continue;
       if (!isSafePath(name))
         throw new WeightsError('wrong', `${join(root, dirname(name))} holds a name that cannot be served`);
-      if (entry.isDirectory()) await walk(name, depth + 1);
-      else if (entry.isFile() || (entry.isSymbolicLink() && (await stat(join(root, name))).isFile())) names.push(name);
+      const found = entry.isSymbolicLink() ? await onSource(() => stat(join(root, name)), signal) : entry;
+      if (found.isDirectory()) await walk(name, [...above, here]);
+      else if (found.isFile()) names.push(name);
       if (names.length > FILES_MAX) throw new WeightsError('wrong', `${root} holds more than ${FILES_MAX} files`);
     }
   };
-  await walk('', 0);
+  await walk('', []);
   return names;
 }

@@ -39,7 +39,7 @@ export async function get({ url, secret, headers = {}, env, signal }: Get): Prom
     if (![301, 302, 303, 307, 308].includes(statusCode) || to === null || !/^https?:$/.test(to.protocol))
       throw new WeightsError(
         statusCode === 401 || statusCode === 403 ? 'refused' : 'unavailable',
-        `${at.origin}${at.pathname} answers ${statusCode}`,
+        `${at.origin}${at.pathname} answers ${statusCode}${said(got['x-error-message'])}`,
       );
     if (at.protocol === 'https:' && to.protocol === 'http:')
       throw new WeightsError('refused', `${at.origin} leads to a connection in clear`);
@@ -61,11 +61,46 @@ export async function textOf(answer: Dispatcher.ResponseData, max: number): Prom
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** Bytes of an answer to a request for a range that begins at `offset`. @throws WeightsError where it begins elsewhere */
+/** What the hub says about it: without a token a name that is not there is refused as well. */
+function said(message: string | string[] | undefined): string {
+  return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
+}
+
+/** Bytes from `offset` on of an answer to a request for them. @throws WeightsError where it begins behind them */
 export async function* rangeOf(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
-  if (offset > 0 && answer.statusCode !== 206) {
-    await answer.body.dump();
+  const { first = offset } = answer.statusCode === 206 ? contentRange(answer) : { first: 0 };
+  if (first > offset) {
+    leave(answer);
     throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
   }
-  for await (const part of answer.body) yield Buffer.from(part);
+  // A server may answer with the whole (RFC 9110, 14.2): what is here already is passed over.
+  let over = offset - first;
+  for await (const part of answer.body) {
+    const bytes = Buffer.from(part);
+    yield bytes.subarray(Math.min(over, bytes.length));
+    over = Math.max(0, over - bytes.length);
+  }
+}
+
+/** Reads no further. Without a listener the body's error would end this process. */
+export function leave({ body }: Dispatcher.ResponseData): void {
+  body.on('error', () => {}).destroy();
+}
+
+/** Bytes that the whole has, as far as the answer says so. */
+export function totalOf(answer: Dispatcher.ResponseData): number | undefined {
+  const length = answer.headers['content-length'];
+  return answer.statusCode === 206
+    ? contentRange(answer).size
+    : typeof length === 'string'
+      ? Number(length)
+      : undefined;
+}
+
+function contentRange({ headers }: Dispatcher.ResponseData): { first?: number; size?: number } {
+  const [, first, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(String(headers['content-range'])) ?? [];
+  return {
+    ...(first === undefined ? {} : { first: Number(first) }),
+    ...(size === undefined || size === '*' ? {} : { size: Number(size) }),
+  };
 }

@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { FILES_MAX, type Manifest, type ManifestFile, manifestSchema } from '../../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError } from '../error.ts';
+import { onSource } from './file-system.ts';
 import { get, rangeOf, textOf } from './http.ts';
 import { manifestFile, sortedFiles } from './keys.ts';
 import type { BlobSource, ReadFrom } from './source.ts';
@@ -13,6 +14,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 /** The largest repositories list some MiB of files. */
 const LIST_MAX_BYTES = 32 * 1024 * 1024;
+/** A home on a shared file system that hangs has no token. */
+const TOKEN_WITHIN_MS = 10_000;
 
 /** https://huggingface.co/docs/hub/api: GET /api/models/{repo}/revision/{revision}?blobs=true */
 const modelSchema = z.object({
@@ -36,11 +39,12 @@ export class HubSource implements BlobSource {
   readonly #source: Source & { kind: 'hub' };
   readonly #env: Env;
   readonly #endpoint: string;
+  #token: Promise<string | undefined> | undefined;
 
   constructor(source: Source & { kind: 'hub' }, env: Env) {
     this.#source = source;
     this.#env = env;
-    this.#endpoint = (env.HF_ENDPOINT ?? 'https://huggingface.co').replace(/\/+$/, '');
+    this.#endpoint = (env.HF_ENDPOINT || 'https://huggingface.co').replace(/\/+$/, '');
   }
 
   async list(signal: AbortSignal): Promise<Manifest> {
@@ -50,7 +54,7 @@ export class HubSource implements BlobSource {
       const path = `/api/models/${repository}/revision/${encodeURIComponent(revision)}?blobs=true`;
       const answer = await this.#get(path, signal);
       const model = modelSchema.parse(JSON.parse(await textOf(answer, LIST_MAX_BYTES)));
-      const files = model.siblings.map(({ rfilename, size, blobId, lfs }) =>
+      const files = withoutRepeats(model.siblings).map(({ rfilename, size, blobId, lfs }) =>
         lfs
           ? manifestFile(source, { path: rfilename, size: lfs.size, sha256: lfs.sha256, stamp: blobId })
           : manifestFile(`hub:${repository}`, { path: rfilename, size, stamp: blobId, etag: blobId }),
@@ -74,24 +78,30 @@ export class HubSource implements BlobSource {
     }
   }
 
-  #get(path: string, signal: AbortSignal, headers: Record<string, string> = {}) {
-    const token = tokenOf(this.#env);
+  async #get(path: string, signal: AbortSignal, headers: Record<string, string> = {}) {
+    this.#token ??= tokenOf(this.#env);
+    const token = await this.#token;
     const secret = token === undefined ? {} : { authorization: `Bearer ${token}` };
     return get({ url: new URL(`${this.#endpoint}${path}`), secret, headers, env: this.#env, signal });
   }
 }
 
-function tokenOf(env: Env): string | undefined {
-  const home = env.HF_HOME ?? join(env.HOME ?? homedir(), '.cache', 'huggingface');
-  const text = env.HF_TOKEN ?? readToken(env.HF_TOKEN_PATH ?? join(home, 'token'));
-  const token = text?.trim();
-  return token !== undefined && /^[\x21-\x7e]{1,1024}$/.test(token) ? token : undefined;
+/** The same weights in a format of before safetensors, by the names that Hugging Face's libraries give them. */
+const REPEATS =
+  /^(original\/.*|(pytorch_model[^/]*\.bin|consolidated[^/]*\.pth|tf_model[^/]*\.h5|flax_model[^/]*\.msgpack|rust_model\.ot))$/;
+const SAFETENSORS = /^model(-\d+-of-\d+)?\.safetensors$/;
+
+/** Llama's repositories have all weights twice, GPT-2's six times; engines read one of them. */
+function withoutRepeats<T extends { rfilename: string }>(files: readonly T[]): T[] {
+  if (!files.some(({ rfilename }) => SAFETENSORS.test(rfilename))) return [...files];
+  return files.filter(({ rfilename }) => !REPEATS.test(rfilename));
 }
 
-function readToken(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
+async function tokenOf(env: Env): Promise<string | undefined> {
+  const cache = env.XDG_CACHE_HOME || join(env.HOME ?? homedir(), '.cache');
+  const place = env.HF_TOKEN_PATH || join(env.HF_HOME || join(cache, 'huggingface'), 'token');
+  const read = () => readFile(place, 'utf8').catch(() => '');
+  const text = env.HF_TOKEN || (await onSource(read, AbortSignal.timeout(TOKEN_WITHIN_MS)).catch(() => ''));
+  const token = text.trim();
+  return /^[\x21-\x7e]{1,1024}$/.test(token) ? token : undefined;
 }

@@ -1,9 +1,9 @@
 import { AwsClient } from 'aws4fetch';
-import { tag, tags } from '../../../shared/text/xml.ts';
+import { tag } from '../../../shared/text/xml.ts';
 import { FILES_MAX, type Manifest, type ManifestFile, manifestSchema } from '../../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
-import { get, rangeOf, textOf } from './http.ts';
+import { get, leave, rangeOf, textOf, totalOf } from './http.ts';
 import { manifestFile, revisionOf, sortedFiles } from './keys.ts';
 import type { BlobSource, ReadFrom } from './source.ts';
 
@@ -50,12 +50,13 @@ export class S3Source implements BlobSource {
       do {
         const query = { 'list-type': '2', prefix, ...(token === undefined ? {} : { 'continuation-token': token }) };
         const page = await textOf(await this.#get('', query, signal), PAGE_MAX_BYTES);
-        const [keys, sizes, etags] = [tags(page, 'Key'), tags(page, 'Size'), tags(page, 'ETag')];
-        for (const [at, key] of keys.entries())
-          if (!key.endsWith('/'))
-            files.push(
-              manifestFile(source, { path: key.slice(prefix.length), size: Number(sizes[at]), stamp: etags[at] ?? '' }),
-            );
+        // One object after the other: a server may leave out the tag of some.
+        for (const row of page.split('<Contents>').slice(1)) {
+          const [key = '', etag, modified = ''] = ['Key', 'ETag', 'LastModified'].map((name) => tag(row, name));
+          const path = key.slice(prefix.length);
+          const stamp = etag || modifiedAt(modified);
+          if (!key.endsWith('/')) files.push(manifestFile(source, { path, size: Number(tag(row, 'Size')), stamp }));
+        }
         token = tag(page, 'IsTruncated') === 'true' ? tag(page, 'NextContinuationToken') : undefined;
       } while (token !== undefined && files.length <= FILES_MAX);
       if (files.length === 0) throw new WeightsError('wrong', `${source} holds no object`);
@@ -73,10 +74,11 @@ export class S3Source implements BlobSource {
       const key = prefix === '' ? path : `${prefix}/${path}`;
       const range = offset > 0 ? { range: `bytes=${offset}-` } : {};
       const answer = await this.#get(key, {}, signal, range);
-      const { etag } = answer.headers;
-      const now = typeof etag === 'string' ? manifestFile(sourceText(this.#source), { path, size, stamp: etag }) : file;
-      if (now.key !== file.key) {
-        answer.body.destroy();
+      const { etag, 'last-modified': modified = '' } = answer.headers;
+      const stamps = [String(etag ?? ''), modifiedAt(String(modified))];
+      const keys = stamps.map((stamp) => manifestFile(sourceText(this.#source), { path, size, stamp }).key);
+      if ((totalOf(answer) ?? size) !== size || !keys.includes(file.key)) {
+        leave(answer);
         throw new WeightsError('changed', `${key} has changed since it was listed`);
       }
       yield* rangeOf(answer, offset);
@@ -92,4 +94,10 @@ export class S3Source implements BlobSource {
     const secret = Object.fromEntries(signed.headers);
     return get({ url: new URL(signed.url), secret, env: this.#env, signal });
   }
+}
+
+/** Lists have milliseconds, answers have seconds. */
+function modifiedAt(text: string): string {
+  const seconds = Math.floor(Date.parse(text) / 1000);
+  return Number.isNaN(seconds) ? '' : `modified ${seconds}`;
 }

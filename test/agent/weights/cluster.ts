@@ -6,7 +6,7 @@ import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/blob-pull.ts';
+import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/config.ts';
 import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { Weights, type WeightsOptions } from '../../../agent/weights/weights.ts';

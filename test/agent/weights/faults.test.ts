@@ -3,7 +3,7 @@ import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promis
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
-import { PULL_LIMITS } from '../../../agent/weights/blob-pull.ts';
+import { PULL_LIMITS } from '../../../agent/weights/config.ts';
 import { digestOf } from '../../../agent/weights/sources/keys.ts';
 import { manifestSchema } from '../../../shared/weights/manifest.ts';
 import { endAll } from '../../support/processes.ts';
@@ -201,6 +201,8 @@ const HOSTILE: [string, object][] = [
   ['an absolute path', { path: '/tmp/evil' }],
   ['a backslash', { path: 'a\\..\\evil' }],
   ['a line break', { path: 'a\nb' }],
+  ['a name that no disk has', { path: `a/${'ä'.repeat(128)}` }],
+  ['a name that is another on a disk', { path: 'a\ud800' }],
   ['folders without end', { path: `${'a/'.repeat(32)}b` }],
   ['a symlink', { path: 'evil', link: '/etc' }],
 ];

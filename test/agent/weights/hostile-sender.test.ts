@@ -1,12 +1,13 @@
 /** Senders that keep to the protocol's form and to nothing else: each is left, and the blob comes from its source. */
 import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { HEAD_BYTES, PieceReader, pieceHead, WAITS_MAX } from '../../../agent/weights/piece-stream.ts';
 import { pieceCount } from '../../../shared/weights/pieces.ts';
 import { endAll } from '../../support/processes.ts';
-import { Cluster, hubFolder, PIECE, QUICK } from './cluster.ts';
+import { Cluster, hubFolder, PIECE, QUICK, way } from './cluster.ts';
 
 afterEach(endAll);
 
@@ -50,6 +51,38 @@ it.each(SENDERS)('a sender of %s is left', async (_what, { size = SIZE, pieceByt
   expect((await readFile(join(path, 'model.safetensors'))).equals(WEIGHTS)).toBe(true);
   expect(asked).toBeGreaterThan(0);
   expect(second.read).toBe(SIZE);
+});
+
+it('an only sender that sends just enough is kept where the source has it no more, and left for one that is faster', async () => {
+  const cluster = new Cluster();
+  const first = await cluster.add();
+  const held = async (pieces: number) => {
+    const bytes = randomBytes(pieces * PIECE);
+    const folder = await hubFolder({ a: bytes });
+    await first.weights.pull(`dir:${folder}`);
+    return { bytes, folder };
+  };
+  const [large, small] = [await held(60), await held(12)];
+  // Three pieces a second.
+  cluster.line = (_from, to, port) =>
+    to === first
+      ? way(port, async (chunk, near) => {
+          for (let at = 0; at < chunk.length && !near.destroyed; at += 4_000) {
+            near.write(chunk.subarray(at, at + 4_000));
+            if (chunk.length > 4_000) await delay(20);
+          }
+        })
+      : port;
+  const limits = { ...QUICK, slowBytesPerS: 1, slowAfterMs: 2_000, tryAfterMs: 500, restMs: 2_000 };
+  const second = await cluster.add({ weights: { limits } });
+  // Of this one the file is gone, which is no reason to give up what comes.
+  await rm(join(small.folder, 'snapshots', 'c'.repeat(40), 'a'));
+  expect((await second.weights.pull(`dir:${small.folder}`)).status).toMatchObject({ state: 'done', from_source: 0 });
+  expect(second.log.join()).toContain('has changed since it was listed');
+  const { path, status } = await second.weights.pull(`dir:${large.folder}`);
+  expect((await readFile(join(path, 'a'))).equals(large.bytes)).toBe(true);
+  expect(status.from_source).toBeGreaterThan(30 * PIECE);
+  expect(status.from_peers).toBeGreaterThan(0);
 });
 
 it('a sender that says without end that it waits is left: each word costs time', async () => {

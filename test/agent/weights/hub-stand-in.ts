@@ -30,10 +30,19 @@ interface HubOptions {
   /** Asked of every request to the hub. */
   token?: string;
   /** The storage breaks each answer off after so many bytes of the file. */
-  breakAt?: number;
+  breakAt?: number | undefined;
+  /** How the storage answers to a request for a range: with it, with the whole, or with one that begins a byte later. */
+  ranges?: 'given' | 'whole' | 'later';
 }
 
-export async function startHub({ repository, files, gated = false, token, breakAt }: HubOptions): Promise<Hub> {
+export async function startHub({
+  repository,
+  files,
+  gated = false,
+  token,
+  breakAt,
+  ranges = 'given',
+}: HubOptions): Promise<Hub> {
   const seen: string[] = [];
   const commits = new Map([[COMMIT, files]]);
   let main = COMMIT;
@@ -46,18 +55,23 @@ export async function startHub({ repository, files, gated = false, token, breakA
     const { searchParams: query } = new URL(request.url ?? '/', 'http://storage');
     const path = query.get('file') ?? '';
     if (request.headers.authorization !== undefined) return void response.writeHead(400).end('one mechanism alone');
-    ranged(request, response, commits.get(query.get('commit') ?? COMMIT)?.[path] ?? Buffer.alloc(0), breakAt);
+    ranged(request, response, commits.get(query.get('commit') ?? COMMIT)?.[path] ?? Buffer.alloc(0), {
+      breakAt,
+      ranges,
+    });
   });
   const hub = await listening((request, response) => {
     note(request);
     if (token !== undefined && request.headers.authorization !== `Bearer ${token}`)
-      return void response.writeHead(401, { 'x-error-code': 'GatedRepo' }).end('{"error":"restricted"}');
+      return void response
+        .writeHead(401, { 'x-error-code': 'GatedRepo', 'x-error-message': `Access to ${repository} is restricted.` })
+        .end('{"error":"restricted"}');
     const [path = ''] = (request.url ?? '').split('?');
     if (path === `/api/models/${repository}/revision/main`) return list(response);
     const [commit = '', name = ''] = path.replace(`/${repository}/resolve/`, '').split(/\/(.*)/);
     const bytes = commits.get(commit)?.[name];
     if (bytes === undefined) return void response.writeHead(404, { 'x-error-code': 'EntryNotFound' }).end();
-    if (!name.endsWith('.safetensors')) return ranged(request, response, bytes, undefined);
+    if (!name.endsWith('.safetensors')) return ranged(request, response, bytes, {});
     const headers = { 'x-linked-etag': `"${sha256(bytes)}"`, 'x-linked-size': bytes.length, 'x-repo-commit': commit };
     const other = commit === COMMIT ? '' : `&commit=${commit}`;
     response.writeHead(302, { ...headers, location: `${storage}/signed?file=${name}${other}` }).end();
@@ -82,10 +96,17 @@ export async function startHub({ repository, files, gated = false, token, breakA
   };
 }
 
-function ranged(request: IncomingMessage, response: ServerResponse, bytes: Buffer, breakAt: number | undefined): void {
-  const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
-  response.writeHead(from > 0 ? 206 : 200, { 'content-length': bytes.length - from });
-  if (breakAt === undefined || from > 0) return void response.end(bytes.subarray(from));
+function ranged(
+  request: IncomingMessage,
+  response: ServerResponse,
+  bytes: Buffer,
+  { breakAt, ranges }: Pick<HubOptions, 'breakAt' | 'ranges'>,
+): void {
+  const wanted = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
+  const from = wanted === 0 || ranges === 'whole' ? 0 : ranges === 'later' ? wanted + 1 : wanted;
+  const range = from > 0 ? { 'content-range': `bytes ${from}-${bytes.length - 1}/${bytes.length}` } : {};
+  response.writeHead(from > 0 ? 206 : 200, { 'content-length': bytes.length - from, ...range });
+  if (breakAt === undefined || wanted > 0) return void response.end(bytes.subarray(from));
   response.write(bytes.subarray(0, breakAt), () => response.destroy());
 }
 

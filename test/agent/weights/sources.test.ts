@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, readlink, writeFile } from 'node:fs/promises';
+import { link, mkdir, readdir, readFile, readlink, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/source.ts';
+import { pieceCount } from '../../../shared/weights/pieces.ts';
 import { endAll } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
 import { Cluster, PIECE, plainFolder, sha256 } from './cluster.ts';
@@ -45,12 +46,93 @@ it('a read of the hub that breaks off goes on at the next piece', async () => {
   expect(hub.seen.some((line) => line.includes(`/signed?file=parts/model.safetensors bytes=${PIECE * 2}-`))).toBe(true);
 });
 
+it('a storage that answers to the request for the rest with the whole is read from where a read broke off', async () => {
+  const hub = await startHub({ repository: REPOSITORY, files: FILES, breakAt: PIECE * 2 + 100, ranges: 'whole' });
+  const [node] = await nodes(1, { HF_ENDPOINT: hub.url });
+  const { path, status } = (await node?.weights.pull(`hub:${REPOSITORY}`)) ?? {};
+  expect((await readFile(join(path ?? '', 'parts/model.safetensors'))).equals(WEIGHTS)).toBe(true);
+  expect(status?.state).toBe('done');
+});
+
+it('an answer that begins elsewhere than asked for is not taken for the rest', async () => {
+  const hub = await startHub({ repository: REPOSITORY, files: FILES, ranges: 'later' });
+  const reader = openSource({ kind: 'hub', repository: REPOSITORY, revision: 'main' }, { HF_ENDPOINT: hub.url });
+  const { signal } = new AbortController();
+  const { revision, files } = await reader.list(signal);
+  const [file] = files.filter(({ path }) => path.endsWith('.safetensors'));
+  if (file === undefined) return expect.unreachable();
+  const read = async () => {
+    for await (const _chunk of reader.read(file, { revision, offset: PIECE }, signal));
+  };
+  await expect(read()).rejects.toThrow('does not continue');
+});
+
+it('a repository with safetensors is taken without the same weights in older formats', async () => {
+  const repeats = [
+    'original/consolidated.00.pth',
+    'original/params.json',
+    'pytorch_model-00001-of-00002.bin',
+    'tf_model.h5',
+  ];
+  const stay = ['1_Dense/pytorch_model.bin', 'adapter_model.bin', 'config.json', 'model.safetensors'];
+  const named = (paths: string[]) => Object.fromEntries(paths.map((path) => [path, Buffer.from(path)]));
+  const listed = async (paths: string[]) => {
+    const hub = await startHub({ repository: REPOSITORY, files: named(paths) });
+    const [node] = await nodes(1, { HF_ENDPOINT: hub.url });
+    const pulled = await node?.weights.pull(`hub:${REPOSITORY}`);
+    return pulled?.manifest.files.map(({ path }) => path).sort();
+  };
+  expect(await listed([...repeats, ...stay])).toEqual(stay);
+  // Without them those are the weights.
+  const old = [...repeats, 'config.json', 'adapter.safetensors'].sort();
+  expect(await listed(old)).toEqual(old);
+});
+
+it('the files that a list had before, and has no more of the same commit, go with all their bytes', async () => {
+  const hub = await startHub({ repository: REPOSITORY, files: { 'model.safetensors': WEIGHTS } });
+  let now = Date.now();
+  const options = { env: { HF_ENDPOINT: hub.url }, now: () => now };
+  const node = await new Cluster().add({
+    weights: { ...options, openSource: (source) => openSource(source, options.env) },
+  });
+  const { path } = await node.weights.pull(`hub:${REPOSITORY}`);
+  // As a version left it that took all files.
+  const [name = ''] = await readdir(join(node.directory, '.otela', 'manifests'));
+  const written = join(node.directory, '.otela', 'manifests', name);
+  const kept = JSON.parse(await readFile(written, 'utf8'));
+  const more = Buffer.from('the same weights');
+  kept.manifest.files.push({ path: 'pytorch_model.bin', size: more.length, key: sha256(more), exact: true });
+  const { path: blob, digestsPath } = node.weights.store.placeOf(sha256(more));
+  await writeFile(blob, more);
+  await writeFile(digestsPath, Buffer.from(sha256(more), 'hex'));
+  await link(blob, join(path, '../../blobs', sha256(more)));
+  await symlink(`../../blobs/${sha256(more)}`, join(path, 'pytorch_model.bin'));
+  await writeFile(written, JSON.stringify(kept));
+  now += 3_600_000;
+  await node.weights.pull(`hub:${REPOSITORY}`);
+  expect(await readdir(path)).toEqual(['model.safetensors']);
+  expect(await readdir(join(path, '../../blobs'))).toEqual([sha256(WEIGHTS)]);
+  expect(await node.weights.store.used()).toBe(
+    WEIGHTS.length + pieceCount({ size: WEIGHTS.length, pieceBytes: PIECE }) * 32,
+  );
+  expect(await node.weights.held()).toHaveLength(1);
+});
+
+it('the token is found where its own library keeps it, and an empty variable is none', async () => {
+  const token = 'hf_kept';
+  const hub = await startHub({ repository: REPOSITORY, files: FILES, token });
+  const cache = await plainFolder({ 'huggingface/token': Buffer.from(`${token}\n`) });
+  const env = { HF_ENDPOINT: hub.url, HF_TOKEN: '', XDG_CACHE_HOME: cache };
+  const [node] = await nodes(1, env);
+  expect((await node?.weights.pull(`hub:${REPOSITORY}`))?.status.state).toBe('done');
+});
+
 it('a hub that refuses says so', async () => {
   const hub = await startHub({ repository: REPOSITORY, files: FILES, token: 'another' });
   const [node] = await nodes(1, { HF_ENDPOINT: hub.url, HF_TOKEN: 'hf_wrong' });
   await expect(node?.weights.pull(`hub:${REPOSITORY}`)).rejects.toMatchObject({
     code: 'refused',
-    message: expect.stringContaining('401'),
+    message: expect.stringContaining(`answers 401: Access to ${REPOSITORY} is restricted.`),
   });
 });
 
