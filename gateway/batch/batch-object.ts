@@ -8,7 +8,7 @@ import { FileStoreError } from '../files/file-store.ts';
 import { STORE_MESSAGES } from '../files/store-access.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
-import { snapshots } from '../registry/snapshot.ts';
+import { snapshots, type View } from '../registry/snapshot.ts';
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type Committed } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
@@ -231,6 +231,7 @@ export class BatchObject extends GatewayObject {
         return 0;
       case 'cancelling': {
         const { ledger } = this.#record;
+        await this.#releaseLost();
         ledger.expire(this.#now);
         const endsAt = (times.cancelling_at ?? 0) * 1_000 + CANCEL_MS;
         if (ledger.leases.length > 0 && this.#now < endsAt) return 1_000;
@@ -242,10 +243,16 @@ export class BatchObject extends GatewayObject {
     }
   }
 
+  /** Ends the leases of nodes that are gone, by the registry's view of now. */
+  async #releaseLost(): Promise<View> {
+    const view = await snapshots.get(this.env, this.ctx, this.#now, () => true);
+    this.#lost.release(this.#record.ledger, view, this.#now);
+    return view;
+  }
+
   async #work(spec: BatchSpec, expiresMs: number): Promise<number> {
     const { ledger } = this.#record;
-    const view = await snapshots.get(this.env, this.ctx, this.#now, () => true);
-    this.#lost.release(ledger, view, this.#now);
+    const view = await this.#releaseLost();
     this.#others = this.#record.demands.every(({ model }) => (view.model(model)?.ready.length ?? 0) > 1);
     const leaseEnd = ledger.expire(this.#now) ?? Number.POSITIVE_INFINITY;
     this.#record.store();

@@ -7,6 +7,8 @@ import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../../gateway/env.ts';
 import type { FileStore } from '../../../gateway/files/file-store.ts';
 import type { ObjectContext } from '../../../gateway/object-context.ts';
+import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { runInDurableObject } from '../support/durable.ts';
 
 const request = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: { model: 'm', messages: [] } };
@@ -77,3 +79,31 @@ test.each([
     ]);
   },
 );
+
+test('a batch that is cancelled does not wait for the lines of a node that has left', async () => {
+  const entry = { session: 'left', provider: 'lab', state: 'LEFT', connected: false, suspected: false, models: [] };
+  const whole = { whole: true, removed: [], tag: 'of-the-test' };
+  const delta: SnapshotDelta = { ...whole, entries: [entry as unknown as RegistryEntry] };
+  const REGISTRY = { getByName: () => ({ snapshot: async () => delta }) };
+  const later = Date.now() + 60_000; // the registry's view of the tests before is old
+  const status = await runInDurableObject(env.LIMITS.getByName('batch of a node that left'), async (_, { storage }) => {
+    async function* content() {
+      yield input;
+    }
+    const files = { read: async () => content(), put: async () => ({ bytes: 0 }) } as unknown as FileStore;
+    const ctx = {
+      name: spec.id,
+      storage: { sql: storage.sql, kv: storage.kv, getAlarm: async () => null, setAlarm: async () => {} },
+      clock: { now: () => later, after: () => () => {}, every: () => () => {} },
+      waitUntil: (work: Promise<unknown>) => void work.catch(() => {}),
+    } as unknown as ObjectContext;
+    const batch = new BatchObject(ctx, { ...env, FILES: files, REGISTRY } as unknown as Env);
+    await batch.create(spec);
+    await batch.alarm();
+    expect(batch.grant('left', [0], undefined)).not.toBeNull();
+    await batch.cancel();
+    await batch.alarm();
+    return batch.show()?.status;
+  });
+  expect(status).toBe('cancelled');
+});
