@@ -101,7 +101,7 @@ export class Settlement {
     this.#waiting.set(upstream.stream, {
       upstream,
       aborted: failure === 'cancelled' || failure === 'hung',
-      until: now + REPORT_WAIT_MS,
+      until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // an agent that was killed reports nothing
     });
     if (this.#waiting.size <= WAITING_MAX) return;
     const oldest = this.#waiting.values().next().value;

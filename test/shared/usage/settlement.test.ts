@@ -33,6 +33,12 @@ function upstreamOf(stream: number): UpstreamStream {
   });
 }
 
+/** To an agent that says nothing. */
+function silentLink(): Link {
+  const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
+  return new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => 0));
+}
+
 const nameOf = (stream: number) => ({ requestId: `req-${stream}`, attempt: 1, receipt: 'paid' });
 /** The stream under which it comes, and the one by which its attempt was named. */
 const namedReport = (stream: number, named: number) => ({ stream, usage: USAGE, name: nameOf(named) });
@@ -93,13 +99,7 @@ describe('a report that is said again by name', () => {
   it('is waited for no more where its attempt ended under another number before it went on', () => {
     const settlement = new Settlement('s');
     const [before, after] = [upstreamOf(7), upstreamOf(7)];
-    before.connect(
-      new Link(
-        { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} },
-        { send: 0, receive: 0 },
-        new FrameMeter(() => 0),
-      ),
-    );
+    before.connect(silentLink());
     settlement.ended(before, 'lost', 4_000);
     expect(settlement.awaits(7)).toBe(true);
     after.stream = 8;
@@ -113,4 +113,19 @@ describe('a report that is said again by name', () => {
     const { records, streams } = settlement.take(5_000);
     expect([records.map(({ requestId }) => requestId), streams]).toEqual([['req-8'], [7]]);
   });
+});
+
+it('what an agent used before it was killed is estimated at once: no report of it comes', () => {
+  const settlement = new Settlement('s');
+  for (const [stream, failure] of [
+    [7, 'gone'],
+    [8, 'lost'],
+  ] as const) {
+    const upstream = upstreamOf(stream);
+    upstream.connect(silentLink());
+    upstream.onFrame({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+    settlement.ended(upstream, failure, 5_000);
+  }
+  const estimated = (now: number) => settlement.take(now).records.map(({ stream }) => stream);
+  expect([estimated(5_000), estimated(34_999), estimated(35_000)]).toEqual([[7], [], [8]]);
 });
