@@ -1,4 +1,4 @@
-/** What a Node process holds on to: its heap after a full collection, asked of its inspector. Start it with `NODE_OPTIONS=--inspect=127.0.0.1:0`. */
+/** What a Node process holds on to: its heap and its buffers after a full collection, asked of its inspector. Start it with `NODE_OPTIONS=--inspect=127.0.0.1:0`. */
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { Managed } from './processes.ts';
@@ -8,7 +8,10 @@ export const INSPECTED = { NODE_OPTIONS: '--inspect=127.0.0.1:0' };
 const ANSWERS_MS = 30_000;
 const MIB = 1024 * 1024;
 
-const replySchema = z.object({ id: z.number(), result: z.object({ usedSize: z.number().optional() }) });
+const replySchema = z.object({
+  id: z.number(),
+  result: z.object({ usedSize: z.number().default(0), backingStorageSize: z.number().default(0) }),
+});
 
 export async function retainedMib(process: Managed): Promise<number> {
   const [, url = ''] = await process.line(/Debugger listening on (ws:\/\/\S+)/, ANSWERS_MS);
@@ -22,7 +25,7 @@ export async function retainedMib(process: Managed): Promise<number> {
           const reply = replySchema.safeParse(JSON.parse(String(data)));
           if (!reply.success || reply.data.id !== id) return;
           clearTimeout(timer);
-          resolve(reply.data.result.usedSize ?? 0);
+          resolve(reply.data.result.usedSize + reply.data.result.backingStorageSize);
         });
         socket.send(JSON.stringify({ id, method }));
       });
