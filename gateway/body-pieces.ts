@@ -1,12 +1,13 @@
 /** Bodies that the router's routes read. They stand under the same rule as those of requests to models. */
 import { concat } from '../shared/collections/concat.ts';
 import { ApiError } from '../shared/openai/errors.ts';
-import { BODY_STALL_MS, nextWithin } from '../shared/proxy/body-stall.ts';
+import { BODY_STALL_MS, BodyPace } from '../shared/proxy/body-pace.ts';
 import type { BodyReader } from '../shared/proxy/message.ts';
 import { PieceReader } from '../shared/upstream/piece-reader.ts';
 import { after } from './after.ts';
 import type { Env } from './env.ts';
 import type { HttpRequest } from './http.ts';
+import { steadyNow } from './steady-clock.ts';
 
 type BodyEnv = Pick<Env, 'BODY_STALL_MS'>;
 
@@ -22,16 +23,16 @@ export function bodyStallMs({ BODY_STALL_MS: set }: BodyEnv): number {
 
 /**
  * A body as it comes. What is left of it where its reader stops may be read by another one.
- * @throws ApiError 408 if nothing comes for BODY_STALL_MS, 400 if it breaks off
+ * @throws ApiError 408 if it comes too slowly for BODY_STALL_MS, 400 if it breaks off
  */
 export async function* piecesOf({ req, env }: BodyContext): AsyncGenerator<Uint8Array, undefined> {
   const reader = readerOf(req.raw);
   if (reader === undefined) return;
-  const stallMs = bodyStallMs(env);
+  const pace = new BodyPace(bodyStallMs(env), { steadyNow, after });
   let standing = true;
   try {
     for (;;) {
-      const piece = await nextWithin(reader.read(), stallMs, after);
+      const piece = await pace.next(reader.read());
       if (piece === undefined) break;
       standing = false;
       yield piece;

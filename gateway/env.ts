@@ -73,7 +73,7 @@ export interface Env extends IssuerEnvironment {
   BODY_BUDGET_BYTES?: string;
   /** Bytes of request bodies on their way in, up to 1 MiB of each, that one isolate holds. Default 32 MiB; 128 MiB self-hosted. */
   BODY_UPLOADS_BYTES?: string;
-  /** A body that brings nothing for so long is given up. Default 30 s. */
+  /** A body that brings less than 500 bytes a second for so long is given up. Default 30 s. */
   BODY_STALL_MS?: string;
   /** Largest body that is looked into; opaque bodies have no limit of ours. Default 33 MiB: a body of 32 MiB and what is around it. */
   BODY_LIMIT_BYTES?: string;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
-import { BODY_STALL_MS } from '../../shared/proxy/body-stall.ts';
+import { BODY_STALL_MS } from '../../shared/proxy/body-pace.ts';
 import type {
   AttemptContext,
   BodyLimits,
@@ -43,6 +43,7 @@ interface IngressHostOptions extends RouteOptions {
   queues: Queues;
   ask: Requests['ask'];
   pingMs: number;
+  bodyStallMs?: number | undefined;
   log(line: string): void;
 }
 
@@ -69,7 +70,7 @@ export class IngressHost implements Host<IngressCaller> {
     const memory = new BodyMemory(UPLOADS_BYTES);
     this.bodies = {
       maxBytes: BODY_MAX_BYTES,
-      stallMs: BODY_STALL_MS,
+      stallMs: options.bodyStallMs ?? BODY_STALL_MS,
       memory,
       kept,
       keptMaxBytes: BODY_BUDGET_BYTES,

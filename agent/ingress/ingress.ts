@@ -49,6 +49,8 @@ interface IngressOptions {
   requests: Pick<Requests, 'ask'>;
   /** A stream that has waited this long is opened with comments. Default 15 s. */
   pingMs?: number;
+  /** A body that brings next to nothing for so long is given up. Default 30 s. */
+  bodyStallMs?: number | undefined;
   log(line: string): void;
 }
 
@@ -122,6 +124,7 @@ export class Ingress {
         trust: (lists) => this.#trust(lists),
         ask: (session, request, body) => requests.ask(session, request, body),
         pingMs: this.#options.pingMs ?? PING_MS,
+        bodyStallMs: this.#options.bodyStallMs,
         log,
       }),
     };

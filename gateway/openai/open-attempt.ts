@@ -2,7 +2,7 @@
 import type { AttemptContext } from '../../shared/proxy/host.ts';
 import type { AttemptBody, AttemptRequest } from '../../shared/upstream/attempt.ts';
 import { openingOf } from '../../shared/upstream/dispatch-context.ts';
-import { bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import { bodyFailure, bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
 import { tokenBound } from '../../shared/upstream/token-bound.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
@@ -29,11 +29,17 @@ export function openAttempt(attempt: AttemptContext<Caller>, scope: AttemptScope
   const body = bodyOf(parsed);
   // A claim sends a kept body again, in case the agent never got it. Of a body that streams the agent has what it had.
   const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
+  // Of a body that its client does not send on there is nothing to claim either.
+  const client = {
+    get left() {
+      return scope.client.left || bodyFailure(parsed) !== undefined;
+    },
+  };
   return TunnelResponse.open((offset) => {
     if (offset === undefined) return askTunnel(scope, session, open, body);
     const claim = { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
     return askTunnel(scope, session, claim, claimed);
-  }, scope.client);
+  }, client);
 }
 
 function requestOf(attempt: AttemptContext<Caller>, scope: AttemptScope): AttemptRequest {

@@ -38,7 +38,7 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
   not_found: ['no such path or object', 'does the base URL end with `/v1`?'],
   method_not_allowed: ['GET where it is POST, for example', 'see the `allow` header'],
   request_timeout: [
-    'nothing came of a body for 30 s',
+    'less than 500 bytes a second came of a body for 30 s',
     'send it without pauses; on a bad line use `x-otela-model: NAME`',
   ],
   session_over: ["a node's session has ended", 'list the nodes again'],

@@ -8,7 +8,7 @@ import { code, table } from './table.ts';
 const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: string]>> = {
   BODY_LIMIT_BYTES: ['largest body that is looked into; larger ones need `x-otela-model`', '34603008'],
   BODY_BUDGET_BYTES: ['memory for bodies above 1 MiB that are kept for a retry', '50331648'],
-  BODY_STALL_MS: ['a body that brings nothing for so long gets 408', '30000'],
+  BODY_STALL_MS: ['a body that brings less than 500 bytes a second for so long gets 408', '30000'],
   BODY_UPLOADS_BYTES: [
     'memory for bodies on their way in, up to 1 MiB of each; above it the slowest get 408',
     '134217728; Cloudflare 33554432',

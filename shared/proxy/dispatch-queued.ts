@@ -4,7 +4,7 @@ import { tellsOfHang } from '../routing/attempts.ts';
 import { type Choice, choose, ended, type Question, started } from '../routing/choose.ts';
 import { scopeOf } from '../routing/trust.ts';
 import { type AttemptPlan, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
-import { isRepeatable } from '../upstream/parsed-request.ts';
+import { bodyFailure, isRepeatable } from '../upstream/parsed-request.ts';
 import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
 import { coldOf, coldStarting } from './cold-model.ts';
 import { questionOf } from './filter.ts';
@@ -101,8 +101,10 @@ export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice
     repeatable: () => isRepeatable(parsed),
     left: () => request.client.left,
     whenLeft: (call) => request.client.on(call),
-    refusal: (failure) =>
-      failure === undefined && route.isStale?.() === true ? sealStale() : host.refusal(route, failure),
+    refusal: (failure) => {
+      if (failure === undefined && route.isStale?.() === true) return sealStale();
+      return bodyFailure(parsed) ?? host.refusal(route, failure);
+    },
   };
 }
 

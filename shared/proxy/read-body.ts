@@ -1,12 +1,11 @@
 /** Reads a request's body once, within bounds, and looks into it. */
-import { isSlower } from '../collections/timer.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
 import type { BudgetShare } from '../upstream/byte-budget.ts';
 import { OpaqueBody } from '../upstream/opaque-body.ts';
 import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } from '../upstream/parsed-request.ts';
 import type { BodyReservation } from './body-memory.ts';
-import { bodyBroken, bodyStalled } from './body-stall.ts';
+import { BodyPace } from './body-pace.ts';
 import type { BodyLimits, Clock } from './host.ts';
 import type { BodyReader, ProxyRequest } from './message.ts';
 import { readSealed } from './sealed.ts';
@@ -110,7 +109,11 @@ function opaqueRequest(
   if (!(declared <= KEPT_ALWAYS_BYTES)) {
     const reader = request.body.reader();
     const length = Number.isNaN(declared) ? undefined : declared;
-    if (reader !== undefined) return { ...fields, body: { kind: 'opaque', opaque: new OpaqueBody(reader), length } };
+    if (reader !== undefined) {
+      const pace = new BodyPace(reading.bodies.stallMs, reading.clock);
+      const opaque = new OpaqueBody({ read: () => pace.next(reader.read()), cancel: () => reader.cancel() });
+      return { ...fields, body: { kind: 'opaque', opaque, length }, release: () => opaque.release() };
+    }
   }
   const parsed: ParsedRequest = { ...fields, body: { kind: 'kept', bytes: NOTHING } };
   let read: Promise<void> | undefined;
@@ -154,7 +157,8 @@ async function readBounded(
     // Reserved all at once: bodies that each hold a part and wait for the rest would wait for one another.
     const most = Number.isNaN(size.declared) ? size.limit : size.declared;
     await waitForRoom(upload, Math.min(most, KEPT_ALWAYS_BYTES), clock);
-    return await readPieces(reader, { most, limit: size.limit }, share, { upload, clock, stallMs: bodies.stallMs });
+    const pace = new BodyPace(bodies.stallMs, clock);
+    return await readPieces(reader, { most, limit: size.limit }, share, { upload, clock, pace });
   } catch (error) {
     stalled = error instanceof ApiError && error.code === 'request_timeout';
     throw error;
@@ -166,22 +170,22 @@ async function readBounded(
   }
 }
 
-interface Pace {
+interface Progress {
   upload: BodyReservation;
   clock: Clock;
-  stallMs: number;
+  pace: BodyPace;
 }
 
 async function readPieces(
   reader: BodyReader,
   { most, limit }: { most: number; limit: number },
   share: BudgetShare | undefined,
-  pace: Pace,
+  progress: Progress,
 ): Promise<Uint8Array> {
   let bytes = NOTHING;
   let length = 0;
   for (;;) {
-    const piece = await nextPiece(reader, pace);
+    const piece = await nextPiece(reader, progress);
     if (piece === undefined) return bytes.subarray(0, length);
     const needed = length + piece.length;
     if (needed > limit) throw tooLarge(limit);
@@ -194,7 +198,7 @@ async function readPieces(
     }
     bytes.set(piece, length);
     length = needed;
-    pace.upload.received(piece.length, pace.clock.steadyNow());
+    progress.upload.received(piece.length, progress.clock.steadyNow());
   }
 }
 
@@ -209,19 +213,15 @@ async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock)
   if (upload.givenUp) throw tooSlow();
 }
 
-/** @throws ApiError 400 if the body breaks off; 408 if nothing comes, or if this body made room for others */
-async function nextPiece(reader: BodyReader, { upload, clock, stallMs }: Pace): Promise<Uint8Array | undefined> {
-  const next = reader.read().catch((cause: unknown) => {
-    throw bodyBroken(cause);
-  });
-  // In workerd one request cannot wake another, so each looks itself whether it had to make room.
-  for (let waitedMs = 0; await isSlower(next, LOOK_EVERY_MS, clock.after); ) {
-    waitedMs += LOOK_EVERY_MS;
-    if (waitedMs >= stallMs) throw bodyStalled(stallMs);
+/** @throws ApiError 400 if the body breaks off; 408 if it comes too slowly, or if this body made room for others */
+async function nextPiece(reader: BodyReader, { upload, pace }: Progress): Promise<Uint8Array | undefined> {
+  const look = () => {
     if (upload.givenUp) throw tooSlow();
-  }
-  if (upload.givenUp) throw tooSlow();
-  return next;
+  };
+  // In workerd one request cannot wake another, so each looks itself whether it had to make room.
+  const piece = await pace.next(reader.read(), LOOK_EVERY_MS, look);
+  look();
+  return piece;
 }
 
 function tooSlow(): ApiError {

@@ -1,6 +1,10 @@
+import { ApiError } from '../openai/errors.ts';
+
 interface ChunkReader {
-  /** The next bytes, undefined at the end. */
+  /** The next bytes, undefined at the end. @throws ApiError where no more comes */
   read(): Promise<Uint8Array | undefined>;
+  /** Gives up the rest, and the client's connection with it. */
+  cancel(): Promise<void>;
 }
 
 /** As much of a streaming body as may be pulled before an attempt can no longer be repeated. */
@@ -16,6 +20,8 @@ export class OpaqueBody {
   #prefixBytes = 0;
   #ended = false;
   #reading: Promise<Uint8Array | undefined> | undefined;
+  #failure: ApiError | undefined;
+  #released = false;
 
   constructor(reader: ChunkReader) {
     this.#reader = reader;
@@ -23,7 +29,18 @@ export class OpaqueBody {
 
   /** Another attempt can have the whole body. */
   get replayable(): boolean {
-    return this.#prefix !== undefined;
+    return this.#prefix !== undefined && this.#failure === undefined;
+  }
+
+  /** Why its client sent no more of it. */
+  get failure(): ApiError | undefined {
+    return this.#failure;
+  }
+
+  /** The answer goes out, which a connection that was given up before would not carry. */
+  release(): void {
+    this.#released = true;
+    if (this.#failure !== undefined) void this.#reader.cancel().catch(() => {});
   }
 
   /** The body from its start, for one attempt; the stream of the attempt before must be out of use. */
@@ -52,7 +69,7 @@ export class OpaqueBody {
   }
 
   async #read(): Promise<Uint8Array | undefined> {
-    const value = await this.#reader.read();
+    const value = await this.#reader.read().catch((error: unknown) => this.#fail(error));
     if (value === undefined) {
       this.#ended = true;
       return undefined;
@@ -61,5 +78,10 @@ export class OpaqueBody {
     if (this.#prefixBytes > PREFIX_MAX_BYTES) this.#prefix = undefined;
     this.#prefix?.push(value);
     return value;
+  }
+  #fail(error: unknown): never {
+    if (error instanceof ApiError) this.#failure = error;
+    if (this.#released) this.release();
+    throw error;
   }
 }

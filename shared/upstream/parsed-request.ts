@@ -101,3 +101,8 @@ export function bodyOf({ body }: Pick<ParsedRequest, 'body'>): AttemptBody {
   if (body.kind === 'kept') return body.bytes;
   return body.opaque.replayable ? body.opaque.open() : null;
 }
+
+/** Why the client sent no more of a body that streams. */
+export function bodyFailure({ body }: Pick<ParsedRequest, 'body'>): ApiError | undefined {
+  return body.kind === 'opaque' ? body.opaque.failure : undefined;
+}

@@ -220,6 +220,31 @@ it('a body that comes byte by byte is as good as any', async () => {
   socket.destroy();
 });
 
+it.each([
+  ['one that is kept', 500, ''],
+  ['one that streams to its node', 2 * 1024 * 1024, `x-otela-model: ${MODEL}\r\n`],
+])('a body that drips is given up, %s, and its connection ends', async (_, bytes, header) => {
+  const village = new Village();
+  const here = await village.add({ engine: false, bodyStallMs: 1_000 });
+  await village.add();
+  const socket = await dial(here.url);
+  const ended = once(
+    socket.on('error', () => {}),
+    'close',
+  );
+  let text = '';
+  socket.on('data', (piece) => {
+    text += piece;
+  });
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${here.key}\r\n${header}`;
+  socket.write(`${head}content-length: ${bytes}\r\ncontent-type: application/json\r\n\r\n{"model":"${MODEL}"`);
+  const drops = setInterval(() => socket.write(' '), 100);
+  await ended;
+  clearInterval(drops);
+  expect(text).toMatch(/^HTTP\/1\.1 408 /);
+  expect(text).toContain('Less than 500 bytes a second');
+});
+
 it('a new session of this agent goes on with its engine; what the former one had begun is finished', async () => {
   const village = new Village();
   const here = await village.add();

@@ -24,6 +24,7 @@ interface VillagerOptions {
   serveTo?: string[];
   models?: string[];
   pingMs?: number;
+  bodyStallMs?: number;
   policy?: ShippedPolicy;
   queue?: Partial<QueueLimits>;
 }
@@ -149,6 +150,7 @@ export class Villager {
       requests: this.requests,
       policy: options.policy,
       queue: { ...QUEUE, ...options.queue },
+      bodyStallMs: options.bodyStallMs,
       ...(options.pingMs === undefined ? {} : { pingMs: options.pingMs }),
       log: (line) => this.log.push(line),
     });

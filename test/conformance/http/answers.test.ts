@@ -145,11 +145,12 @@ const FORM = `multipart/form-data; boundary=${BOUNDARY}`;
 const part = (name: string, text: string) =>
   `--${BOUNDARY}\r\ncontent-disposition: form-data; ${name}\r\n\r\n${text}\r\n`;
 
-it('a body that stands still is given up, whatever it is for; one that comes slowly is not', async () => {
+it('a body that stands still or drips is given up, whatever it is for; one that comes slowly is not', async () => {
   const { adminKey } = house.gateway;
   const json = 'application/json';
-  const begun: [path: string, key: string, type: string, text: string][] = [
+  const begun: [path: string, key: string, type: string, text: string, bytes?: number][] = [
     ['/v1/chat/completions', house.key, json, '{"model":"m"'],
+    ['/v1/chat/completions', house.key, `${json}\r\nx-otela-model: ${MODEL}`, '{"model":"m"', 2 * 1024 * 1024],
     [
       '/v1/files',
       house.key,
@@ -163,23 +164,28 @@ it('a body that stands still is given up, whatever it is for; one that comes slo
     ['/login/device', '', 'application/x-www-form-urlencoded', 'client_id=a'],
     ['/agent/admit', 'none', json, '{"protocol":1'],
   ];
-  const stalled = await Promise.all(begun.map(() => dial(house.gateway.url)));
+  const all = [...begun, ...begun];
+  const stalled = await Promise.all(all.map(() => dial(house.gateway.url)));
   const answers = stalled.map(answerOf);
-  for (const [n, [path, key, type, text]] of begun.entries())
-    stalled[n]?.write(`${headOf(path, key, type, 500)}${text}`);
+  for (const [n, [path, key, type, text, bytes = 500]] of all.entries())
+    stalled[n]?.on('error', () => {}).write(`${headOf(path, key, type, bytes)}${text}`);
+  const drops = setInterval(() => {
+    for (const socket of stalled.slice(begun.length)) socket.write(' ');
+  }, STALL_MS / 10);
   const slow = await dial(house.gateway.url);
   const stored = answerOf(slow);
-  const form = `${part('name="purpose"', 'user_data')}${part('name="file"; filename="slow"', 'x'.repeat(70))}--${BOUNDARY}--\r\n`;
+  const form = `${part('name="purpose"', 'user_data')}${part('name="file"; filename="slow"', 'x'.repeat(12_000))}--${BOUNDARY}--\r\n`;
   slow.write(headOf('/v1/files', house.key, FORM, form.length));
-  for (let at = 0; at < form.length; at += 40) {
-    slow.write(form.slice(at, at + 40));
+  for (let at = 0; at < form.length; at += 2_000) {
+    slow.write(form.slice(at, at + 2_000));
     await new Promise((resolve) => setTimeout(resolve, STALL_MS / 5)); // the pace
   }
   for (const [n, answer] of (await Promise.all(answers)).entries()) {
-    expect(answer, begun[n]?.[0]).toMatch(/^HTTP\/1\.1 408 /);
+    expect(answer, all[n]?.[0]).toMatch(/^HTTP\/1\.1 408 /);
     expect(answer).toContain('"code":"request_timeout"');
     expect(answer).toContain(`for ${STALL_MS / 1_000} s`);
   }
+  clearInterval(drops);
   expect(await stored).toMatch(/^HTTP\/1\.1 200 /);
   for (const socket of [...stalled, slow]) socket.destroy();
 }, 60_000);

@@ -2,10 +2,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
 import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
-import { BODY_STALL_MS, nextWithin } from '../../../../shared/proxy/body-stall.ts';
+import { BODY_STALL_MS, BodyPace } from '../../../../shared/proxy/body-pace.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import { after } from '../../../after.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
+import { steadyNow } from '../../../steady-clock.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
 import type { Budgets, BudgetsPage } from './budgets.ts';
@@ -120,14 +121,15 @@ export class Leader {
     try {
       const chunks: Buffer[] = [];
       let bytes = 0;
-      const body: AsyncIterator<Buffer> = message[Symbol.asyncIterator]();
+      const body: AsyncIterator<Buffer, undefined> = message[Symbol.asyncIterator]();
+      const pace = new BodyPace(stallMs, { steadyNow, after });
       for (;;) {
-        const { done, value } = await nextWithin(body.next(), stallMs, after);
-        if (done === true) return Buffer.concat(chunks);
-        bytes += value.length;
+        const piece = await pace.next(body.next().then(({ value }) => value));
+        if (piece === undefined) return Buffer.concat(chunks);
+        bytes += piece.length;
         if (bytes > BODY_MAX_BYTES)
           throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
-        chunks.push(value);
+        chunks.push(piece);
       }
     } finally {
       this.#reading--;
