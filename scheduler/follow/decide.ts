@@ -6,7 +6,7 @@ import { type FollowProblem, type Layout, optionsOf, placeText, sameLayout, star
 export interface DecideOptions {
   /** A change must save this share of what staying costs: forecasts err. */
   margin: number;
-  /** Slots in a row that must find a change worth it. */
+  /** Slots in a row that must find the same change worth it. */
   confirm: number;
 }
 
@@ -23,10 +23,11 @@ export interface Decision {
   why: string;
 }
 
-/** Remembers for how many slots a change was worth it. */
+/** Remembers the change that the last slots wished for, and how many did. */
 export class Decider {
   readonly #options: DecideOptions;
   #agreed = 0;
+  #wish: Layout = [];
 
   constructor(options: DecideOptions) {
     this.#options = options;
@@ -50,13 +51,7 @@ export class Decider {
       return { ...stay, why: 'no other layout is better for any slot of the forecast, or none fits' };
     }
     const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
-    let best = { layout: running, at: 0, cost: stayCost };
-    for (const layout of layouts)
-      for (let at = 0; at < steps; at++) {
-        const cost = courseCost(problem, layout, at);
-        if (cost < best.cost) best = { layout, at, cost };
-      }
-    const { layout, at, cost } = best;
+    const { layout, at, cost } = bestCourse(problem, layouts, steps, stayCost);
     const said = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
     const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, the switch included; what runs costs ${stayCost.toFixed(1)}`;
@@ -83,7 +78,11 @@ export class Decider {
           : `not worth a switch (${change}): ${figures}`,
       };
     }
-    this.#agreed++;
+    // Slots that each wish for another layout do not agree: what the last one wished for must be worth it now, too.
+    const wished = this.#wish.length === layout.length ? [this.#wish] : [];
+    const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
+    this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
+    this.#wish = layout;
     if (at > 0 && !ordered)
       return {
         ...stay,
@@ -105,6 +104,17 @@ export class Decider {
     this.#agreed = 0;
     return { kind: 'switch', layout, next: layout, inSlots: 0, ...said, why: `${change}: ${figures}` };
   }
+}
+
+/** The cheapest of these layouts, and the step to change to it in; what runs where none is cheaper. */
+function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: number, stayCost: number) {
+  let best = { layout: problem.running, at: 0, cost: stayCost };
+  for (const layout of layouts)
+    for (let at = 0; at < steps; at++) {
+      const cost = courseCost(problem, layout, at);
+      if (cost < best.cost) best = { layout, at, cost };
+    }
+  return best;
 }
 
 /** Whether a model gets its first replica. */

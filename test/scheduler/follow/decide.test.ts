@@ -63,6 +63,14 @@ test('one slot alone does not change what runs', async () => {
   expect((await decider.decide(flipped)).kind).toBe('switch');
 });
 
+test('slots that wish for opposite changes do not agree on one', async () => {
+  const decider = decide(2);
+  const wishing = (mix: number[]) => decider.decide(problem([mix, mix, mix], { running: [2, 2] }));
+  const kinds = [(await wishing(BEFORE)).kind, (await wishing(AFTER)).kind, (await wishing(BEFORE)).kind];
+  expect(kinds).toEqual(['wait', 'wait', 'wait']);
+  expect((await wishing(BEFORE)).layout).toEqual([3, 1]);
+});
+
 test('where nothing runs, what is asked for is started at once', async () => {
   const found = await decide(2).decide(problem([BEFORE, BEFORE], { running: [0, 0] }));
   expect(found.kind).toBe('switch');
