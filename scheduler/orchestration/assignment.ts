@@ -28,63 +28,72 @@ export function balance(
 ): Assignment {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];
   const idle = preference?.idle ?? 0;
-  // The kinds that have a demand and a group.
-  const active: { kind: number; first: number }[] = [];
+  if (groups === 0) return assignmentOf(problem, () => 0);
+  const each = loadsOf(problem);
+  const at = (k: number, j: number) => each[k * kinds + j] ?? Number.POSITIVE_INFINITY;
+  // The kinds that have a demand and a group, and the fastest group of each.
+  const [active, firsts]: [number[], number[]] = [[], []];
   for (let j = 0; j < kinds; j++) {
-    let first = -1;
-    for (let k = 0; k < groups; k++)
-      if (load(problem, k, j) < (first < 0 ? Number.POSITIVE_INFINITY : load(problem, first, j))) first = k;
-    if ((problem.demand[j] ?? 0) > 0 && first >= 0) active.push({ kind: j, first });
+    let first = 0;
+    for (let k = 1; k < groups; k++) if (at(k, j) < at(first, j)) first = k;
+    if (!((problem.demand[j] ?? 0) > 0) || !Number.isFinite(at(first, j))) continue;
+    active.push(j);
+    firsts.push(first);
   }
   const width = groups * active.length;
   const [excess, columns] = [width, width + 1 + groups];
-  const matrix: Float64Array[] = [];
-  const right = new Float64Array(groups + active.length);
   const cost = new Float64Array(columns);
   const start = new Float64Array(groups);
+  const groupRows: Float64Array[] = [];
   for (let k = 0; k < groups; k++) {
     const row = new Float64Array(columns);
-    for (const [a, { kind, first }] of active.entries()) {
-      const each = load(problem, k, kind);
-      row[a * groups + k] = Number.isFinite(each) ? each : 0;
+    for (let a = 0; a < active.length; a++) {
+      const kind = active[a] ?? 0;
+      const one = at(k, kind);
+      row[a * groups + k] = Number.isFinite(one) ? one : 0;
       cost[a * groups + k] = preference?.cost[k]?.[kind] ?? 0;
-      if (first === k) start[k] = (start[k] ?? 0) + each * (problem.demand[kind] ?? 0);
+      if (firsts[a] === k) start[k] = (start[k] ?? 0) + one * (problem.demand[kind] ?? 0);
     }
     row[excess] = -1;
     row[excess + 1 + k] = 1;
-    matrix.push(row);
-    right[k] = idle;
+    groupRows.push(row);
   }
-  for (const [a, { kind }] of active.entries()) {
+  const kindRows = active.map((kind, a) => {
     const row = new Float64Array(columns);
     // A group that cannot serve the kind has an empty column, which no basis takes.
-    for (let k = 0; k < groups; k++) if (Number.isFinite(load(problem, k, kind))) row[a * groups + k] = 1;
-    matrix.push(row);
-    right[groups + a] = problem.demand[kind] ?? 0;
-  }
-  const largest = cost.reduce((most, one) => Math.max(most, one), 0);
-  const demand = problem.demand.reduce((sum, one) => sum + one, 0);
+    for (let k = 0; k < groups; k++) if (Number.isFinite(at(k, kind))) row[a * groups + k] = 1;
+    return row;
+  });
+  let [largest, demand] = [0, 0];
+  for (const one of cost) largest = Math.max(largest, one);
+  for (const one of problem.demand) demand += one;
   cost[excess] = largest === 0 ? 1 : largest * demand * 100;
   // Basic at first: each kind at its fastest group, and the slack of each group but the fullest, whose row sets the excess.
-  const fullest = start.reduce((best, value, k) => (value > (start[best] ?? 0) ? k : best), 0);
-  const basis = [
-    ...Array.from({ length: groups }, (_, k) => (k === fullest && (start[k] ?? 0) > idle ? excess : excess + 1 + k)),
-    ...active.map(({ first }, a) => a * groups + first),
-  ];
+  let fullest = 0;
+  for (let k = 1; k < groups; k++) if ((start[k] ?? 0) > (start[fullest] ?? 0)) fullest = k;
+  const slack = (k: number) => (k === fullest && (start[k] ?? 0) > idle ? excess : excess + 1 + k);
   // Order of pivots: kinds first, then the row of the excess, then the slacks.
-  const order = [...active.map((_, a) => groups + a), fullest, ...basis.keys()].filter(
-    (row, i, all) => all.indexOf(row) === i,
-  );
+  const others = groupRows.flatMap((_, k) => (k === fullest ? [] : [k]));
+  const order = [fullest, ...others];
   const x = simplex(
-    order.map((row) => matrix[row] ?? new Float64Array(columns)),
-    Float64Array.from(order, (row) => right[row] ?? 0),
+    [...kindRows, ...order.map((k) => groupRows[k] ?? new Float64Array(columns))],
+    Float64Array.from([...active.map((kind) => problem.demand[kind] ?? 0), ...order.map(() => idle)]),
     cost,
-    order.map((row) => basis[row] ?? 0),
+    [...firsts.map((first, a) => a * groups + first), ...order.map(slack)],
   );
   return assignmentOf(problem, (k, j) => {
-    const a = active.findIndex(({ kind }) => kind === j);
-    return a < 0 || !Number.isFinite(load(problem, k, j)) ? 0 : (x[a * groups + k] ?? 0);
+    const a = active.indexOf(j);
+    return a < 0 || !Number.isFinite(at(k, j)) ? 0 : (x[a * groups + k] ?? 0);
   });
+}
+
+/** Load of each group, in its turn of each kind, by one request a second. */
+function loadsOf(problem: AssignmentProblem): Float64Array {
+  const kinds = problem.demand.length;
+  const each = new Float64Array(problem.replicas.length * kinds);
+  for (let k = 0; k < problem.replicas.length; k++)
+    for (let j = 0; j < kinds; j++) each[k * kinds + j] = load(problem, k, j);
+  return each;
 }
 
 /** A group whose cost is at most this many times the least takes its part of what waits. */

@@ -69,3 +69,14 @@ export function evaluate(table: RateTable, plan: DeploymentPlan, expected: Expec
   const score = latencyS + over(assignment.load) + over(high.load) / 2 + (lost ? 1e6 : 0);
   return { plan, assignment, score, latencyS: latencyS + (lost ? 1e6 : 0), load: assignment.load, highLoad: high.load };
 }
+
+/** A backlog never drains slower than at this share of the capacity: demand does not stay above it for ever. */
+const SPARE_MIN = 0.05;
+
+/** Request seconds of waiting behind demand above the capacity, as a fluid: until the end of the horizon, and while what is left then drains. */
+export function overloadSeconds({ demand, horizonS }: Expected, load: number): number {
+  const total = demand.reduce((sum, one) => sum + one, 0);
+  if (load <= 1) return 0;
+  const left = (total - total / load) * horizonS;
+  return (left * horizonS) / 2 + left ** 2 / (2 * SPARE_MIN * (total / load));
+}

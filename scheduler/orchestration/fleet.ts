@@ -3,25 +3,23 @@ import { Heap } from '../serving/heap.ts';
 import type { EngineLimits } from '../serving/limits.ts';
 import { type Held, Replica } from '../serving/replica.ts';
 import type { Requests } from '../serving/requests.ts';
+import { choose, least, type Member, type Role } from './member.ts';
 import type { Placed, Placement } from './placement.ts';
 import type { RateTable } from './rates.ts';
 import { kvMoveSeconds } from './switch-cost.ts';
-import type { Decision, Dispatch } from './timeline.ts';
+import type { Decision, Dispatch, UnderWay } from './timeline.ts';
 import { gpusOfShape, type Shape, sameShape } from './types.ts';
 
-export type Role = 'both' | 'prefill' | 'decode';
-
-/** A replica that is there, or will be at `readyS`. */
-interface Member {
-  placed: Placed;
-  engine: Replica;
-  role: Role;
-  readyS: number;
-  group: number;
-  /** Seconds of work that was given to it and has not ended: the sum of 1 / rate of the kinds. */
-  workS: number;
-  /** `costS[kind]`: seconds of work of one request. */
-  costS: readonly number[];
+export interface FleetSetup {
+  table: RateTable;
+  limits: EngineLimits;
+  requests: Requests;
+  /** The kind of each request as it is judged when it comes. */
+  judged: Int32Array;
+  /** Bytes/s of one link between replicas; each GPU has one. */
+  kvBytesPerS: number;
+  /** Called once per request that has its whole answer. */
+  ended?: (request: number, latencyS: number) => void;
 }
 
 /** A replica that ends, and serves what runs until its keys and values have moved. */
@@ -40,8 +38,6 @@ interface Later {
 
 /** Seconds that moving a sequence takes beside its bytes: pauses of a last small chunk (Llumnix, OSDI'24 reports 20 to 30 ms). */
 const MOVE_S = 0.03;
-/** A replica outside the assignment takes a request only if it would begin so much sooner, as a factor and in seconds. */
-const SPILL = { factor: 1.5, s: 1 };
 /** Loads closer than this stay as they are: moving costs, too. */
 const REBALANCE_MIN = 4;
 
@@ -67,13 +63,15 @@ export class Fleet {
   readonly #judged: Int32Array;
   readonly #kvBytesPerS: number;
 
-  /** `judged`: the kind of each request as it is judged when it comes. `kvBytesPerS`: bytes/s of one link between replicas; each GPU has one. */
-  constructor(table: RateTable, limits: EngineLimits, requests: Requests, judged: Int32Array, kvBytesPerS: number) {
+  readonly #ended: (request: number, latencyS: number) => void;
+
+  constructor({ table, limits, requests, judged, kvBytesPerS, ended = () => {} }: FleetSetup) {
     this.#table = table;
     this.#limits = limits;
     this.#requests = requests;
     this.#judged = judged;
     this.#kvBytesPerS = kvBytesPerS;
+    this.#ended = ended;
     this.first = new Float64Array(requests.count).fill(Number.NaN);
     this.end = new Float64Array(requests.count).fill(Number.NaN);
     this.#prefilling = new Uint8Array(requests.count);
@@ -83,9 +81,18 @@ export class Fleet {
     return this.#members.map(({ placed }) => placed);
   }
 
-  /** Requests that wait for a place in a batch, or for a replica. */
-  get waiting(): number {
-    return this.#members.reduce((sum, { engine }) => sum + engine.waiting, this.#later.size);
+  /** Requests that have come and have not ended. */
+  underWay(now: number): UnderWay[] {
+    const engines = [...this.#members, ...this.#leaving].map(({ engine }) => engine);
+    const held = engines.flatMap((engine) => engine.held());
+    const later = this.#later.items().map((one) => ({ ...one, computed: one.stored }));
+    return [...held, ...later].map(({ request, tokens, remaining, computed }) => ({
+      kind: this.#judged[request] ?? 0,
+      ageS: now - (this.#requests.arrival[request] ?? now),
+      tokens,
+      answered: (this.#requests.output[request] ?? remaining) - remaining,
+      computed,
+    }));
   }
 
   /** Brings everything up to `until`, in the order in which it happens. */
@@ -109,8 +116,13 @@ export class Fleet {
   }
 
   #runAll(until: number): void {
-    for (const { engine } of this.#members) engine.run(until);
-    for (const { engine } of this.#leaving) engine.run(until);
+    for (const { engine } of this.#members) if (engine.clock < until) engine.run(until);
+    for (const { engine } of this.#leaving) if (engine.clock < until) engine.run(until);
+  }
+
+  /** A request that had begun before this run. */
+  resume(request: number, { tokens, computed }: UnderWay, remaining: number): void {
+    this.#enter({ request, tokens, remaining, stored: computed }, 0);
   }
 
   arrive(request: number): void {
@@ -198,6 +210,7 @@ export class Fleet {
       return;
     }
     this.end[request] = end;
+    this.#ended(request, end - (this.#requests.arrival[request] ?? 0));
   }
 
   #moveS(shape: Shape, tokens: number): number {
@@ -232,36 +245,26 @@ export class Fleet {
 
   #enter(item: Later, now: number): void {
     const kind = this.#judged[item.request] ?? 0;
-    const able = this.#members.filter(({ role }) =>
-      item.stored ? role !== 'prefill' : role !== 'decode' || item.tokens > (this.#requests.input[item.request] ?? 0),
-    );
-    const ready = able.filter(({ readyS }) => readyS <= now);
-    if (ready.length === 0) {
-      // Nothing serves now: it waits for the first replica that will.
-      const readyS = able.reduce((least, one) => Math.min(least, one.readyS), Number.POSITIVE_INFINITY);
-      return this.#after(readyS, item);
+    // What has begun an answer elsewhere is computed where answers are.
+    const begun = item.tokens > (this.#requests.input[item.request] ?? 0);
+    const ready: Member[] = [];
+    let readyS = Number.POSITIVE_INFINITY;
+    for (const member of this.#members) {
+      if (item.stored ? member.role === 'prefill' : member.role === 'decode' && !begun) continue;
+      if (member.readyS <= now) ready.push(member);
+      else readyS = Math.min(readyS, member.readyS);
     }
-    const chosen = item.target !== undefined && ready.includes(item.target) ? item.target : this.#choose(ready, kind);
+    // Nothing serves now: it waits for the first replica that will.
+    if (ready.length === 0) return this.#after(readyS, item);
+    const chosen =
+      item.target !== undefined && ready.includes(item.target)
+        ? item.target
+        : choose(ready, this.#dispatch, kind, this.#turn++);
     if (chosen === undefined) return;
     const prefillOnly = chosen.role === 'prefill';
     if (prefillOnly) this.#prefilling[item.request] = 1;
     chosen.workS += chosen.costS[kind] ?? 0;
     chosen.engine.push(item.request, now, item.tokens, prefillOnly ? 1 : item.remaining, item.stored);
-  }
-
-  #choose(ready: readonly Member[], kind: number): Member | undefined {
-    const dispatch = this.#dispatch;
-    switch (dispatch.kind) {
-      case 'round-robin':
-        return ready[this.#turn++ % ready.length];
-      case 'least-loaded':
-        return least(ready, ({ engine }) => engine.load);
-      case 'flow': {
-        const given = (member: Member) => (dispatch.flow[member.group]?.[kind] ?? 0) > 1e-9;
-        const work = (member: Member) => member.workS + (member.costS[kind] ?? 0);
-        return least(ready, (member) => (given(member) ? work(member) : work(member) * SPILL.factor + SPILL.s));
-      }
-    }
   }
 
   /** From the fullest to the emptiest of each role, newest first, until both hold as many. */
@@ -281,13 +284,4 @@ export class Fleet {
       }
     }
   }
-}
-
-function least<T>(members: readonly T[], of: (member: T) => number): T | undefined {
-  let [best, value]: [T | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
-  for (const member of members) {
-    const own = of(member);
-    if (own < value) [best, value] = [member, own];
-  }
-  return best;
 }

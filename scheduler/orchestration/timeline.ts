@@ -3,7 +3,8 @@ import type { EngineLimits } from '../serving/limits.ts';
 import type { Requests } from '../serving/requests.ts';
 import { type Distribution, distribution } from '../serving/statistics.ts';
 import { countByKind } from '../workload/counts.ts';
-import { Fleet, type Role } from './fleet.ts';
+import { Fleet } from './fleet.ts';
+import type { Role } from './member.ts';
 import { type Placed, place } from './placement.ts';
 import type { RateTable } from './rates.ts';
 import type { DeploymentPlan } from './types.ts';
@@ -18,8 +19,20 @@ export interface View {
   plan: DeploymentPlan;
   /** GPUs that work. */
   gpus: number;
-  /** Requests that wait. */
-  waiting: number;
+  underWay(): readonly UnderWay[];
+}
+
+/** A request that has come and has not ended. */
+export interface UnderWay {
+  /** As it was judged when it came. */
+  kind: number;
+  /** Seconds since it came. */
+  ageS: number;
+  /** Of its prompt and of the answer so far, and of the answer alone. */
+  tokens: number;
+  answered: number;
+  /** A replica has the keys and values of all of them. */
+  computed: boolean;
 }
 
 /** Which requests go where. */
@@ -104,8 +117,21 @@ export interface TimelineResult {
 
 /** Runs all requests through a deployment that changes. The same input gives the same output. */
 export function runTimeline(setup: TimelineSetup): TimelineResult {
+  const result = raceTimeline(setup, Number.POSITIVE_INFINITY);
+  if (result === undefined) throw new Error('a run without a limit has given up');
+  return result;
+}
+
+/** The same, up to the moment at which its P99 is sure to be above `p99S`: undefined then. */
+export function raceTimeline(setup: TimelineSetup, p99S: number): TimelineResult | undefined {
   const { requests, slotS, table } = setup;
-  const fleet = new Fleet(table, setup.limits, requests, setup.judged, setup.kvBytesPerS);
+  // Requests that never end have no latency: without them fewer may be late.
+  const lateMax = requests.count - Math.ceil(0.99 * requests.count);
+  let late = 0;
+  const ended = (_request: number, latencyS: number) => {
+    if (latencyS > p99S) late++;
+  };
+  const fleet = new Fleet({ ...setup, ended });
   const names = table.kinds.map(({ name }) => name);
   const endS = requests.arrival[requests.count - 1] ?? 0;
   const counted = countByKind(requests, setup.judged, names, { slotS, endS: endS + slotS });
@@ -131,7 +157,7 @@ export function runTimeline(setup: TimelineSetup): TimelineResult {
       running: fleet.placed,
       plan,
       gpus: table.site.gpus - lost.size,
-      waiting: fleet.waiting,
+      underWay: () => fleet.underWay(nowS),
     };
     const decision = setup.orchestrator.decide(view);
     let switched = false;
@@ -150,7 +176,8 @@ export function runTimeline(setup: TimelineSetup): TimelineResult {
       }
     }
     const until = nowS + slotS;
-    for (; at < requests.count && (requests.arrival[at] ?? 0) < until; at++) fleet.arrive(at);
+    for (; at < requests.count && (requests.arrival[at] ?? 0) < until && late <= lateMax; at++) fleet.arrive(at);
+    if (late > lateMax) return undefined;
     const demand = counted.counts.map((series) => series[slot] ?? 0);
     rows.push({ slot, plan, note: decision?.note, switched, demand, p99S: 0 });
   }
@@ -171,31 +198,32 @@ function summary(
   { switches, failed }: { switches: number; failed: number },
 ): TimelineResult {
   const { requests } = setup;
-  const [latency, ttft, tbt]: [number[], number[], number[]] = [[], [], []];
+  const column = () => new Float64Array(requests.count);
+  const [latency, ttft, tbt] = [column(), column(), column()];
   const bySlot: number[][] = slots.map(() => []);
-  let last = 0;
+  let [answered, several, last] = [0, 0, 0];
   for (let i = 0; i < requests.count; i++) {
     const end = fleet.end[i] ?? Number.NaN;
     if (Number.isNaN(end)) continue;
     const [arrived, first, output] = [requests.arrival[i] ?? 0, fleet.first[i] ?? end, requests.output[i] ?? 1];
-    latency.push(end - arrived);
-    ttft.push(first - arrived);
-    if (output > 1) tbt.push((end - first) / (output - 1));
+    latency[answered] = end - arrived;
+    ttft[answered++] = first - arrived;
+    if (output > 1) tbt[several++] = (end - first) / (output - 1);
     bySlot[Math.floor(arrived / setup.slotS)]?.push(end - arrived);
     last = Math.max(last, end);
   }
   for (const [slot, row] of slots.entries()) row.p99S = distribution(Float64Array.from(bySlot[slot] ?? [])).p99;
-  const sorted = Float64Array.from(latency).sort();
+  const sorted = latency.subarray(0, answered).sort();
   const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)] ?? 0;
   return {
     name: setup.orchestrator.name,
     latency: distribution(sorted),
     tail: [0.95, 0.96, 0.97, 0.98, 0.99].map(at),
-    ttft: distribution(Float64Array.from(ttft)),
-    tbt: distribution(Float64Array.from(tbt)),
-    requestsPerS: latency.length / Math.max(last - (requests.arrival[0] ?? 0), 1e-9),
+    ttft: distribution(ttft.subarray(0, answered)),
+    tbt: distribution(tbt.subarray(0, several)),
+    requestsPerS: answered / Math.max(last - (requests.arrival[0] ?? 0), 1e-9),
     requests: requests.count,
-    unanswered: requests.count - latency.length,
+    unanswered: requests.count - answered,
     switches,
     failedSwitches: failed,
     migrated: fleet.migrated,

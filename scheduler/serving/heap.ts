@@ -18,6 +18,11 @@ export class Heap<T> {
     return this.#nodes.length;
   }
 
+  /** In no order. */
+  items(): T[] {
+    return this.#nodes.map(({ item }) => item);
+  }
+
   peek(): Node<T> | undefined {
     return this.#nodes[0];
   }

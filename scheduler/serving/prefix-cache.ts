@@ -24,6 +24,7 @@ export class PrefixCache {
 
   /** A sequence begins to use the first `count` blocks, which are there. Returns how many were idle until now. */
   reserve(hashes: readonly number[], count: number): number {
+    if (count === 0) return 0;
     let woken = 0;
     for (const hash of hashes.slice(0, count)) {
       const users = this.#users.get(hash) ?? 0;

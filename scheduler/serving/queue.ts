@@ -1,4 +1,4 @@
-import type { Sequence } from './sequence.ts';
+import { NONE, type Sequence } from './sequence.ts';
 
 /** A request that was sent to a replica; it waits there from `arrival` on. */
 export interface Sent {
@@ -62,6 +62,11 @@ export class Queue {
     return this.#waiting.pop() ?? this.#returning.shift();
   }
 
+  /** All of it, those first that have not arrived. */
+  sequences(): Sequence[] {
+    return [...this.#sent.rest().map((sent) => this.#sequenceOf(sent)), ...this.#waiting.rest(), ...this.#returning];
+  }
+
   /** Lets in who has arrived by `now`. */
   arrive(now: number): void {
     for (let next = this.#sent.head; next !== undefined && next.arrival <= now; next = this.#sent.head) {
@@ -76,9 +81,9 @@ export class Queue {
       request: sent.request,
       prompt: sent.stored ? 0 : sent.input - cached,
       cached: sent.stored ? sent.input : cached,
-      hashes: sent.hashes ?? [],
+      hashes: sent.hashes ?? NONE,
       shared: 0,
-      own: [],
+      own: NONE,
       prefilled: 0,
       fixed: 0,
       remaining: sent.output,
@@ -105,6 +110,10 @@ class Line<T> {
 
   get head(): T | undefined {
     return this.#items[this.#at];
+  }
+
+  rest(): T[] {
+    return this.#items.slice(this.#at);
   }
 
   push(item: T): void {

@@ -10,7 +10,7 @@ import { SequenceMemory } from './sequence-memory.ts';
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
 export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
 
-/** A request that leaves a replica before its end, to go on elsewhere. */
+/** A request that a replica has, and that may go on elsewhere. */
 export interface Held {
   request: number;
   /** Tokens of its prompt and of the answer so far. */
@@ -168,26 +168,34 @@ export class Replica {
     while (held.length < most) {
       const waiting = this.#queue.takeNewest();
       if (waiting === undefined) break;
-      const { request, prompt, cached, remaining, firstToken } = waiting;
-      const since = firstToken < 0 ? undefined : firstToken;
-      held.push({ request, tokens: prompt + cached, computed: prompt === 0, remaining, firstToken: since });
+      held.push(waitingHeld(waiting));
     }
     while (held.length < most) {
       const newest = this.#admitted.pop();
       if (newest === undefined) break;
       if (!newest.running) continue;
-      const { request, firstToken } = newest;
-      const decoding = newest !== this.#partial;
-      const tokens = decoding ? this.#decoding.leave(newest) : newest.prompt + newest.cached;
-      this.#memory.giveBack(newest, tokens);
-      if (!decoding) this.#partial = undefined;
+      const left = this.#runningHeld(newest);
+      if (left.computed) this.#decoding.leave(newest);
+      else this.#partial = undefined;
+      this.#memory.giveBack(newest, left.tokens);
       newest.running = false;
       newest.epoch++;
-      const remaining = decoding ? newest.remaining - (tokens - newest.base) : newest.remaining;
-      const since = firstToken < 0 ? undefined : firstToken;
-      held.push({ request, tokens, computed: decoding, remaining, firstToken: since });
+      held.push(left);
     }
     return held;
+  }
+
+  /** All that it has, as it would give it away. */
+  held(): Held[] {
+    const running = this.#admitted.filter((one) => one.running);
+    return [...this.#queue.sequences().map(waitingHeld), ...running.map((one) => this.#runningHeld(one))];
+  }
+
+  #runningHeld(sequence: Sequence): Held {
+    if (sequence === this.#partial) return { ...waitingHeld(sequence), computed: false };
+    const tokens = this.#decoding.held(sequence);
+    const remaining = sequence.remaining - (tokens - sequence.base);
+    return { ...waitingHeld(sequence), tokens, computed: true, remaining };
   }
 
   #idle(): boolean {
@@ -214,41 +222,43 @@ export class Replica {
     const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
     if (schedule === 'mixed' && this.#decoding.size > 0) this.#makeRoom();
     const decoding = schedule === 'mixed' ? this.#decoding.size : 0;
-    let budget = tokenBudget - decoding;
-    const work = { ...IDLE_STEP, decodes: decoding };
+    const work: Step = { ...IDLE_STEP, decodes: decoding };
     const ended: Sequence[] = [];
-    const take = (sequence: Sequence, chunk: number) => {
-      const before = sequence.cached + sequence.prefilled;
-      work.prefillPairs += chunk * (before + (chunk + 1) / 2);
-      work.prefillWindowPairs += pairsInWindow(before, chunk, this.#model.window);
-      work.prefillKeys += before + chunk;
-      work.prefillTokens += chunk;
-      budget -= chunk;
-      sequence.prefilled += chunk;
-      if (sequence.prefilled === sequence.prompt) ended.push(sequence);
-      else this.#partial = sequence;
-    };
+    const budget = () => tokenBudget - decoding - work.prefillTokens;
     const partial = this.#partial;
     if (partial) {
       this.#partial = undefined;
-      take(partial, Math.min(partial.prompt - partial.prefilled, Math.max(1, budget)));
+      this.#take(work, partial, Math.min(partial.prompt - partial.prefilled, Math.max(1, budget())), ended);
     }
     while (this.#partial === undefined && this.#decoding.size + ended.length < maxSequences) {
       const head = this.#queue.head;
       if (head === undefined || !this.#memory.fits(head)) break;
       const whole = head.prompt;
-      if (whole > budget && (chunkedPrefill ? budget <= 0 : work.prefillTokens > 0)) break;
+      if (whole > budget() && (chunkedPrefill ? budget() <= 0 : work.prefillTokens > 0)) break;
       this.#queue.takeHead();
       this.counters.cachedTokens += head.cached;
       this.#memory.admit(head);
       head.running = true;
       this.#admitted.push(head);
-      take(head, chunkedPrefill ? Math.min(whole, budget) : whole);
+      this.#take(work, head, chunkedPrefill ? Math.min(whole, budget()) : whole, ended);
     }
     if (work.prefillTokens === 0 && ended.length === 0 && decoding === 0) return this.#stuck();
-    this.#mixedTime({ ...work, prefillEnds: ended.length });
+    work.prefillEnds = ended.length;
+    this.#mixedTime(work);
     if (decoding > 0) this.#advance(1);
     for (const sequence of ended) this.#begin(sequence);
+  }
+
+  /** So many tokens of its prompt are computed in this step. */
+  #take(work: Step, sequence: Sequence, chunk: number, ended: Sequence[]): void {
+    const before = sequence.cached + sequence.prefilled;
+    work.prefillPairs += chunk * (before + (chunk + 1) / 2);
+    work.prefillWindowPairs += pairsInWindow(before, chunk, this.#model.window);
+    work.prefillKeys += before + chunk;
+    work.prefillTokens += chunk;
+    sequence.prefilled += chunk;
+    if (sequence.prefilled === sequence.prompt) ended.push(sequence);
+    else this.#partial = sequence;
   }
 
   /** Cannot happen while blocks are counted right; a loop without progress would hang the caller. */
@@ -258,8 +268,11 @@ export class Replica {
 
   #mixedTime(step: Step): void {
     const { size, context, windowContext, widening } = this.#decoding;
-    const decoding = step.decodes > 0 ? { context: context + size, windowContext: windowContext + widening } : {};
-    this.#spend(this.#model.seconds({ ...step, ...decoding }), 1, step.decodes + step.prefillTokens);
+    if (step.decodes > 0) {
+      step.context = context + size;
+      step.windowContext = windowContext + widening;
+    }
+    this.#spend(this.#model.seconds(step), 1, step.decodes + step.prefillTokens);
     this.counters.prefillTokens += step.prefillTokens;
   }
 
@@ -358,4 +371,9 @@ export class Replica {
     for (let done = this.#decoding.takeFinished(); done !== undefined; done = this.#decoding.takeFinished())
       this.#end(done, this.#decoding.leave(done));
   }
+}
+
+function waitingHeld({ request, prompt, cached, remaining, firstToken }: Sequence): Held {
+  const since = firstToken < 0 ? undefined : firstToken;
+  return { request, tokens: prompt + cached, computed: prompt === 0, remaining, firstToken: since };
 }

@@ -1,6 +1,6 @@
 import type { KvBlocks } from './kv-blocks.ts';
 import { PrefixCache } from './prefix-cache.ts';
-import type { Sequence } from './sequence.ts';
+import { NONE, type Sequence } from './sequence.ts';
 
 /** What sequences take of one replica's memory when they are admitted, and leave there for others that begin alike. */
 export class SequenceMemory {
@@ -41,7 +41,8 @@ export class SequenceMemory {
 
   /** Its prompt is computed: sequences that begin alike need not compute it again. */
   keepPrefix(sequence: Sequence): void {
-    if (this.#prefixBlocks > 0) sequence.own = this.#prefixes.add(sequence.hashes, sequence.shared);
+    if (this.#prefixBlocks > 0 && sequence.hashes.length > 0)
+      sequence.own = this.#prefixes.add(sequence.hashes, sequence.shared);
   }
 
   /** Gives back what a sequence with so many tokens holds; blocks of its prefix stay until their memory is needed. */
@@ -52,7 +53,7 @@ export class SequenceMemory {
     const used = [...sequence.hashes.slice(0, sequence.shared), ...sequence.own];
     this.#blocks.give(this.#prefixes.release(used) * this.#prefixBlocks);
     sequence.shared = 0;
-    sequence.own = [];
+    sequence.own = NONE;
   }
 
   #shared(sequence: Sequence): number {

@@ -24,3 +24,6 @@ export interface Sequence {
   epoch: number;
   running: boolean;
 }
+
+/** Hashes of a sequence without: one array for all of them. */
+export const NONE: readonly number[] = [];

@@ -1,4 +1,4 @@
-import type { Role } from '../fleet.ts';
+import type { Role } from '../member.ts';
 import type { RateTable } from '../rates.ts';
 import type { Decision, Orchestrator, View } from '../timeline.ts';
 import type { DeploymentPlan } from '../types.ts';

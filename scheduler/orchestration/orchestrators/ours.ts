@@ -1,13 +1,13 @@
+import { SchedulerError } from '../../errors.ts';
 import type { FittedForecaster, History } from '../../forecast/types.ts';
 import type { EngineLimits } from '../../serving/limits.ts';
-import { backlogSeconds, changedShare } from '../course.ts';
-import { type Evaluation, type Expected, evaluate } from '../evaluate.ts';
+import { type Evaluation, type Expected, evaluate, overloadSeconds } from '../evaluate.ts';
 import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
 import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
 import type { Placed } from '../placement.ts';
 import type { RateTable } from '../rates.ts';
-import { forecastRequests, LONG_REQUESTS, rehearse, SHORT_REQUESTS } from '../rehearse.ts';
-import type { Decision, Dispatch, Orchestrator, View } from '../timeline.ts';
+import { forecastRequests, LONG_REQUESTS, type Rehearsal, rehearse, SHORT_REQUESTS, withBegun } from '../rehearse.ts';
+import type { Decision, Dispatch, Orchestrator, UnderWay, View } from '../timeline.ts';
 import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../types.ts';
 
 export interface OursOptions {
@@ -30,6 +30,8 @@ export interface OursOptions {
   untyped?: boolean;
   /** Plans that are weighed; all undominated ones without it. */
   plans?: (gpus: number) => readonly DeploymentPlan[];
+  /** The requests of the next `horizonS` as they will come, which none can know: a bound. Drawn from the forecast without it. */
+  foresee?: (nowS: number, horizonS: number, most: number) => Rehearsal;
   /** An operator's pin: this plan, whatever the workload. */
   pin?: DeploymentPlan;
   seed?: number;
@@ -39,11 +41,9 @@ export interface OursOptions {
 /** A plan with a way to give it requests, and what it costs over the horizon. */
 interface Candidate {
   found: Evaluation;
+  /** It is what runs. */
+  stays: boolean;
   dispatch: Dispatch;
-  /** Request seconds of waiting by averages: what waits now, the switch, and an overload that lasts, */
-  waitingS: number;
-  /** which alone is this much. */
-  overloadS: number;
   /** Request seconds, the switch to it included. */
   cost: number;
   darkS: number;
@@ -54,13 +54,14 @@ const SHORTLIST = 5;
 const FINALISTS = 4;
 /** Uniform plans that are rehearsed beside the shortlist: averages do not show that one large pool takes a burst that several small ones do not. */
 const UNIFORM = 4;
+/** As `otela-plan watch --confirm`: one slot alone is deceived by a burst (in one of 18 of OServe's runs); a third one only comes later to a mix that flips. */
 const CONFIRM = 2;
 const NO_WISH = { key: '', slots: 0 };
 
 /**
  * Follows the forecast. Every plan is weighed by averages and the linear program; the best ones, and the one that runs, are then simulated on the
- * forecast. A plan replaces the one that runs if that saves more than the switch costs, with a margin. Between changes the assignment of kinds follows the
- * forecast in every slot.
+ * forecast. A plan replaces the one that runs if it saves the margin, and does so from what is under way, its dark GPUs included. Between changes the assignment
+ * of kinds follows the forecast in every slot.
  */
 export function ours(options: OursOptions): Orchestrator {
   const plans = new Map<number, readonly DeploymentPlan[]>();
@@ -77,23 +78,28 @@ export function ours(options: OursOptions): Orchestrator {
   let wish = NO_WISH;
   const decide = (view: View): Decision => {
     const expected = expectation(options, view);
+    const coming = expected.demand.reduce((sum, one) => sum + one, 0) * expected.horizonS;
+    const of = { options, view, expected, coming };
     const runs = view.plan.length > 0 && gpusOfPlan(view.plan) <= view.gpus && view.running.length > 0;
     const pinned = options.fixedPlan === true && runs;
-    const candidates = weighed(options, view, expected, pinned ? [] : plansFor(view.gpus, expected), runs);
-    const best = candidates.reduce((a, b) => (b.cost < a.cost ? b : a));
-    const keep = candidates
-      .filter(({ found }) => runs && samePlan(found.plan, view.plan))
-      .sort((a, b) => a.cost - b.cost)[0];
-    if (keep === undefined) return decisionOf(best, `the best plan: ${planText(best.found.plan)}`);
-    if (samePlan(best.found.plan, view.plan)) {
+    const candidates = weighed(of, pinned ? [] : plansFor(view.gpus, expected), runs);
+    const best = leastOf(candidates);
+    if (best === undefined) throw new SchedulerError('infeasible', `no plan fits on ${view.gpus} GPUs`);
+    if (!runs) return decisionOf(best, `the best plan: ${planText(best.found.plan)}`);
+    const keep = leastOf(candidates.filter(({ stays }) => stays)) ?? best;
+    const worth = ([stay, change]: readonly (Candidate | undefined)[]) =>
+      stay !== undefined && change !== undefined && stay.cost - change.cost >= stay.cost * options.margin;
+    if (best.stays || !worth([keep, best])) {
       wish = NO_WISH;
-      return decisionOf(best, 'the plan is still the best');
+      return decisionOf(keep, `no other plan saves ${options.margin * 100} % of what this one costs`);
     }
-    const why = `${planText(best.found.plan)} costs ${best.cost.toFixed(0)} request seconds in ${options.horizon} slots, its switch included; what runs costs ${keep.cost.toFixed(0)}`;
-    const worth = keep.cost - best.cost >= keep.cost * options.margin;
+    // From what is under way: what waits, what comes while GPUs are dark, and how soon the new replicas are done with it.
+    const both = rehearsed(of, [keep, best], LONG_REQUESTS, 2, view.underWay());
+    const [stays, costs] = both.map(({ cost }) => cost.toFixed(0));
+    const why = `${planText(best.found.plan)} costs ${costs} request seconds in ${options.horizon} slots, its switch included; what runs costs ${stays}`;
     const key = keyOf(best.found.plan);
-    wish = worth ? { key, slots: wish.key === key ? wish.slots + 1 : 1 } : NO_WISH;
-    if (!worth) return decisionOf(keep, `not worth a switch: ${why}`);
+    wish = worth(both) ? { key, slots: wish.key === key ? wish.slots + 1 : 1 } : NO_WISH;
+    if (wish.slots === 0) return decisionOf(keep, `not worth a switch: ${why}`);
     if (wish.slots < (options.confirm ?? CONFIRM)) return decisionOf(keep, `a switch if the next slot agrees: ${why}`);
     wish = NO_WISH;
     return decisionOf(best, why);
@@ -126,58 +132,92 @@ function copiedPlans(table: RateTable, gpus: number): DeploymentPlan[] {
     .filter((plan) => fits(plan, table.site));
 }
 
+/** What plans are weighed for. */
+interface Weighing {
+  options: OursOptions;
+  view: View;
+  expected: Expected;
+  /** Requests of the horizon. */
+  coming: number;
+}
+
 /** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */
-function weighed(
-  options: OursOptions,
-  view: View,
-  expected: Expected,
-  plans: readonly DeploymentPlan[],
-  runs: boolean,
-): Candidate[] {
-  const { table, limits, seed = 1 } = options;
+function weighed(of: Weighing, plans: readonly DeploymentPlan[], runs: boolean): Candidate[] {
+  const { options, view, expected, coming } = of;
+  const { table } = options;
   const now = runs ? evaluate(table, view.plan, expected) : undefined;
   // Several ways to search find the same plan: five times the best one is no shortlist.
   const distinct = new Map(plans.map((plan) => [keyOf(plan), plan]));
   const scored = [...distinct.values()].map((plan) => evaluate(table, plan, expected)).sort(byScore);
-  const uniform = scored.filter((one) => isUniform(one) && one.load < 1).slice(0, UNIFORM);
+  const uniform = scored.filter((one) => isUniform(one.plan) && one.load < 1).slice(0, UNIFORM);
   const chosen = new Map<string, Evaluation>();
   for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, SHORTLIST), ...uniform])
     chosen.set(keyOf(one.plan), one);
-  const total = expected.demand.reduce((sum, one) => sum + one, 0);
-  const drawn = new Map<number, ReturnType<typeof forecastRequests>>();
-  const costed = (one: Candidate, most: number): Candidate => {
-    const requests = drawn.get(most) ?? forecastRequests(table, between(expected), expected.horizonS, seed, most);
-    drawn.set(most, requests);
-    const latencyS = rehearse(table, limits, { plan: one.found.plan, dispatch: one.dispatch }, requests);
-    // A rehearsal begins empty. The queue of an overload is in it as far as it goes, and must not count twice.
-    const waitingS = one.waitingS - Math.min(1, most / (total * expected.horizonS)) * one.overloadS;
-    return { ...one, cost: latencyS * total * expected.horizonS + waitingS };
-  };
-  const first = [...chosen.values()].flatMap((found): Candidate[] => {
+  const all = [...chosen.values()].flatMap((found): Candidate[] => {
     const stays = now !== undefined && samePlan(found.plan, now.plan);
     const darkS = now === undefined || stays ? 0 : options.switchS(view.running, found.plan);
-    const changed = now === undefined || stays ? 0 : changedShare(now.plan, found.plan);
-    const typical = (one: Evaluation) => (one.load + one.highLoad) / 2;
-    const loadBefore = typical(now ?? found);
-    const course = { expected, waiting: view.waiting, darkS, changed, loadBefore, loadAfter: typical(found) };
-    const waitingS = backlogSeconds(course);
-    const overloadS = backlogSeconds({ ...course, waiting: 0, darkS: 0 });
     const dispatches: Dispatch[] = [{ kind: 'least-loaded' }];
-    if (options.untyped !== true && !isUniform(found)) dispatches.push({ kind: 'flow', flow: found.assignment.flow });
-    return dispatches.map((dispatch) =>
-      costed({ found, dispatch, darkS, waitingS, overloadS, cost: 0 }, SHORT_REQUESTS),
-    );
+    if (options.untyped !== true && !isUniform(found.plan))
+      dispatches.push({ kind: 'flow', flow: found.assignment.flow });
+    return dispatches.map((dispatch) => ({ found, stays, dispatch, darkS, cost: 0 }));
   });
-  first.sort((a, b) => a.cost - b.cost);
-  const kept = first.find(({ found }) => now !== undefined && samePlan(found.plan, now.plan));
-  if (total * expected.horizonS <= SHORT_REQUESTS) return first;
-  const pool = first.find(({ found }) => isUniform(found));
-  const final = first.filter((one, i) => i < FINALISTS || one === kept || one === pool);
-  return final.map((one) => costed(one, LONG_REQUESTS));
+  if (coming <= SHORT_REQUESTS) return rehearsed(of, all, SHORT_REQUESTS, 1);
+  const first = rehearsed(of, all, SHORT_REQUESTS, FINALISTS).sort((a, b) => a.cost - b.cost);
+  const kept = first.find(({ stays }) => stays);
+  const pool = first.find(({ found }) => isUniform(found.plan));
+  const final = first.filter((one, i) => one !== kept && (i < FINALISTS || one === pool));
+  return rehearsed(of, kept === undefined ? final : [kept, ...final], LONG_REQUESTS, 1);
 }
 
+/**
+ * The same candidates with their cost. Of those that are not among the `wanted` best, nor what runs, it may be infinite: they are not rehearsed to their
+ * end. Where one alone is wanted, neither are those that do not save the margin. A rehearsal begins empty, or with what is `begun`.
+ */
+function rehearsed(
+  { options, view, expected, coming }: Weighing,
+  candidates: readonly Candidate[],
+  most: number,
+  wanted: number,
+  begun?: readonly UnderWay[],
+): Candidate[] {
+  const { table, limits, margin, seed = 1 } = options;
+  const drawn =
+    options.foresee?.(view.nowS, expected.horizonS, most) ??
+    forecastRequests(table, between(expected), expected.horizonS, seed, most);
+  const rehearsal = withBegun(table, begun ?? [], drawn, seed);
+  const start = begun === undefined ? {} : { start: { plan: view.plan, running: view.running } };
+  const count = coming + (begun?.length ?? 0);
+  const done: Candidate[] = [];
+  const ranked = (rank: number, which: (one: Candidate) => boolean = () => true) => {
+    const costs = done.filter(which).map(({ cost }) => cost);
+    return costs.sort((a, b) => a - b)[rank - 1] ?? Number.POSITIVE_INFINITY;
+  };
+  const limitOf = ({ found, stays }: Candidate): number => {
+    const kept = ranked(1, (one) => one.stays);
+    if (stays) return kept;
+    if (wanted === 1) return Math.min(ranked(1), kept * (1 - margin));
+    // The best uniform one is wanted, too.
+    const pool = isUniform(found.plan) ? ranked(1, (one) => isUniform(one.found.plan)) : 0;
+    return Math.max(ranked(wanted), pool);
+  };
+  for (const one of candidates) {
+    const { found, dispatch } = one;
+    const darkS = begun === undefined ? 0 : one.darkS;
+    // The queue of an overload is in the rehearsal as far as it goes, and must not count twice.
+    const overloadS = (1 - Math.min(1, most / coming)) * overloadSeconds(expected, (found.load + found.highLoad) / 2);
+    const latencyS = rehearse(table, limits, { plan: found.plan, dispatch, darkS }, rehearsal, {
+      ...start,
+      mostS: Math.max(0, limitOf(one) - overloadS) / count,
+    });
+    done.push({ ...one, cost: latencyS * count + overloadS });
+  }
+  return done;
+}
+
+const leastOf = (candidates: readonly Candidate[]): Candidate | undefined =>
+  candidates.reduce<Candidate | undefined>((a, b) => (a === undefined || b.cost < a.cost ? b : a), undefined);
 const byScore = (a: Evaluation, b: Evaluation): number => a.score - b.score;
-const isUniform = ({ plan }: Evaluation): boolean => plan.length === 1;
+const isUniform = (plan: DeploymentPlan): boolean => plan.length === 1;
 
 /** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
 const between = ({ demand, high }: Expected): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);

@@ -5,7 +5,7 @@ import { evaluate } from '../../../scheduler/orchestration/evaluate.ts';
 import { place } from '../../../scheduler/orchestration/placement.ts';
 import { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import { forecastRequests, rehearse, SHORT_REQUESTS } from '../../../scheduler/orchestration/rehearse.ts';
-import type { View } from '../../../scheduler/orchestration/timeline.ts';
+import type { UnderWay, View } from '../../../scheduler/orchestration/timeline.ts';
 import { type DeploymentPlan, type Group, planText, samePlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
@@ -23,7 +23,7 @@ const viewOf = (of: Partial<View> = {}): View => ({
   running: [],
   plan: [],
   gpus: 8,
-  waiting: 0,
+  underWay: () => [],
   ...of,
 });
 
@@ -146,5 +146,26 @@ describe('a change', () => {
   it('is not made when each slot wants another plan', () => {
     const plans = decisions([QUIET, BUSY, QUIET, BUSY]);
     expect(plans.map(planText)).toEqual(plans.map(() => planText(PAIRS)));
+  });
+
+  it('that darkens all GPUs waits until the queue of a burst is gone', () => {
+    const forecaster: FittedForecaster = {
+      name: 'busy',
+      forecast: (_history, horizon) => {
+        const mean = [48, 1].map((rate) => new Array<number>(horizon).fill(rate * 60));
+        return { mean, low: mean, high: mean, notes: [] };
+      },
+    };
+    const history = { ...EMPTY, counts: EMPTY.names.map(() => [60]) };
+    const running = place(PAIRS, [], SMALL.site).replicas;
+    const queue = Array.from({ length: 300 }, (_, i): UnderWay => {
+      return { kind: i % 2, ageS: 20, tokens: 200, answered: 0, computed: false };
+    });
+    const plan = (underWay: readonly UnderWay[]) =>
+      oursOf({ forecaster, plans: () => [PAIRS, PIPES], switchS: () => 8 }).decide(
+        viewOf({ slot: 1, nowS: 60, history, running, plan: PAIRS, underWay: () => underWay }),
+      )?.plan ?? [];
+    expect(planText(plan([]))).toBe(planText(PIPES));
+    expect(planText(plan(queue))).toBe(planText(PAIRS));
   });
 });

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { backlogSeconds, changedShare } from '../../../scheduler/orchestration/course.ts';
 import { plansOf } from '../../../scheduler/orchestration/enumerate.ts';
 import { place } from '../../../scheduler/orchestration/placement.ts';
 import { shardMoves, shardOf } from '../../../scheduler/orchestration/shards.ts';
@@ -124,33 +123,5 @@ describe('running sequences at a switch', () => {
       }),
       { numRuns: 300, seed: 29 },
     );
-  });
-});
-
-describe('what a switch is worth', () => {
-  const expected = { demand: [10], high: [10], horizonS: 180 };
-  const course = { expected, waiting: 0, darkS: 0, changed: 0, loadBefore: 0.8, loadAfter: 0.8 };
-
-  it('is less the more GPUs are dark, the longer and the fuller they are', () => {
-    const of = (change: Partial<typeof course>) => backlogSeconds({ ...course, darkS: 10, changed: 0.5, ...change });
-    expect(backlogSeconds(course)).toBe(0);
-    expect(of({ changed: 1 })).toBeGreaterThan(of({}));
-    expect(of({ darkS: 20 })).toBeGreaterThan(of({}));
-    expect(of({ loadBefore: 0.95, loadAfter: 0.95 })).toBeGreaterThan(of({}));
-  });
-
-  it('grows with a backlog that the new plan drains sooner', () => {
-    const slow = backlogSeconds({ ...course, waiting: 500, loadAfter: 0.98 });
-    expect(backlogSeconds({ ...course, waiting: 500, loadAfter: 0.7 })).toBeLessThan(slow);
-  });
-
-  it('counts the GPUs of replicas that end', () => {
-    const from: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];
-    const to: DeploymentPlan = [
-      { shape: { tp: 2, pp: 1 }, replicas: 2 },
-      { shape: { tp: 4, pp: 1 }, replicas: 1 },
-    ];
-    expect(changedShare(from, to)).toBeCloseTo(0.5, 9);
-    expect(changedShare(from, from)).toBe(0);
   });
 });

@@ -3,8 +3,9 @@ import { calibrated } from '../../../scheduler/forecast/calibrated.ts';
 import { dynamo } from '../../../scheduler/orchestration/orchestrators/dynamo.ts';
 import { reload } from '../../../scheduler/orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../../scheduler/orchestration/orchestrators/unchanged.ts';
-import type { Orchestrator } from '../../../scheduler/orchestration/timeline.ts';
+import { type Orchestrator, raceTimeline, type View } from '../../../scheduler/orchestration/timeline.ts';
 import { type DeploymentPlan, gpusOfPlan, samePlan } from '../../../scheduler/orchestration/types.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { EMPTY, oursOf, requestsOf, SMALL, timeline } from './support.ts';
 
 const PAIRS: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];
@@ -91,6 +92,35 @@ describe('a deployment that changes while requests run', () => {
   it('gives the same with the same input', () => {
     const of = () => timeline({ ...steady, orchestrator: changes(PAIRS, MIXED) }).latencies;
     expect(of()).toEqual(of());
+  });
+
+  it('is given up as soon as its P99 is sure to be above a limit, and else runs as without one', () => {
+    const of = { table: SMALL, limits: DEFAULT_LIMITS, slotS: 60, kvBytesPerS: 25e9, ...steady };
+    const orchestrator = () => unchanged('still', PAIRS, { kind: 'least-loaded' });
+    const whole = timeline({ ...steady, orchestrator: orchestrator() });
+    const { p99, p50 } = whole.latency;
+    expect(raceTimeline({ ...of, orchestrator: orchestrator() }, p99)).toEqual(whole);
+    expect(raceTimeline({ ...of, orchestrator: orchestrator() }, p50)).toBeUndefined();
+  });
+
+  it('tells what is under way: every request that came and has not ended', () => {
+    const seen: number[] = [];
+    const orchestrator: Orchestrator = {
+      name: 'looks',
+      decide: ({ slot, underWay }) => {
+        const all = underWay();
+        seen.push(all.length);
+        expect(all.every(({ ageS, tokens, answered }) => ageS >= 0 && tokens > answered && answered >= 0)).toBe(true);
+        return changes(PAIRS, WIDE).decide({ slot } as View);
+      },
+    };
+    const busy = requestsOf(4, () => [20, 12]);
+    const { latencies } = timeline({ ...busy, orchestrator });
+    const ends = (slot: number) => busy.requests.arrival.filter((at) => at < slot * 60).length;
+    expect(seen[0]).toBe(0);
+    expect(seen[3]).toBeGreaterThan(0);
+    expect(seen[3]).toBeLessThan(ends(3));
+    expect(latencies.length).toBe(busy.requests.count);
   });
 
   it('is refused when it does not fit', () => {
