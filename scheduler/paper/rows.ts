@@ -2,11 +2,11 @@
 export interface Row {
   claim: string;
   /** Absent: the paper prints no figure. */
-  paper?: number;
+  paper?: number | undefined;
   ours: number;
   unit: string;
   /** The range that `ours` must lie in; absent: reported only. */
-  band?: readonly [number, number];
+  band?: readonly [number, number] | undefined;
   holds: boolean;
 }
 

@@ -3,11 +3,10 @@ import type { FittedForecaster, History } from '../../forecast/types.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { planText } from '../../orchestration/types.ts';
-import { normal, seeded } from '../../serving/random.ts';
 import { table } from '../../validate/table.ts';
-import { countByKind } from '../../workload/counts.ts';
 import { row, statement } from '../rows.ts';
-import { bestOf, run, runOurs } from './policies.ts';
+import { foresight } from './foresight.ts';
+import { bestStatic, run, runOurs } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';
 import { type Setup, SLOT_S, setupOf, uniformsOf } from './setups.ts';
 
@@ -93,9 +92,6 @@ export function ablationClaims({ quick }: RunOptions): Section {
   };
 }
 
-export const bestStatic = (setup: Setup): TimelineResult =>
-  bestOf(setup, (plan) => run(setup, unchanged('static', plan, { kind: 'least-loaded' })));
-
 /** One kind of requests: there is nothing to follow, so ours must be as good as static, and settle soon. */
 function homogeneous() {
   const mixed = setupOf({ model: 'facebook/opt-30b', gpus: 8, trace: 'azure', span: 2 });
@@ -127,27 +123,6 @@ function homogeneous() {
     row('one kind: slot of the last switch', '', last + 1, { paper: 3, band: [0, 3] }),
     statement('one kind: nothing is lost', ours.unanswered === 0),
   ];
-}
-
-/** The true counts of the next slots with a relative error that is drawn per kind and slot. */
-function foresight(setup: Setup, error: number): FittedForecaster {
-  const names = setup.table.kinds.map(({ name }) => name);
-  const endS = (setup.requests.arrival[setup.requests.count - 1] ?? 0) + SLOT_S;
-  const { counts } = countByKind(setup.requests, setup.kinds, names, { slotS: SLOT_S, endS });
-  const before = setup.before.counts[0]?.length ?? 0;
-  return {
-    name: 'the truth',
-    forecast(history: History, horizon: number) {
-      const at = (history.counts[0]?.length ?? 0) - before;
-      const mean = counts.map((series, kind) =>
-        Array.from({ length: horizon }, (_, step) => {
-          const random = seeded(1 + kind * 1009 + (at + step) * 7919);
-          return Math.max(0, (series[at + step] ?? series.at(-1) ?? 0) * (1 + error * normal(random)));
-        }),
-      );
-      return { mean, low: mean, high: mean, notes: [] };
-    },
-  };
 }
 
 /** Forecasts only the sum; kinds have the shares of the whole past. */

@@ -1,5 +1,4 @@
-/** The runs behind Figures 9 to 12, 17 and 18: each model, size, trace and span under every policy. A file keeps those that are done. */
-import { appendFileSync, readFileSync } from 'node:fs';
+/** The runs behind Figures 9 to 12, 17 and 18: each model, size, trace and span under every policy. */
 import * as z from 'zod';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { planText } from '../../orchestration/types.ts';
@@ -20,15 +19,13 @@ const figures = z.object({
   /** What it began with. */
   deployment: z.string(),
 });
-const cellSchema = z.object({
+export const cellSchema = z.object({
   name: z.string(),
   model: z.string(),
   gpus: z.number(),
   trace: z.enum(['azure', 'servegen']),
   span: z.number(),
   requests: z.number(),
-  /** The computer's own time for it. */
-  cpuS: z.number(),
   results: z.record(z.enum(POLICIES), figures),
 });
 type Figures = z.infer<typeof figures>;
@@ -49,61 +46,21 @@ const MODELS: [model: string, gpus: number][] = [
 const SPANS = [0, 1, 2, 3, 4, 5];
 const QUICK_SPANS = [2, 4];
 
-export interface CellOptions {
-  quick: boolean;
-  /** Only models and GPUs with this in their name, such as `opt-30b 16`. */
-  models?: string;
-  /** A line of JSON per cell: those in it are not run again, so that a run can be stopped, or shared by several processes. */
-  file?: string;
-}
+export type CellOf = Required<Pick<SetupOf, 'model' | 'gpus' | 'trace' | 'span'>>;
 
-export function cells({ quick, models: only = '', file }: CellOptions): Cell[] {
-  const known = file === undefined ? [] : readCells(file);
+/** `only`: models and GPUs with this in their name, such as `opt-30b 16`. */
+export function cellsOf({ quick, only = '' }: { quick: boolean; only?: string | undefined }): CellOf[] {
   const models = (quick ? MODELS.slice(0, 1) : MODELS).filter(([name, gpus]) => `${name} ${gpus}`.includes(only));
-  const wanted = (['azure', 'servegen'] as const).flatMap((trace) =>
+  return (['azure', 'servegen'] as const).flatMap((trace) =>
     (quick ? QUICK_SPANS : SPANS).flatMap((span) => models.map(([model, gpus]) => ({ model, gpus, trace, span }))),
   );
-  return wanted.map((of, i) => {
-    const done = known.find((one) => isOf(one, of));
-    if (done !== undefined) return done;
-    const cell = cellOf(of);
-    if (file !== undefined) appendFileSync(file, `${JSON.stringify(cell)}\n`);
-    const p99 = ({ tail }: Figures) => (tail.at(-1) ?? 0).toFixed(1);
-    process.stderr.write(
-      `${i + 1} of ${wanted.length}: ${cell.name}, ${cell.requests} requests, ${cell.cpuS.toFixed(0)} s; P99 of static ${p99(cell.results.static)} s, ours ${p99(cell.results.ours)} s\n`,
-    );
-    return cell;
-  });
 }
 
-const isOf = (cell: Cell, { model, gpus, trace, span }: SetupOf): boolean =>
-  cell.model === model && cell.gpus === gpus && cell.trace === trace && cell.span === span;
-
-function readCells(file: string): Cell[] {
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8');
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
-    throw error;
-  }
-  // The last line of a process that was ended is not whole: its cell is run again.
-  return text.split('\n').flatMap((line) => {
-    try {
-      return [cellSchema.parse(JSON.parse(line))];
-    } catch {
-      return [];
-    }
-  });
-}
-
-function cellOf(of: Required<Pick<SetupOf, 'model' | 'gpus' | 'trace' | 'span'>>): Cell {
-  const before = process.cpuUsage().user;
+export function cellOf(of: CellOf): Cell {
   const setup = setupOf(of);
   const results = runPolicies(setup);
   const own = Object.fromEntries(POLICIES.map((name) => [name, figuresOf(results[name])]));
-  const cpuS = (process.cpuUsage().user - before) / 1e6;
-  return cellSchema.parse({ ...of, name: setup.name, requests: setup.requests.count, cpuS, results: own });
+  return cellSchema.parse({ ...of, name: setup.name, requests: setup.requests.count, results: own });
 }
 
 const figuresOf = (result: TimelineResult): Figures => ({

@@ -1,15 +1,14 @@
-/** `npm run paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS] [--cells FILE]`: the claims of OServe, each computed again. */
+/** `npm run paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS] [--threads N] [--fresh]`: the claims of OServe, each computed again. */
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { rowsText } from '../rows.ts';
-import { ablationClaims } from './ablation-claims.ts';
-import { appendixD } from './assignment-claims.ts';
-import { forecastClaims } from './forecast-claims.ts';
-import { cells } from './latency-cells.ts';
+import { KeptResults } from './kept-results.ts';
+import { cellSchema, cellsOf } from './latency-cells.ts';
 import { latencyClaims } from './latency-claims.ts';
-import { searchClaims } from './search-claims.ts';
-import type { Section } from './section.ts';
-import { switchClaims } from './switch-claims.ts';
+import { PartPool } from './part-pool.ts';
+import { SECTIONS } from './parts.ts';
+import { type Section, sectionSchema } from './section.ts';
 
 const { values } = parseArgs({
   options: {
@@ -17,45 +16,39 @@ const { values } = parseArgs({
     json: { type: 'string' },
     pictures: { type: 'string', default: 'docs/pictures' },
     models: { type: 'string' },
-    cells: { type: 'string' },
     section: { type: 'string', multiple: true },
+    threads: { type: 'string', default: String(availableParallelism()) },
+    fresh: { type: 'boolean', default: false },
   },
 });
+const { quick } = values;
 
-const SECTIONS: Record<string, () => Promise<Section> | Section> = {
-  assignment: appendixD,
-  search: () => searchClaims(values),
-  forecast: () => forecastClaims(values),
-  switch: () => switchClaims(values),
-  ablation: () => ablationClaims(values),
-  latency: () =>
-    latencyClaims(
-      cells({
-        quick: values.quick,
-        ...(values.models === undefined ? {} : { models: values.models }),
-        ...(values.cells === undefined ? {} : { file: values.cells }),
-      }),
-    ),
-};
+const pool = new PartPool({
+  threads: Math.max(1, Number(values.threads) || 1),
+  fresh: values.fresh,
+  kept: new KeptResults(),
+  tell: (line) => process.stderr.write(`${line}\n`),
+});
+const wanted = (name: string) => values.section === undefined || values.section.includes(name);
+const sections: Promise<Section>[] = SECTIONS.filter(wanted).map((section) =>
+  pool.compute({ section, quick }, sectionSchema),
+);
+const runs = wanted('latency') ? cellsOf({ quick, only: values.models }) : [];
+const cells = Promise.all(runs.map((run) => pool.compute({ run }, cellSchema)));
+if (runs.length > 0) sections.push(cells.then(latencyClaims));
+const [found] = await Promise.all([Promise.all(sections), pool.run()]);
 
-const found: Section[] = [];
-for (const [name, run] of Object.entries(SECTIONS)) {
-  if (values.section !== undefined && !values.section.includes(name)) continue;
-  const startedAt = performance.now();
-  const section = await run();
-  found.push(section);
-  console.log(
-    `## ${section.title} (${((performance.now() - startedAt) / 1e3).toFixed(1)} s)\n\n${rowsText(section.rows)}\n`,
-  );
-  if (section.text !== undefined) console.log(`${section.text}\n`);
-  for (const { claim, verdict, reason } of section.verdicts) console.log(`${verdict}: ${claim}. ${reason}\n`);
+for (const { title, rows, text, verdicts } of found) {
+  console.log(`## ${title}\n\n${rowsText(rows)}\n`);
+  if (text !== undefined) console.log(`${text}\n`);
+  for (const { claim, verdict, reason } of verdicts) console.log(`${verdict}: ${claim}. ${reason}\n`);
 }
 const rows = found.flatMap((section) => section.rows);
 if (values.json !== undefined) {
   const verdicts = found.flatMap((section) => section.verdicts);
-  writeFileSync(values.json, `${JSON.stringify({ rows, verdicts }, null, 2)}\n`);
+  writeFileSync(values.json, `${JSON.stringify({ rows, verdicts, runs: await cells }, null, 2)}\n`);
 }
-if (!values.quick) {
+if (!quick) {
   mkdirSync(values.pictures, { recursive: true });
   for (const [name, svg] of found.flatMap((section) => section.pictures ?? [])) {
     writeFileSync(`${values.pictures}/${name}.svg`, svg);

@@ -1,20 +1,34 @@
-import type { Row } from '../rows.ts';
-
-/** What a reader should make of a claim of the paper. */
-type Verdict = 'reproduced' | 'better' | 'refuted' | 'not comparable';
+import * as z from 'zod';
 
 /** One part of the report: rows that must hold, what the paper claims of it, and pictures. */
-export interface Section {
-  title: string;
-  rows: Row[];
-  verdicts: { claim: string; verdict: Verdict; reason: string }[];
+export const sectionSchema = z.object({
+  title: z.string(),
+  rows: z.array(
+    z.object({
+      claim: z.string(),
+      paper: z.number().optional(),
+      ours: z.number(),
+      unit: z.string(),
+      band: z.tuple([z.number(), z.number()]).readonly().optional(),
+      holds: z.boolean(),
+    }),
+  ),
+  /** What a reader should make of a claim of the paper. */
+  verdicts: z.array(
+    z.object({
+      claim: z.string(),
+      verdict: z.enum(['reproduced', 'better', 'refuted', 'not comparable']),
+      reason: z.string(),
+    }),
+  ),
   /** Tables for people, under the rows. */
-  text?: string;
+  text: z.string().optional(),
   /** File name without its ending, and the SVG. */
-  pictures?: [name: string, svg: string][];
-}
+  pictures: z.array(z.tuple([z.string(), z.string()])).optional(),
+});
+export type Section = z.infer<typeof sectionSchema>;
 
 export interface RunOptions {
-  /** A minute instead of many: fewer spans, models and mixes. */
+  /** A minute or two instead of many: fewer spans, models and mixes. */
   quick: boolean;
 }

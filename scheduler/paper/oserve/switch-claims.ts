@@ -6,9 +6,8 @@ import { greedyTransfers, H100_LINKS, transferBound } from '../../orchestration/
 import type { DeploymentPlan } from '../../orchestration/types.ts';
 import { table } from '../../validate/table.ts';
 import { row } from '../rows.ts';
-import { bestStatic } from './ablation-claims.ts';
 import { flipSetup } from './flip.ts';
-import { runOurs } from './policies.ts';
+import { bestStatic, runOurs } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';
 import { setupOf } from './setups.ts';
 

@@ -1,0 +1,104 @@
+import { Worker } from 'node:worker_threads';
+import type * as z from 'zod';
+import type { KeptResults } from './kept-results.ts';
+import { answerSchema, expectedS, nameOf, type Part } from './parts.ts';
+
+interface Waiting {
+  part: Part;
+  resolve(result: unknown): void;
+  reject(error: unknown): void;
+}
+
+export interface PoolOptions {
+  threads: number;
+  /** Computes what was kept, too. */
+  fresh: boolean;
+  kept: KeptResults;
+  /** A line for people: what is done, and how long the rest takes. */
+  tell(line: string): void;
+}
+
+/** Computes parts side by side, the longest first, and keeps the results: a command that was interrupted goes on where it was. */
+export class PartPool {
+  readonly #options: PoolOptions;
+  /** Bounded by the parts of one report. */
+  readonly #waiting: Waiting[] = [];
+  readonly #startedAt = performance.now();
+  #all = 0;
+  #done = 0;
+  #expectedS = 0;
+  #doneS = 0;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+  }
+
+  /** Nothing begins before `run`. */
+  compute<T>(part: Part, schema: z.ZodType<T>): Promise<T> {
+    this.#all++;
+    const kept = this.#options.fresh ? undefined : schema.safeParse(this.#options.kept.read(part));
+    if (kept?.success === true) {
+      this.#done++;
+      return Promise.resolve(kept.data);
+    }
+    this.#expectedS += expectedS(part);
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#waiting.push({ part, resolve, reject });
+    return promise.then((result) => schema.parse(result));
+  }
+
+  /** Until all parts are computed, or one fails. */
+  async run(): Promise<void> {
+    const { threads, tell } = this.#options;
+    const count = Math.min(threads, this.#waiting.length);
+    this.#waiting.sort((a, b) => expectedS(b.part) - expectedS(a.part));
+    if (this.#done > 0) tell(`${this.#done} of ${this.#all} parts are kept from before (--fresh computes them again)`);
+    if (count > 0)
+      tell(
+        `${this.#waiting.length} parts on ${count} threads: about ${minutes(this.#expectedS / count)} of quiet cores`,
+      );
+    await Promise.all(Array.from({ length: count }, () => this.#work()));
+  }
+
+  async #work(): Promise<void> {
+    const worker = new Worker(new URL('./part-thread.ts', import.meta.url));
+    try {
+      for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift())
+        await this.#one(worker, next);
+    } finally {
+      await worker.terminate();
+    }
+  }
+
+  async #one(worker: Worker, { part, resolve, reject }: Waiting): Promise<void> {
+    try {
+      const { result, seconds } = answerSchema.parse(await answerOf(worker, part));
+      this.#options.kept.write(part, result);
+      this.#done++;
+      this.#doneS += expectedS(part);
+      this.#tell(part, seconds);
+      resolve(result);
+    } catch (error) {
+      reject(error);
+    }
+  }
+
+  #tell(part: Part, seconds: number): void {
+    const elapsedS = (performance.now() - this.#startedAt) / 1e3;
+    const leftS = (elapsedS / this.#doneS) * (this.#expectedS - this.#doneS);
+    this.#options.tell(
+      `${this.#done} of ${this.#all}: ${nameOf(part)}, ${seconds.toFixed(0)} s; ${minutes(leftS)} left`,
+    );
+  }
+}
+
+const minutes = (seconds: number): string =>
+  seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`;
+
+function answerOf(worker: Worker, part: Part): Promise<unknown> {
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+  worker.once('message', resolve);
+  worker.once('error', reject);
+  worker.postMessage(part);
+  return promise.finally(() => worker.off('message', resolve).off('error', reject));
+}
