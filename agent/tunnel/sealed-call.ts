@@ -13,7 +13,7 @@ import {
   evidenceMessage,
   readEvidenceRequest,
 } from '../../shared/seal/evidence.ts';
-import { SEAL_TO_HEADER } from '../../shared/seal/suite.ts';
+import { SEAL_TO_HEADER, SEALED_BODY_MAX_BYTES } from '../../shared/seal/suite.ts';
 import { parseBody, type RequestFields } from '../../shared/upstream/parsed-request.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { OpenedRequest, SealOpener } from '../seal/opener.ts';
@@ -22,9 +22,6 @@ import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { readWhole } from './read-whole.ts';
 import { askEngine, continueSent } from './sealed-continuation.ts';
-
-/** Model and stream may stand at a body's end, so the body is held whole. As large as the largest body that gateways take. */
-const BODY_MAX_BYTES = 36 * 1024 * 1024;
 
 /** The same message for every cause. */
 const REFUSED = 'this node does not open it';
@@ -167,7 +164,8 @@ export class SealedCall implements EngineCall {
   }
 
   #hold(chunk: Buffer): boolean {
-    const fits = this.#held + chunk.length <= BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
+    // Model and stream may stand at a body's end, so the body is held whole.
+    const fits = this.#held + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
     if (fits) this.#held += chunk.length;
     else this.#fail('overloaded', 'too many sealed bodies are held here');
     return fits;

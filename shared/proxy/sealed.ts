@@ -3,7 +3,7 @@ import { ApiError } from '../openai/errors.ts';
 import type { Choice } from '../routing/choose.ts';
 import { readEnvelopes, readStamp, whyUntimely } from '../seal/binding.ts';
 import { SealError } from '../seal/error.ts';
-import { isSealedType, RESUME_HEADER, SEAL_HEADER, SEAL_TO_HEADER } from '../seal/suite.ts';
+import { isSealedType, RESUME_HEADER, SEAL_HEADER, SEAL_TO_HEADER, SEALED_BODY_MAX_BYTES } from '../seal/suite.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import type { SealedFor } from '../upstream/parsed-request.ts';
 import type { Route } from './host.ts';
@@ -11,7 +11,7 @@ import type { ProxyRequest } from './message.ts';
 
 type Header = ProxyRequest['header'];
 
-/** Undefined for a request in clear. @param now seconds since 1970. @throws ApiError 400 */
+/** Undefined for a request in clear. @param now seconds since 1970. @throws ApiError 400, 413 */
 export function readSealed(header: Header, model: string | undefined, now: number): SealedFor | undefined {
   const stamp = header(SEAL_HEADER) ?? undefined;
   const to = header(SEAL_TO_HEADER) ?? undefined;
@@ -21,6 +21,9 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
     throw badSeal(
       'A sealed request has content-type application/otela-sealed, x-otela-model, x-otela-seal and x-otela-seal-to.',
     );
+  // Each node would take it, give up, and say that it is overloaded: SDKs would send it again.
+  if (Number(header('content-length') ?? 0) > SEALED_BODY_MAX_BYTES)
+    throw new ApiError('request_too_large', `A sealed request may have ${SEALED_BODY_MAX_BYTES} bytes at most.`);
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
     // Every node would refuse it without a word: the client is to learn that its clock is wrong.

@@ -58,6 +58,9 @@ export const CONTINUES_HEADER = 'x-otela-seal-continues';
 /** Frames of an answer that another node goes on behind, bytes: 15,000 events of a token each. A longer answer ends with its node. */
 export const CONTINUED_MAX_BYTES = 4 * 1024 * 1024;
 
+/** Of a request, sealed: nodes hold it whole. As large as the largest body that gateways take in clear. */
+export const SEALED_BODY_MAX_BYTES = 36 * 1024 * 1024;
+
 /** From `at` to `until` of a request at most: so long a node remembers what it answered. */
 export const LIFE_MAX_S = 20 * 60;
 /** How far a client's clock may be ahead. */
