@@ -10,6 +10,7 @@ export class GatewayRequest implements ProxyRequest, BodySource {
   readonly client: ClientDisconnect;
   readonly whole: Uint8Array | undefined;
   readonly #http: HttpRequest;
+  #reader: PieceReader | undefined;
 
   constructor(http: HttpRequest, path: string, client: ClientDisconnect, whole: Uint8Array | undefined) {
     this.#http = http;
@@ -27,8 +28,17 @@ export class GatewayRequest implements ProxyRequest, BodySource {
     return this.#http.headers.get(name);
   }
 
+  /** Takes over from the reader before it: what an attempt that failed has left unread would stand before the connection's next request. */
   reader(): BodyReader | undefined {
     const { body } = this.#http;
-    return body === null || body.locked ? undefined : new PieceReader(body);
+    if (body === null) return undefined;
+    try {
+      this.#reader?.release();
+    } catch {
+      return undefined; // workerd, while it reads
+    }
+    if (body.locked) return undefined;
+    this.#reader = new PieceReader(body);
+    return this.#reader;
   }
 }
