@@ -51,24 +51,38 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
   });
 }
 
-/** `#!/where/it/was/bin/python3` names the Python here, where it has one. */
+/** How pip and uv name the interpreter: in the first line, or, where its path is long or has a space, in a line that is shell and Python at once. */
+const NAMED = [
+  /^#!(\/\S+\/python[\d.]*)\n/,
+  /^#!\/bin\/sh\n'''exec' ["']?(\/[^"'\n]+\/python[\d.]*)["']? "\$0" "\$@"\n' '''\n/,
+] as const;
+/** Linux before 5.1, as RHEL 8 has, reads 127 bytes of a first line. */
+const LINE_MAX_BYTES = 127;
+
+/** A script that names the Python where it was packed names the one here, where there is one. */
 async function rewriteInterpreter(path: string, bin: string): Promise<void> {
   const found = await lstat(path);
   if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;
   let file: FileHandle | undefined;
   try {
     file = await open(path, constants.O_RDWR | constants.O_NOFOLLOW);
-    const text = await file.readFile();
-    const end = text.indexOf('\n');
-    const [, interpreter = ''] = /^#!(\/\S+\/python[\d.]*)$/.exec(text.subarray(0, Math.max(0, end)).toString()) ?? [];
+    // Byte for byte: a script may be in any encoding.
+    const text = (await file.readFile()).toString('latin1');
+    const [head = '', interpreter = ''] = NAMED.map((form) => form.exec(text)).find((one) => one !== null) ?? [];
     const here = join(bin, basename(interpreter));
     if (interpreter === '' || SYSTEM.test(interpreter) || interpreter === here || !(await exists(here))) return;
-    const changed = Buffer.concat([Buffer.from(`#!${here}`), text.subarray(end)]);
+    const changed = Buffer.concat([Buffer.from(headFor(here)), Buffer.from(text.slice(head.length), 'latin1')]);
     await file.truncate(0);
     await file.write(changed, 0, changed.length, 0);
   } finally {
     await file?.close();
   }
+}
+
+function headFor(interpreter: string): string {
+  const line = `#!${interpreter}\n`;
+  const fits = Buffer.byteLength(line) <= LINE_MAX_BYTES && !/\s/.test(interpreter);
+  return fits ? line : `#!/bin/sh\n'''exec' "${interpreter}" "$0" "$@"\n' '''\n`;
 }
 
 async function isDirectory(path: string): Promise<boolean> {

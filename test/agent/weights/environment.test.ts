@@ -1,8 +1,11 @@
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterEach, expect, it } from 'vitest';
+import { relocate } from '../../../agent/weights/environment/relocation.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { BIN, type Entry, PACKED, tarOf, withoutEnd, withType } from './archives.ts';
 import { Cluster, type Node } from './cluster.ts';
@@ -192,6 +195,28 @@ it.each([
     message: expect.stringMatching(why),
   });
   expect(await unpackedIn(node)).toEqual([]);
+});
+
+it('scripts find their Python also where one of the two paths is too long for a first line', async () => {
+  const [short, long] = ['env', `an env/${'x'.repeat(120)}`].map((name) => `/where/it/was/${name}/bin/python3`);
+  const scripts = { short: `#!${short}\n`, long: `#!/bin/sh\n'''exec' "${long}" "$0" "$@"\n' '''\n` };
+  for (const folder of ['env', `an env/${'y'.repeat(120)}`]) {
+    const prefix = join(await temporaryDirectory('otela-moved'), folder);
+    const bin = join(prefix, 'bin');
+    await mkdir(bin, { recursive: true });
+    // In the place of Python, which would read the script.
+    await writeFile(join(bin, 'python3'), '#!/bin/sh\necho "$@"\n', { mode: 0o755 });
+    for (const [name, head] of Object.entries(scripts))
+      await writeFile(join(bin, name), `${head}# \xe4\n`, { mode: 0o755, encoding: 'latin1' });
+    await relocate(prefix, {}, new AbortController().signal);
+    for (const name of Object.keys(scripts)) {
+      const { stdout } = await promisify(execFile)(join(bin, name), ['an argument']);
+      expect(stdout).toBe(`${join(bin, name)} an argument\n`);
+      const lines = (await readFile(join(bin, name), 'latin1')).split('\n');
+      expect(lines[0]?.length).toBeLessThan(127);
+      expect(lines.at(-2)).toBe('# \xe4');
+    }
+  }
 });
 
 it('a directory is no environment', async () => {
