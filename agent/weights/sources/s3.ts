@@ -1,3 +1,4 @@
+import { posix } from 'node:path';
 import { AwsClient } from 'aws4fetch';
 import { tag } from '../../../shared/text/xml.ts';
 import { FILES_MAX, type Manifest, type ManifestFile, manifestSchema } from '../../../shared/weights/manifest.ts';
@@ -43,35 +44,51 @@ export class S3Source implements BlobSource {
 
   async list(signal: AbortSignal): Promise<Manifest> {
     const source = sourceText(this.#source);
-    const prefix = this.#source.prefix === '' ? '' : `${this.#source.prefix}/`;
+    const { prefix } = this.#source;
     try {
-      const files: ManifestFile[] = [];
-      let token: string | undefined;
-      do {
-        const query = { 'list-type': '2', prefix, ...(token === undefined ? {} : { 'continuation-token': token }) };
-        const page = await textOf(await this.#get('', query, signal), PAGE_MAX_BYTES);
-        // One object after the other: a server may leave out the tag of some.
-        for (const row of page.split('<Contents>').slice(1)) {
-          const [key = '', etag, modified = ''] = ['Key', 'ETag', 'LastModified'].map((name) => tag(row, name));
-          const path = key.slice(prefix.length);
-          const stamp = etag || modifiedAt(modified);
-          if (!key.endsWith('/')) files.push(manifestFile(source, { path, size: Number(tag(row, 'Size')), stamp }));
-        }
-        token = tag(page, 'IsTruncated') === 'true' ? tag(page, 'NextContinuationToken') : undefined;
-      } while (token !== undefined && files.length <= FILES_MAX);
-      if (files.length === 0) throw new WeightsError('wrong', `${source} holds no object`);
-      const sorted = sortedFiles(files);
-      return manifestSchema.parse({ v: 1, source, revision: revisionOf(sorted), public: false, files: sorted });
+      const folder = prefix === '' ? '' : `${prefix}/`;
+      const below = await this.#below(folder, signal);
+      const found = below.length > 0 ? below : await this.#alone(signal);
+      if (found.length === 0) throw new WeightsError('wrong', `${source} holds no object`);
+      const named = (key: string) => (key === prefix ? posix.basename(key) : key.slice(folder.length));
+      const files = sortedFiles(found.map(({ key, ...more }) => manifestFile(source, { path: named(key), ...more })));
+      return manifestSchema.parse({ v: 1, source, revision: revisionOf(files), public: false, files });
     } catch (error) {
       throw asWeightsError(error);
     }
+  }
+
+  async #below(folder: string, signal: AbortSignal): Promise<Row[]> {
+    const rows: Row[] = [];
+    let token: string | undefined;
+    do {
+      const page = await this.#page(
+        { prefix: folder, ...(token === undefined ? {} : { 'continuation-token': token }) },
+        signal,
+      );
+      rows.push(...rowsOf(page).filter(({ key }) => !key.endsWith('/')));
+      token = tag(page, 'IsTruncated') === 'true' ? tag(page, 'NextContinuationToken') : undefined;
+    } while (token !== undefined && rows.length <= FILES_MAX);
+    return rows;
+  }
+
+  /** The object whose key the prefix itself is: of all that begin so it is the first. */
+  async #alone(signal: AbortSignal): Promise<Row[]> {
+    const { prefix } = this.#source;
+    const rows = prefix === '' ? [] : rowsOf(await this.#page({ prefix, 'max-keys': '1' }, signal));
+    return rows.filter(({ key }) => key === prefix);
+  }
+
+  async #page(query: Record<string, string>, signal: AbortSignal): Promise<string> {
+    return textOf(await this.#get('', { 'list-type': '2', ...query }, signal), PAGE_MAX_BYTES);
   }
 
   async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const { prefix } = this.#source;
     const { path, size } = file;
     try {
-      const key = prefix === '' ? path : `${prefix}/${path}`;
+      const isAlone = posix.basename(prefix) === path && (await this.#alone(signal)).length > 0;
+      const key = isAlone ? prefix : prefix === '' ? path : `${prefix}/${path}`;
       const range = offset > 0 ? { range: `bytes=${offset}-` } : {};
       const answer = await this.#get(key, {}, signal, range);
       const { etag, 'last-modified': modified = '' } = answer.headers;
@@ -94,6 +111,24 @@ export class S3Source implements BlobSource {
     const secret = Object.fromEntries(signed.headers);
     return get({ url: new URL(signed.url), secret, env: this.#env, signal });
   }
+}
+
+interface Row {
+  key: string;
+  size: number;
+  stamp: string;
+}
+
+/** One object after the other: a server may leave out the tag of some. */
+function rowsOf(page: string): Row[] {
+  return page
+    .split('<Contents>')
+    .slice(1)
+    .map((row) => ({
+      key: tag(row, 'Key') ?? '',
+      size: Number(tag(row, 'Size')),
+      stamp: tag(row, 'ETag') || modifiedAt(tag(row, 'LastModified') ?? ''),
+    }));
 }
 
 /** Lists have milliseconds, answers have seconds. */

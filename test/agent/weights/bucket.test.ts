@@ -26,8 +26,11 @@ async function startBucket(objects: Map<string, Stored>): Promise<Record<string,
     }<Size>${bytes.length}</Size></Contents>`;
   const server = createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://bucket');
-    if (searchParams.has('list-type'))
-      return void response.end(`<ListBucketResult>${[...objects].map(row).join('')}</ListBucketResult>`);
+    if (searchParams.has('list-type')) {
+      const listed = [...objects].filter(([key]) => key.startsWith(searchParams.get('prefix') ?? ''));
+      const page = listed.slice(0, Number(searchParams.get('max-keys') ?? 1_000));
+      return void response.end(`<ListBucketResult>${page.map(row).join('')}</ListBucketResult>`);
+    }
     const found = objects.get(pathname.slice('/bucket/'.length));
     if (found === undefined) return void response.writeHead(404).end();
     const { bytes, modified, etag } = found;
@@ -54,6 +57,19 @@ it('objects with a tag and without one are told apart', async () => {
   ]);
   const { path } = await (await nodeOf(await startBucket(objects))).weights.pull('s3://bucket');
   for (const [name, { bytes }] of objects) expect((await readFile(join(path, name))).equals(bytes)).toBe(true);
+});
+
+it('one object is taken by its own name, as a packed environment is', async () => {
+  const object = { bytes: randomBytes(PIECE), modified: new Date(1_767_225_600_000), etag: 'e' };
+  const objects = new Map<string, Stored>([
+    ['env/vllm.tar', object],
+    ['env/vllm.tar.old', { ...object, bytes: randomBytes(PIECE) }],
+  ]);
+  const node = await nodeOf(await startBucket(objects));
+  const { path, manifest } = await node.weights.pull('s3://bucket/env/vllm.tar');
+  expect(manifest.files.map((file) => file.path)).toEqual(['vllm.tar']);
+  expect((await readFile(join(path, 'vllm.tar'))).equals(object.bytes)).toBe(true);
+  await expect(node.weights.pull('s3://bucket/env/vllm')).rejects.toThrow('holds no object');
 });
 
 it.each([
