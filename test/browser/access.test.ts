@@ -48,6 +48,12 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await form.getByRole('button', { name: 'Ask for access' }).click();
   await rowOf(bob.page, 'a thesis').getByText('open').waitFor();
   expect(await bob.page.getByRole('button', { name: 'Approve' }).count()).toBe(0);
+  await bob.page.getByRole('button', { name: 'Ask for access' }).click();
+  await form.getByLabel('Model').fill('org/mistaken');
+  await form.getByRole('button', { name: 'Ask for access' }).click();
+  const mistaken = rowOf(bob.page, 'org/mistaken');
+  await mistaken.getByRole('button', { name: 'Take back' }).click();
+  await mistaken.getByText('refused').waitFor();
 
   await go(lead.page, 'Access');
   const request = rowOf(lead.page, 'a thesis on engines');
