@@ -11,7 +11,7 @@ import type { RunOptions, Section } from './section.ts';
 import { type Setup, SLOT_S, setupOf, uniformsOf } from './setups.ts';
 
 export function ablationClaims({ quick }: RunOptions): Section {
-  const setup = setupOf({ model: 'facebook/opt-30b', gpus: 16, trace: 'servegen', span: 4 });
+  const setup = setupOf({ model: 'facebook/opt-30b', gpus: quick ? 8 : 16, trace: 'servegen', span: 4 });
   const { table: rates } = setup;
   const runs: [string, TimelineResult][] = [
     ['uniform, best in hindsight', bestStatic(setup)],
