@@ -1,9 +1,6 @@
-import { fileURLToPath } from 'node:url';
 import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
-
-/** Tests start thousands of Node processes: without it each compiles a hundred files anew, half of the CPU time of its start. */
-const COMPILE_CACHE = fileURLToPath(new URL('node_modules/.cache/node-compile', import.meta.url));
+import { COMPILE_CACHE } from './test/support/where.ts';
 
 /** What runs longer hangs: the slowest test takes two minutes on a quiet machine. Where the time is the promise, a test measures it. */
 const PATIENCE = { testTimeout: 600_000, hookTimeout: 600_000, expect: { poll: { timeout: 30_000 } } };

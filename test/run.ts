@@ -16,7 +16,7 @@ import { testsOf } from './support/changed.ts';
 import { addToLedger } from './support/flaky-ledger.ts';
 import { environmentOf, type Job, jobsOf } from './support/jobs.ts';
 import { command, type FileTime, filesToTryAgain, type Outcome, vitestRun } from './support/vitest-run.ts';
-import { BUILT_VARIABLE, ROOT } from './support/where.ts';
+import { BUILT_VARIABLE, COMPILE_CACHE, ROOT } from './support/where.ts';
 
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
@@ -62,6 +62,8 @@ const env: NodeJS.ProcessEnv = {
   ...process.env,
   // npm may run under an older Node of the machine's: ours first.
   PATH: `${join(ROOT, 'node_modules/.bin')}${delimiter}${process.env.PATH ?? ''}`,
+  // Of vitest itself and of its workers, too.
+  NODE_COMPILE_CACHE: COMPILE_CACHE,
   CLOUDFLARE_CF_FETCH_ENABLED: 'false',
   WRANGLER_SEND_METRICS: 'false',
   WRANGLER_SEND_ERROR_REPORTS: 'false',

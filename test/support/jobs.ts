@@ -21,11 +21,13 @@ export interface Job {
 }
 
 /** Files of a part are divided among runs of at most so long, unless one file takes longer. */
-const PIECE_SECONDS = 240;
+const PIECE_SECONDS = 300;
 /** Of a file that the table does not have. */
 const OTHER_FILE_SECONDS = 5;
-/** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, and vitest runs files of the others side by side. */
-const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'shared', 'sim']);
+/** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, and vitest runs files of `shared` and `sim` side by side. */
+const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'shared', 'sim', 'worker']);
+/** `wrangler dev` takes so many times as long for the same files. */
+const WORKER_SLOWER = 4;
 /** A part that is not the vitest project of its name: some files of another's, elsewhere, or two projects. */
 const ELSEWHERE: Record<string, { project: string; files?: string[]; env?: NodeJS.ProcessEnv }> = {
   gateway: { project: 'gateway*' },
@@ -67,13 +69,14 @@ export function jobsOf(parts: readonly string[]): Job[] {
     const project = elsewhere?.project ?? part;
     const files = elsewhere?.files ?? globSync(`test/${part}/**/*.test.ts`, { cwd: ROOT }).toSorted();
     const all = WHOLE.has(part) ? [files] : pieces(files, seconds, PIECE_SECONDS);
+    const slower = part === 'worker' ? WORKER_SLOWER : 1;
     return all.map((piece, index) => ({
       part,
       title: all.length === 1 ? part : `${part} ${index + 1}/${all.length}`,
       project,
       files: piece,
       env: elsewhere?.env ?? {},
-      seconds: piece.reduce((sum, file) => sum + seconds(file), 0),
+      seconds: slower * piece.reduce((sum, file) => sum + seconds(file), 0),
     }));
   });
   return jobs.toSorted((a, b) => b.seconds - a.seconds);

@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 
 /** The repository. */
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** Tests start thousands of Node processes: without it each compiles a hundred files anew, half of the CPU time of its start. */
+export const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/node-compile');
 /** The Node that runs this: 24, from the dev-dependency, whatever the machine's own is. */
 export const NODE = process.execPath;
 
