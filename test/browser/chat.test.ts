@@ -311,7 +311,7 @@ it('a link brings model and settings along, which is told before anything is sen
 });
 
 it('the page follows a long answer, and lets go when one scrolls up', async () => {
-  visitors.house.engine.control({ tokens: 3000, tokensPerSecond: 300 });
+  visitors.house.engine.control({ tokens: 100_000, tokensPerSecond: 300 });
   const { page } = await visitors.enter(visitors.house.key);
   await send(page, 'Go on and on');
   const scroller = page.locator('.pane > div').first();

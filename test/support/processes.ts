@@ -5,12 +5,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PATIENCE } from './patience.ts';
+import { ROOT } from './where.ts';
 
 /** Output kept of each process: enough to see why it failed. */
 const OUTPUT_BYTES = 64 * 1024;
@@ -276,9 +277,14 @@ export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
 /** Below the ports of outgoing connections: one of those could take a port before its program listens. `fetch` refuses none of these. */
 const PORTS = [20_000, 32_000] as const;
 
-/** A port that was free a moment ago. */
+/** Runs side by side would give out a port twice: its program needs seconds until it listens. A name in this folder keeps it for one of them. */
+const RESERVED = join(ROOT, 'node_modules/.cache/test-ports');
+const RESERVED_MS = 10 * 60_000;
+
+/** A port that was free a moment ago, and that no other test is given for ten minutes. */
 export async function freePort(host = '127.0.0.1'): Promise<number> {
   const port = randomInt(...PORTS);
+  if (!reserve(port)) return freePort(host);
   const server = createServer().listen(port, host);
   const taken = await once(server, 'listening').then(
     () => false,
@@ -288,6 +294,21 @@ export async function freePort(host = '127.0.0.1'): Promise<number> {
   server.close();
   await once(server, 'close');
   return port;
+}
+
+function reserve(port: number): boolean {
+  const name = join(RESERVED, String(port));
+  mkdirSync(RESERVED, { recursive: true });
+  const since = statSync(name, { throwIfNoEntry: false })?.mtimeMs ?? Number.NEGATIVE_INFINITY;
+  if (Date.now() - since < RESERVED_MS) return false;
+  rmSync(name, { force: true });
+  try {
+    closeSync(openSync(name, 'wx'));
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+    throw error;
+  }
 }
 
 /** Asks again until `probe` gives something, at most PATIENCE times `withinMs`; the last error is the cause of the rejection. */
