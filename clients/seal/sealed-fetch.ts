@@ -79,7 +79,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       return { model, nodes: judged === undefined ? nodes : await judged.among(nodes, candidates, asking) };
     };
     const send = async (fresh: boolean) => {
-      // A list that others wait for, too: who leaves does not end it.
+      // Other requests may wait for the same list: an abort of this one does not end it.
       const { model, nodes } = await unlessAborted(choose(fresh), request.signal);
       const sealed = await seal(named(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {

@@ -194,7 +194,7 @@ async function mayDecide(call: Call<{ status: 'approved' | 'refused' }>, row: Ro
   const { account, env, body } = call;
   if (account.role === 'operator') return true;
   if (account.userId === undefined) return false;
-  // Else the open ones of a person that nobody decides would keep them from asking for anything.
+  // Else undecided requests of a person would keep them from any other.
   if (row.userId === account.userId) return body.status === 'refused';
   if (row.projectId !== null) return leads(call, row.projectId);
   const [entry] = await asked(
