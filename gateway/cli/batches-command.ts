@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import { type Command, type Flags, parseLine, UsageError, type Values } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, listOr, print, type Row, targetAt } from './client.ts';
-import { dateOf, putFile, refusePassedOver } from './files-command.ts';
+import { ask, CONNECTION, listOr, print, type Row, refusePassedOver, targetAt } from './client.ts';
+import { dateOf, putFile } from './files-command.ts';
 
 const VERBS = ['create', 'list', 'get', 'cancel', 'pause', 'resume'] as const;
 const FILE_ID = /^file-[0-9a-z]+$/;

@@ -1,7 +1,7 @@
 /** `otela-gateway catalogue …`: who answers for a model, who may use it, whether it is always there, and when it ends. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, list, print, targetAt } from './client.ts';
+import { ask, CONNECTION, list, print, targetAt, wasDeleted } from './client.ts';
 
 const entrySchema = z.object({
   id: z.string(),
@@ -56,7 +56,7 @@ async function catalogueCommand(args: readonly string[]): Promise<number> {
     return print(target, row, await ask(target, 'PATCH', one, body));
   }
   if (verb !== 'remove') throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
-  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(target, 'DELETE', one));
+  const deleted = wasDeleted(await ask(target, 'DELETE', one));
   if (target.json) console.log(JSON.stringify({ id: model, deleted }));
   else console.log(deleted ? `${model}  removed` : `the catalogue says nothing of ${model}`);
   return EXIT_DONE;

@@ -165,3 +165,17 @@ function refusal(status: number, text: string): ClientError {
   const said = errorSchema.safeParse(jsonOf(text));
   return new ClientError(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
+
+/** @throws UsageError where a flag would be passed over */
+export function refusePassedOver(
+  verb: string | undefined,
+  flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
+): void {
+  for (const [flag, [given, of]] of Object.entries(flags))
+    if (given !== undefined && verb !== of) throw new UsageError(`--${flag} goes with ${of} alone`);
+}
+
+const deletedSchema = z.object({ deleted: z.boolean() });
+
+/** Whether a DELETE found what it names. */
+export const wasDeleted = (answer: unknown): boolean => deletedSchema.parse(answer).deleted;

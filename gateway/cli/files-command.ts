@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
-import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { type Command, EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
 import {
   type ApiTarget,
   ask,
@@ -14,6 +14,7 @@ import {
   listOr,
   print,
   type Row,
+  refusePassedOver,
   targetAt,
   upload,
 } from './client.ts';
@@ -75,15 +76,6 @@ async function filesCommand(args: readonly string[]): Promise<number> {
 }
 
 const deleted: Row = (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'];
-
-/** @throws UsageError where a flag would be passed over */
-export function refusePassedOver(
-  verb: string | undefined,
-  flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
-): void {
-  for (const [flag, [given, of]] of Object.entries(flags))
-    if (given !== undefined && verb !== of) throw new UsageError(`--${flag} goes with ${of} alone`);
-}
 
 /** @returns the file's object @throws ClientError */
 export async function putFile(target: ApiTarget, path: string, purpose = 'batch'): Promise<unknown> {

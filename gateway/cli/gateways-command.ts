@@ -1,7 +1,7 @@
 /** `otela-gateway gateways …`: the gateways of one institution. One is the first, the others follow it. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, targetAt } from './client.ts';
+import { ask, CONNECTION, targetAt, wasDeleted } from './client.ts';
 
 const followerSchema = z.object({
   key: z.string(),
@@ -21,8 +21,6 @@ const statusSchema = z.object({
   waiting_records: z.number().optional(),
   error: z.string().optional(),
 });
-
-const deletedSchema = z.object({ deleted: z.boolean() });
 
 export const GATEWAYS: Command = {
   summary: 'gateways that follow this one, or the one that it follows',
@@ -49,8 +47,7 @@ async function gatewaysCommand(args: readonly string[]): Promise<number> {
   }
   if (verb === 'remove' && key !== undefined) {
     const gone = await ask(target, 'DELETE', `/${encodeURIComponent(key)}`);
-    const { deleted } = deletedSchema.parse(gone);
-    console.log(target.json ? JSON.stringify(gone) : deleted ? `${key}  removed` : `${key} was no follower`);
+    console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${key}  removed` : `${key} was no follower`);
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway gateways list | remove KEY');

@@ -2,8 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, ask, CONNECTION, targetAt } from './client.ts';
-import { refusePassedOver } from './files-command.ts';
+import { type ApiTarget, ask, CONNECTION, refusePassedOver, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { isReaderGone } from './reader.ts';
 import { Table } from './table.ts';

@@ -1,7 +1,7 @@
 /** `otela-gateway peers …`: the issuers whose nodes this gateway takes in beside its own. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { type ApiTarget, ask, CONNECTION, targetAt } from './client.ts';
+import { type ApiTarget, ask, CONNECTION, targetAt, wasDeleted } from './client.ts';
 import { Table } from './table.ts';
 
 const peerSchema = z.object({
@@ -11,8 +11,6 @@ const peerSchema = z.object({
   created_at: z.string(),
 });
 const listSchema = z.object({ data: z.array(peerSchema) });
-const deletedSchema = z.object({ deleted: z.boolean() });
-
 export const PEERS: Command = {
   summary: 'other institutions whose nodes this gateway takes in',
   examples: `add NAME KEY URL | list | remove NAME
@@ -45,8 +43,7 @@ async function peersCommand(args: readonly string[]): Promise<number> {
   }
   if (verb === 'remove' && name !== undefined && root === undefined) {
     const gone = await ask(target, 'DELETE', `/${encodeURIComponent(name)}`);
-    const { deleted } = deletedSchema.parse(gone);
-    console.log(target.json ? JSON.stringify(gone) : deleted ? `${name}  removed` : `${name} was no peer`);
+    console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${name}  removed` : `${name} was no peer`);
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway peers add NAME KEY URL | list | remove NAME');

@@ -1,7 +1,7 @@
 /** `otela-gateway members …` and `access …`: a project's members, and requests for membership or for a model. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, list, print, targetAt } from './client.ts';
+import { ask, CONNECTION, list, print, targetAt, wasDeleted } from './client.ts';
 import { bodyOf, limitsOf, merged } from './resource-command.ts';
 import { LIMITS } from './resources.ts';
 
@@ -67,7 +67,7 @@ async function membersCommand(args: readonly string[]): Promise<number> {
     return print(target, memberRow, answer);
   }
   if (verb !== 'remove') throw usage();
-  const { deleted } = z.object({ deleted: z.boolean() }).parse(await ask(target, 'DELETE', one));
+  const deleted = wasDeleted(await ask(target, 'DELETE', one));
   if (target.json) console.log(JSON.stringify({ project_id: project, user_id: user, deleted }));
   else console.log(deleted ? `${user}  removed` : `${user} was no member`);
   return EXIT_DONE;

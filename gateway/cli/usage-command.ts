@@ -10,8 +10,7 @@ import {
   UsageError,
   type Values,
 } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, download, targetAt } from './client.ts';
-import { refusePassedOver } from './files-command.ts';
+import { ask, CONNECTION, download, refusePassedOver, targetAt } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
