@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process';
 import { resolve as absolute } from 'node:path';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { gpuRequest } from '../../shared/slurm/gres.ts';
 import {
   directive,
   ENGINE_ARGUMENTS_MAX,
@@ -22,7 +23,7 @@ import type { Context } from './context.ts';
 const FLAGS = {
   model: { value: 'NAME', help: 'as the engine knows it' },
   engine: { value: JOB_ENGINES.join('|'), takes: JOB_ENGINES, otherwise: JOB_ENGINES[0], help: 'which engine' },
-  gpus: { value: 'N', otherwise: '1', help: 'on one node' },
+  gpus: { value: '[TYPE:]N', otherwise: '1', help: "on one node; with a type of Slurm's, such as a100:4" },
   partition: { value: 'NAME', otherwise: "the cluster's", help: 'where the job runs' },
   account: { value: 'NAME', otherwise: "the cluster's", help: 'who pays' },
   qos: { value: 'NAME', otherwise: "the cluster's", help: 'quality of service' },
@@ -91,8 +92,9 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
   const model = one('model');
   if (!model) throw new UsageError('which model? say --model NAME');
   if (model.startsWith('-')) throw new UsageError(`--model: the engine would take "${model}" for a flag`);
-  const gpus = one('gpus') ?? '1';
-  if (!/^[1-9]\d{0,2}$/.test(gpus)) throw new UsageError(`--gpus: "${gpus}" is no number of GPUs on one node`);
+  const gpus = gpuRequest(one('gpus') ?? '1');
+  if (gpus === undefined)
+    throw new UsageError(`--gpus: "${one('gpus')}" is no number of GPUs on one node, such as 4 or a100:4`);
   const time = one('time') ?? '04:00:00';
   if (!/^(\d{1,5}-)?\d{1,7}(:\d{1,2}){0,2}$/.test(time))
     throw new UsageError(`--time: "${time}" is no time limit such as 04:00:00 or 1-12:00:00`);
@@ -105,7 +107,8 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
     gateway: gateways.map(oneLine('--gateway')).join(','),
     model: oneLine('--model')(model),
     engine: among('engine', one('engine'), JOB_ENGINES),
-    gpus: Number(gpus),
+    gpus: gpus.count,
+    ...(gpus.type === undefined ? {} : { gpuType: gpus.type }),
     ...place(one),
     sbatchOptions: sbatchOptions(given.get('sbatch-option') ?? []),
     time,

@@ -1,5 +1,7 @@
 /** Slurm by its commands, as the user who runs the factory: sbatch(1), squeue(1), sinfo(1), scancel(1) of 20.11 and later. */
 import { gpuClass } from '../../shared/hardware/classes.ts';
+import { freeGpus, isGpuSlice } from '../../shared/slurm/gres.ts';
+import { takesJobs } from '../../shared/slurm/node-state.ts';
 import type { ClusterConfig, Pool } from '../config/schema.ts';
 import type { CommandResult, RunCommand } from './command.ts';
 import {
@@ -138,29 +140,21 @@ function parseJobs(out: string, prefix: string): ListedJob[] {
   });
 }
 
-/** States in which a node takes jobs; others end in `*`, are drained, down or reserved. */
-const OPEN = new Set(['idle', 'mix']);
-
 function parseNodes(out: string, pools: readonly Pool[]): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const line of out.split('\n')) {
     const [, partition = '', state = '', gres = '', used = ''] = line.split('|').map((cell) => cell.trim());
     const name = partition.replace(/\*$/, '');
     const pool = pools.find((one) => one.name === name);
-    if (pool === undefined || !OPEN.has(state)) continue;
-    const free = gpusOf(gres, pool) - gpusOf(used, pool);
-    idle.set(name, (idle.get(name) ?? 0) + Math.max(0, free));
+    if (pool === undefined || !takesJobs(state)) continue;
+    for (const [type, free] of freeGpus(gres, used))
+      if (isOfPool(type, pool)) idle.set(name, (idle.get(name) ?? 0) + free);
   }
   return [...idle].map(([pool, count]) => ({ pool, idle: count }));
 }
 
-/** `gpu:a100:4(S:0-1),gpu:h100:2`, `gpu:4` or `gpu:a100:1(IDX:0)`: those of the pool's kind. */
-function gpusOf(gres: string, pool: Pool): number {
-  let count = 0;
-  for (const [, type, number = '0'] of gres.matchAll(/gpu(?::([A-Za-z][\w.-]*))?:(\d+)/g)) {
-    const ours =
-      type === undefined || (pool.gres === undefined ? gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres);
-    if (ours) count += Number(number);
-  }
-  return count;
+/** A part of a GPU is of a pool only where the pool names it. */
+function isOfPool(type: string | undefined, pool: Pool): boolean {
+  if (type === undefined) return true;
+  return pool.gres === undefined ? !isGpuSlice(type) && gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres;
 }

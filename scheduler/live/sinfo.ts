@@ -1,3 +1,5 @@
+import { freeGpus, isGpuSlice } from '../../shared/slurm/gres.ts';
+import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { type Catalogue, findGpu } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import { SchedulerError } from '../errors.ts';
@@ -11,8 +13,6 @@ const ARGUMENTS = [
   '-O',
   'NodeHost:100,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400,|:1,Partition:100',
 ];
-/** States in which a node takes jobs; others end in `*`, are drained, down or reserved. */
-const OPEN = new Set(['idle', 'mix']);
 /** Kinds of node that are planned with. */
 const POOLS_MAX = 128;
 
@@ -32,15 +32,12 @@ export async function slurmInventory(
   for (const line of out.split('\n')) {
     const [host = '', state = '', gres = '', used = '', partition = ''] = line.split('|').map((cell) => cell.trim());
     // A node in several partitions is offered in the first of them.
-    if (!OPEN.has(state) || seen.has(host)) continue;
-    const kinds = counted(gres);
-    const inUse = counted(used);
-    for (const [type, there] of kinds) {
-      const free = there - (inUse.get(type) ?? 0);
+    if (!takesJobs(state) || seen.has(host)) continue;
+    for (const [type, free] of freeGpus(gres, used)) {
       if (free <= 0) continue;
-      const gpu = gpuOf(catalogue, type);
-      if (gpu === undefined) {
-        unknown.add(type);
+      const gpu = type === undefined ? undefined : gpuOf(catalogue, type);
+      if (type === undefined || gpu === undefined) {
+        unknown.add(type ?? 'gpu, without a type,');
         continue;
       }
       seen.add(host);
@@ -60,15 +57,9 @@ export async function slurmInventory(
   return { pools: [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX), running: [] };
 }
 
-/** `gpu:a100:4(S:0-1),gpu:h100:2` or `gpu:a100:1(IDX:0)`; by type. */
-function counted(gres: string): Map<string, number> {
-  const found = new Map<string, number>();
-  for (const [, type = '', count = '0'] of gres.matchAll(/gpu:([A-Za-z0-9._-]+):(\d+)/g))
-    found.set(type, (found.get(type) ?? 0) + Number(count));
-  return found;
-}
-
+/** A part of a GPU is none: plans count on whole ones. */
 function gpuOf(catalogue: Catalogue, type: string): Gpu | undefined {
+  if (isGpuSlice(type)) return undefined;
   try {
     return findGpu(catalogue, type);
   } catch (error) {

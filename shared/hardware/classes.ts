@@ -47,10 +47,10 @@ export const GPU_CLASSES: readonly GpuClass[] = [
   { name: 'RTX6000ADA', vendor: 'nvidia', memoryGib: [48], aliases: ['RTX 6000 Ada'] },
   { name: 'RTXA6000', vendor: 'nvidia', memoryGib: [48], aliases: ['RTX A6000', 'A6000'] },
   { name: 'RTXA5000', vendor: 'nvidia', memoryGib: [24], aliases: ['RTX A5000', 'A5000'] },
-  { name: 'RTX5090', vendor: 'nvidia', memoryGib: [32], aliases: ['RTX 5090'] },
-  { name: 'RTX4090', vendor: 'nvidia', memoryGib: [24], aliases: ['RTX 4090'] },
-  { name: 'RTX3090', vendor: 'nvidia', memoryGib: [24], aliases: ['RTX 3090'] },
-  { name: 'RTX2080TI', vendor: 'nvidia', memoryGib: [11], aliases: ['RTX 2080 Ti'] },
+  { name: 'RTX5090', vendor: 'nvidia', memoryGib: [32], aliases: ['RTX 5090', '5090'] },
+  { name: 'RTX4090', vendor: 'nvidia', memoryGib: [24], aliases: ['RTX 4090', '4090'] },
+  { name: 'RTX3090', vendor: 'nvidia', memoryGib: [24], aliases: ['RTX 3090', '3090'] },
+  { name: 'RTX2080TI', vendor: 'nvidia', memoryGib: [11], aliases: ['RTX 2080 Ti', '2080 Ti'] },
   { name: 'MI355X', vendor: 'amd', memoryGib: [288], aliases: ['MI355X'] },
   { name: 'MI350X', vendor: 'amd', memoryGib: [288], aliases: ['MI350X'] },
   { name: 'MI325X', vendor: 'amd', memoryGib: [256], aliases: ['MI325X'] },
@@ -81,10 +81,11 @@ export function findGpuClass(name: string): GpuClass | undefined {
   );
 }
 
-/** `RTX3090` and `RTX 3090`, `A100-SXM4-80GB` and `A100 SXM4 80GB` are the same words. */
+/** `RTX3090`, `nvidia_rtx3090` and `RTX 3090`, `A100-SXM4-80GB` and `A100 SXM4 80GB` are the same words. */
 function wordsOf(name: string): string[] {
   return name
     .toUpperCase()
+    .replaceAll('_', ' ')
     .replace(/\b(RTX|PRO|MAX) ?(?=[A-Z]?\d)/g, '$1 ')
     .replace(/(\d) ?TI\b/g, '$1 TI')
     .split(/[^A-Z0-9]+/)

@@ -7,6 +7,8 @@ export interface JobRequest {
   model: string;
   engine: (typeof JOB_ENGINES)[number];
   gpus: number;
+  /** Slurm's name of their kind; absent: any. */
+  gpuType?: string;
   /** Empty: the cluster's default. */
   partition: string;
   /** As Slurm writes it: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
@@ -62,7 +64,7 @@ function option(name: string, value: string | number | undefined): string[] {
 /** The lines that ask Slurm for a place. */
 function placement(job: JobRequest): string[] {
   return [
-    `#SBATCH --gpus-per-node=${job.gpus}`,
+    `#SBATCH --gpus-per-node=${job.gpuType === undefined ? '' : `${directive(job.gpuType)}:`}${job.gpus}`,
     ...option('partition', directive(job.partition)),
     ...option('account', directive(job.account ?? '')),
     ...option('qos', directive(job.qos ?? '')),

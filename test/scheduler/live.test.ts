@@ -118,6 +118,27 @@ describe('the inventory of sinfo', () => {
     expect(said.join()).toMatch(/voodoo2/);
   });
 
+  it('counts nodes that are powered down or planned, and used GPUs without a type; no part of a GPU, none without a type', async () => {
+    const said: string[] = [];
+    const out = [
+      line('n1', 'idle~', 'gpu:a100:4(S:0-1)', 'gpu:a100:0(IDX:N/A)', 'cloud'),
+      line('n2', 'mix-', 'gpu:a100:4(S:0-1)', 'gpu:(null):3(IDX:0-2)', 'normal*'),
+      line('n3', 'idle*', 'gpu:a100:4', 'gpu:a100:0', 'normal*'),
+      line('n4', 'idle', 'gpu:a100_3g.20gb:2', 'gpu:a100_3g.20gb:0', 'slices'),
+      line('n5', 'idle', 'gpu:8', 'gpu:(null):0(IDX:N/A)', 'bare'),
+    ].join('\n');
+    const { pools } = await slurmInventory(
+      catalogue,
+      (text) => said.push(text),
+      () => Promise.resolve(out),
+    );
+    expect(pools.map((pool) => [pool.id, pool.nodes])).toEqual([
+      ['cloud a100 x4', 1],
+      ['normal a100 x1', 1],
+    ]);
+    expect(said.join()).toMatch(/a100_3g\.20gb .*gpu, without a type, /);
+  });
+
   it('without a free GPU is an error', async () => {
     await expect(
       slurmInventory(

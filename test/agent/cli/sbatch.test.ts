@@ -42,6 +42,13 @@ it('prints a script for the gateway of the flags or of the environment', async (
   expect(JSON.parse(asJson.out).script).toContain('https://other.example.org');
 });
 
+it.each(['nvidia_rtx_pro_6000:2', '3090:2'])('asks Slurm for GPUs of a type as it was written: %s', async (gpus) => {
+  const { code, out } = await sbatch(['--gateway', 'https://gw.example.org', '--model', 'm', '--gpus', gpus]);
+  expect(code).toBe(0);
+  expect(out).toContain(`#SBATCH --gpus-per-node=${gpus}\n`);
+  expect(out).toContain('--tensor-parallel-size 2');
+});
+
 it('takes the options that a cluster asks for, others of sbatch, and the engine’s own flags', async () => {
   const place = ['--account', 'proj12', '--qos', 'high', '--constraint', 'a100|h100', '--mem', '64G', '--cpus', '16'];
   const more = ['--sbatch-option', 'reservation=maint', '--sbatch-option=--exclusive'];

@@ -1,6 +1,6 @@
 /** What is particular to Slurm; what all launchers have in common is in recorded.test.ts, and a real Slurm in test/slurm. */
 import { expect, it } from 'vitest';
-import { done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';
+import { clusterOf, done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';
 
 it('Slurm: idle GPUs of a pool are those of its own kind, on nodes that take jobs', async () => {
   const out = `n1|normal*|mix|gpu:h100:4(S:0-1)|gpu:h100:1(IDX:0)
@@ -12,6 +12,20 @@ n5|old|idle|gpu:2|gpu:0
   expect(await launcherWith('slurm', () => done(out)).launcher.capacity()).toEqual([
     { pool: 'normal', idle: 7 },
     { pool: 'old', idle: 2 },
+  ]);
+});
+
+it('Slurm: reads types that are numbers, used GPUs without a type, and states with suffixes', async () => {
+  const out = `n1|normal*|idle~|gpu:3090:8(S:0-1)|gpu:3090:0(IDX:N/A)
+n2|normal*|mix-|gpu:3090:8(S:0-1)|gpu:(null):6(IDX:0-5)
+n3|normal*|idle#|gpu:2080ti:8|gpu:2080ti:0
+n4|normal*|idle*|gpu:3090:8|gpu:3090:0
+n5|normal*|mix|gpu:3090:1,gpu:nvidia_rtx3090_1g.10gb:7|gpu:3090:0
+`;
+  const [first] = clusterOf('slurm').pools;
+  const pools = first === undefined ? [] : [{ ...first, gpu: 'RTX3090', gres: undefined }];
+  expect(await launcherWith('slurm', () => done(out), { pools }).launcher.capacity()).toEqual([
+    { pool: 'normal', idle: 11 },
   ]);
 });
 

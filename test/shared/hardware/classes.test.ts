@@ -47,6 +47,20 @@ describe('gpuClass', () => {
     },
   );
 
+  // Types in sites' gres.conf; those of AutoDetect=nvml are the driver's name in lower case.
+  it.each([
+    ['3090', 'RTX3090'],
+    ['2080ti', 'RTX2080TI'],
+    ['nvidia_geforce_rtx_2080_ti', 'RTX2080TI'],
+    ['nvidia_rtx3090', 'RTX3090'],
+    ['nvidia_rtx_pro_6000', 'RTXPRO6000'],
+    ['nvidia_h100_80gb_hbm3', 'H100'],
+    ['a100_pcie', 'A100'],
+    ['tesla_v100', 'V100'],
+  ])('knows the type %s of Slurm as %s', (type, expected) => {
+    expect(gpuClass(type)).toBe(expected);
+  });
+
   it('keeps a name it does not know, shortened', () => {
     expect(gpuClass('NVIDIA Zeta 9000-SXM9-999GB')).toBe('ZETA9000SXM9');
     expect(gpuClass('x'.repeat(200)).length).toBe(32);

@@ -1,0 +1,89 @@
+/** GPUs in Slurm's lists of generic resources: the GRES and GRES_USED columns of sinfo(1), and the requests of sbatch(1). */
+
+interface GpuGres {
+  /** Slurm's name of the kind; undefined where the list has none: `gpu:8`, `gpu:(null):8`. */
+  type: string | undefined;
+  count: number;
+}
+
+/** Longer lists are cut: sinfo's columns are narrower. */
+const LIST_MAX_CHARS = 4096;
+const SCALES: Readonly<Record<string, number>> = {
+  '': 1,
+  K: 2 ** 10,
+  M: 2 ** 20,
+  G: 2 ** 30,
+  T: 2 ** 40,
+  P: 2 ** 50,
+};
+
+/**
+ * The entries named `gpu` of a list such as `gpu:a100:4(S:0-1),gpu:1g.10gb:7,shard:40`. A type may begin with digits or hold
+ * nothing else (`gpu:3090:8`), so the count is the last field and not the first number. `gpu` alone is one GPU. An entry without a
+ * readable count is left out.
+ */
+export function gpuGres(list: string): GpuGres[] {
+  return entries(list.slice(0, LIST_MAX_CHARS)).flatMap((entry): GpuGres[] => {
+    // `(null)` stands for no type; what follows the count, `(S:0-1)`, `(IDX:0,2-3)`, tells which GPUs.
+    const [name, ...fields] = entry.replace('(null)', '').replace(/\(.*$/, '').trim().split(':');
+    if (name !== 'gpu') return [];
+    const given = fields.filter((field) => field !== 'no_consume');
+    const last = given.pop();
+    const [, digits, scale = ''] = /^(\d{1,9})([KMGTP]?)$/i.exec(last ?? '1') ?? [];
+    if (digits === undefined || given.length > 1) return [];
+    return [{ type: given[0] || undefined, count: Number(digits) * (SCALES[scale.toUpperCase()] ?? 1) }];
+  });
+}
+
+/** Between the commas outside of parentheses. */
+function entries(list: string): string[] {
+  const found: string[] = [];
+  let depth = 0;
+  let from = 0;
+  for (let at = 0; at < list.length; at++) {
+    if (list[at] === '(') depth++;
+    else if (list[at] === ')') depth = Math.max(0, depth - 1);
+    else if (list[at] === ',' && depth === 0) {
+      found.push(list.slice(from, at));
+      from = at + 1;
+    }
+  }
+  return [...found, list.slice(from)];
+}
+
+/**
+ * GPUs that no job has, by type. Used GPUs without a type may be of any type, and count against each: a node is never said to have
+ * more than is free.
+ */
+export function freeGpus(configured: string, used: string): Map<string | undefined, number> {
+  const free = byType(gpuGres(configured));
+  const taken = gpuGres(used);
+  for (const [type, count] of free) {
+    const ours = taken.filter((one) => type === undefined || one.type === undefined || one.type === type);
+    free.set(
+      type,
+      Math.max(
+        0,
+        ours.reduce((rest, one) => rest - one.count, count),
+      ),
+    );
+  }
+  return free;
+}
+
+function byType(gpus: readonly GpuGres[]): Map<string | undefined, number> {
+  const counts = new Map<string | undefined, number>();
+  for (const { type, count } of gpus) counts.set(type, (counts.get(type) ?? 0) + count);
+  return counts;
+}
+
+/** Whether Slurm's type names a part of a GPU (`1g.10gb`, `a100_3g.20gb`): engines that want whole GPUs cannot use it. */
+export function isGpuSlice(type: string): boolean {
+  return /(^|[^a-z\d])\d+g\.\d+gb/i.test(type);
+}
+
+/** What `--gpus-per-node` of sbatch takes: a number, or Slurm's type and a number. Undefined where `text` is neither. */
+export function gpuRequest(text: string): { type: string | undefined; count: number } | undefined {
+  const [, type, count] = /^(?:([A-Za-z\d][\w.-]{0,127}):)?([1-9]\d{0,2})$/.exec(text) ?? [];
+  return count === undefined ? undefined : { type, count: Number(count) };
+}
