@@ -2,7 +2,7 @@
 
 import re
 
-import otela
+import opentela
 
 
 def load():
@@ -10,7 +10,7 @@ def load():
     return {"paris": "france", "rome": "italy", "bern": "switzerland"}
 
 
-@otela.function(load=load)
+@opentela.function(load=load)
 def verify(capitals, claims):
     found = (re.search(r"(\w+) is the capital of (\w+)", claim.lower()) for claim in claims)
     return ["SUPPORTED" if one and capitals.get(one[1]) == one[2] else "REFUTED" for one in found]

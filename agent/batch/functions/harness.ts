@@ -1,7 +1,7 @@
 /**
  * The Python side of a function's process. Asks come on descriptor 3 and answers go out on descriptor 4, one JSON object a line; what the
- * function prints goes to descriptors 1 and 2, which the agent keeps the end of. `otela` here is a stand-in for the client's module: a file
- * that was written for `@otela.function` loads without it, and starts nothing.
+ * function prints goes to descriptors 1 and 2, which the agent keeps the end of. `opentela` here is a stand-in for the client's module: a file
+ * that was written for `@opentela.function` loads without it, and starts nothing.
  */
 export const HARNESS = String.raw`
 import importlib.util, json, os, sys, traceback, types
@@ -17,7 +17,7 @@ def said(error):
 
 def stand_in():
     made = {}
-    module = types.ModuleType("otela")
+    module = types.ModuleType("opentela")
 
     def nowhere(*_, **__):
         raise RuntimeError("map() starts a batch: it stands under if __name__ == '__main__'")
@@ -30,8 +30,11 @@ def stand_in():
 
         return mark
 
+    # Other parts of the package, as opentela.seal, are the installed ones.
+    installed = importlib.util.find_spec("opentela")
+    module.__path__ = list(installed.submodule_search_locations or []) if installed else []
     module.function = function
-    sys.modules["otela"] = module
+    sys.modules["opentela"] = module
     return made
 
 def chosen(module, made, name):
@@ -45,7 +48,7 @@ def chosen(module, made, name):
         return getattr(module, "load", None), module.infer
     if len(made) == 1:
         return next(iter(made.values()))
-    raise AttributeError("the file has no infer(state, lines), and not exactly one @otela.function: name one, as in function:FILE:NAME")
+    raise AttributeError("the file has no infer(state, lines), and not exactly one @opentela.function: name one, as in function:FILE:NAME")
 
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else ""

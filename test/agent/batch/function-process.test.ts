@@ -1,6 +1,6 @@
 /** What a function may do to the agent that hosts it, with a real Python. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { FunctionHost, LoadError } from '../../../agent/batch/functions/host.ts';
@@ -102,10 +102,10 @@ describe('a function’s process', () => {
 
   it('finds functions that are marked by the client’s decorator, without the client', async () => {
     const code = `
-import otela
+import opentela
 def weights():
     return 40
-@otela.function(load=weights)
+@opentela.function(load=weights)
 def add(state, lines):
     return [state + line for line in lines]
 `;
@@ -113,6 +113,21 @@ def add(state, lines):
       const { made } = await started(code, {}, name);
       expect(await made.call([2])).toEqual({ kind: 'outputs', outputs: [42] });
     }
+  });
+
+  it('takes the other parts of the package from where it is installed', async () => {
+    const installed = await temporaryDirectory('installed');
+    mkdirSync(join(installed, 'opentela'));
+    writeFileSync(join(installed, 'opentela/__init__.py'), 'raise SystemExit("the stand-in comes first")');
+    writeFileSync(join(installed, 'opentela/extra.py'), 'answer = 42');
+    const python = join(installed, 'python');
+    writeFileSync(python, `#!/bin/sh\nPYTHONPATH='${installed}' exec python3 "$@"\n`, { mode: 0o755 });
+    const code =
+      'import opentela\nfrom opentela.extra import answer\n@opentela.function()\ndef f(_, lines):\n    return [answer] * len(lines)\n';
+    const { made } = await started(code, { python });
+    expect(await made.call([1])).toEqual({ kind: 'outputs', outputs: [42] });
+    const { loaded } = await started(code);
+    expect(loaded).toContain("No module named 'opentela.extra'");
   });
 });
 

@@ -4,8 +4,8 @@ import json
 import sys
 
 import openai
-from otela_seal import AsyncSealedTransport, Evidence, SealClientError, SealedTransport
-from otela_seal._httpx import httpx
+from opentela.seal import AsyncSealedTransport, Evidence, SealClientError, SealedTransport
+from opentela.seal._httpx import httpx
 
 base, key, model, provider, pin = sys.argv[1:]
 pins = {provider: pin}

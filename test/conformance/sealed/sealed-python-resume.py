@@ -5,9 +5,9 @@ import sys
 import time
 
 import openai
-from otela_seal import AsyncSealedTransport, SealClientError, SealedTransport
-from otela_seal._httpx import httpx
-from otela_seal.wire import read_varint
+from opentela.seal import AsyncSealedTransport, SealClientError, SealedTransport
+from opentela.seal._httpx import httpx
+from opentela.seal.wire import read_varint
 
 base, key, model, provider, pin = sys.argv[1:]
 pins = {provider: pin}

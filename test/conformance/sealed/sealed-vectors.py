@@ -4,9 +4,9 @@ import json
 import sys
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from otela_seal.answer import CONTINUED_MAX, AnswerOpener
-from otela_seal.errors import SealClientError
-from otela_seal.wire import CHUNK_MAX, Node, Sealed, Secret, b64, chunk_nonce, evidence_message, hkdf, padme, request_info, seal_body, varint
+from opentela.seal.answer import CONTINUED_MAX, AnswerOpener
+from opentela.seal.errors import SealClientError
+from opentela.seal.wire import CHUNK_MAX, Node, Sealed, Secret, b64, chunk_nonce, evidence_message, hkdf, padme, request_info, seal_body, varint
 
 with open(sys.argv[1], encoding="utf-8") as file:
     vectors = json.load(file)

@@ -3,8 +3,11 @@
     client = OpenAI(base_url=..., http_client=httpx2.Client(transport=SealedTransport(pins={"eth": "ROOT KEY"})))
 """
 
-from .errors import SealClientError
-from .evidence import AsyncEvidenceVerifier, Evidence, EvidenceVerifier
-from .transport import AsyncSealedTransport, SealedTransport
+try:
+    from .errors import SealClientError
+    from .evidence import AsyncEvidenceVerifier, Evidence, EvidenceVerifier
+    from .transport import AsyncSealedTransport, SealedTransport
+except ModuleNotFoundError as missing:
+    raise ImportError(f"opentela.seal needs the package {missing.name}: pip install 'opentela[seal]'") from missing
 
 __all__ = ["AsyncEvidenceVerifier", "AsyncSealedTransport", "Evidence", "EvidenceVerifier", "SealClientError", "SealedTransport"]

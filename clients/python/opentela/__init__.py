@@ -1,12 +1,12 @@
 """Runs your own Python function on every idle node of an OpenTela network that allows it.
 
-    import otela
+    import opentela
 
     def load():                                   # once on each node; what it returns stays there
         from transformers import pipeline
         return pipeline("text-classification", model="FacebookAI/roberta-large-mnli")
 
-    @otela.function(load=load)
+    @opentela.function(load=load)
     def verify(model, claims):                    # a list in, a list of the same length out
         return [model(claim)[0]["label"] for claim in claims]
 
