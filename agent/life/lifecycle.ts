@@ -305,7 +305,8 @@ export class Lifecycle {
   #onSession(session: Session): void {
     this.#nameState(session.id);
     this.#options.log(`session ${session.id}, state in ${this.#state?.path}`);
-    const { gateways, proxy } = this.#network;
+    const { proxy } = this.#network;
+    const gateways = this.#network.gateways.map(({ url }) => url);
     this.#will?.set(willOf({ gateways, proxy, ticket: session.ticket, record: session.will() }));
   }
 

@@ -15,7 +15,7 @@ import type { SessionKey } from '../mesh/channel/session-key.ts';
 import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
 import { relayProxy } from '../mesh/relay/pass.ts';
 import { Relay } from '../mesh/relay/relay.ts';
-import { type Admission, GATEWAYS_MAX } from '../tunnel/admission.ts';
+import { type Admission, GATEWAYS_MAX, type NamedGateway } from '../tunnel/admission.ts';
 import type { GatewayWord } from '../tunnel/other-gateways.ts';
 import { authority } from '../tunnel/websocket.ts';
 import { lessRepeated } from './less-repeated.ts';
@@ -45,7 +45,7 @@ export class Network {
   #issuers = new Map<string, string>();
   #own: string | undefined;
   /** Gateways beside those of the configuration, by the word of one of them. */
-  #learned: readonly URL[] = [];
+  #learned: readonly NamedGateway[] = [];
   #membership: AgentMembership = MEMBERSHIP_DEFAULTS;
   #requests: MeshOptions['requests'];
   #onWeights: MeshOptions['onWeights'];
@@ -93,10 +93,21 @@ export class Network {
     return this.#membership.retention_ms;
   }
 
-  /** Those of the configuration, then those that were learned of: any of them may let this agent in. */
-  get gateways(): URL[] {
-    const all = [...this.#options.config.gateways, ...this.#learned];
-    return [...new Map(all.map((url) => [url.href, url])).values()].slice(0, GATEWAYS_MAX);
+  /** Those of the configuration, then those that were learned of: a session serves all of them. */
+  get gateways(): NamedGateway[] {
+    const configured = this.#options.config.gateways.map((url) => ({ url, own: true }));
+    const hrefs = new Set(configured.map(({ url }) => url.href));
+    return [...configured, ...this.#learned.filter(({ url }) => !hrefs.has(url.href))].slice(0, GATEWAYS_MAX);
+  }
+
+  /** Those that may see the join token. A peer's gateway could use it, and would own the node by a ticket of its own. */
+  get admitting(): URL[] {
+    return this.gateways.flatMap(({ url, own }) => (own ? [url] : []));
+  }
+
+  /** The institution of the first admission. */
+  get issuer(): string | undefined {
+    return this.#own;
   }
 
   /** How lists here call an issuer; undefined for our own. */

@@ -21,15 +21,25 @@ import type { Refusal } from './types.ts';
 export interface Admission {
   ticket: Ticket;
   issuers: { name: string; root: Uint8Array }[];
-  /** Other gateways of the same issuer. */
-  gateways: URL[];
+  /** Other gateways where the session may serve. */
+  gateways: NamedGateway[];
   /** Times of the mesh, as the operator set them. */
   membership: AgentMembership;
 }
 
+/** A gateway that the own institution named. */
+export interface NamedGateway {
+  url: URL;
+  /** Of the agent's own institution. All others are gateways of peers: they must not see the join token. */
+  own: boolean;
+}
+
 export interface AdmissionOptions {
+  /** Each of them is sent the join token. */
   gateways: readonly URL[];
   token: string;
+  /** Of the first admission. A ticket of another issuer is refused: its institution would own the node. */
+  issuer?: string | undefined;
   cluster: string | undefined;
   /** Of the session to be: the ticket is for it alone. */
   key: Signer;
@@ -84,14 +94,17 @@ export const membershipWordSchema = agentMembershipSchema
   .catch(() => agentMembershipSchema.parse({}))
   .default(() => agentMembershipSchema.parse({}));
 
+/** An older gateway does not say which gateways are its own, and then none is. */
+export const namedGatewaySchema = z.object({
+  url: z.url({ protocol: /^https?$/ }),
+  own: z.boolean().default(false),
+});
+
 const answerSchema = z.object({
   ticket: z.string(),
   session: sessionSchema,
   issuers: z.array(z.object({ name: z.string().min(1).max(63), root: z.string() })).max(256),
-  gateways: z
-    .array(z.object({ url: z.url({ protocol: /^https?$/ }) }))
-    .max(64)
-    .default([]),
+  gateways: z.array(namedGatewaySchema).max(64).default([]),
   membership: membershipWordSchema,
 });
 
@@ -183,7 +196,7 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
     const challenge = first.status === CHALLENGED ? challengeOf(first.text) : undefined;
     const answer = challenge === undefined ? first : await post(way, options, attest(challenge, options), signal);
     if (answer.status === 200) {
-      return { kind: 'admitted', admission: readAdmission(answer.text, options.key, gateway) };
+      return { kind: 'admitted', admission: readAdmission(answer.text, options, gateway) };
     }
     const message = messageOf(answer);
     if (FINAL.has(answer.status)) return { kind: 'refused', refusal: { status: answer.status, message } };
@@ -228,7 +241,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
 }
 
 /** Throws Error if the answer is not a good ticket for our key: a proxy's page, or the answer of a broken gateway. */
-function readAdmission(text: string, key: Signer, gateway: URL): Admission {
+function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): Admission {
   const parsed = answerSchema.safeParse(jsonOf(text));
   if (!parsed.success) throw new Error('its answer is no admission');
   const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;
@@ -237,6 +250,8 @@ function readAdmission(text: string, key: Signer, gateway: URL): Admission {
   const ticket = openTicket(bytes, nodeCrypto);
   if (ticket.session !== session || Buffer.compare(ticket.sessionKey, key.publicKey) !== 0)
     throw new Error('its ticket is for another session');
+  if (issuer !== undefined && ticket.issuer !== issuer)
+    throw new Error('its ticket is of another institution than the one that admitted this agent first');
   const listed = issuers.flatMap(({ name, root }) => {
     const raw = fromBase64url(root, KEY_BYTES);
     return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];
@@ -245,9 +260,9 @@ function readAdmission(text: string, key: Signer, gateway: URL): Admission {
 }
 
 /** The gateways that the gateway `by` names. If `by` is asked over TLS, gateways without TLS are left out. */
-export function otherGateways(gateways: readonly { url: string }[], by: URL): URL[] {
-  const urls = gateways.map(({ url }) => new URL(url));
-  return urls
-    .filter((url) => (url.protocol === 'https:' || by.protocol === 'http:') && url.username === '' && url.search === '')
+export function otherGateways(gateways: readonly z.infer<typeof namedGatewaySchema>[], by: URL): NamedGateway[] {
+  return gateways
+    .map(({ url, own }) => ({ url: new URL(url), own }))
+    .filter(({ url }) => (url.protocol === 'https:' || by.protocol === 'http:') && !url.username && !url.search)
     .slice(0, GATEWAYS_MAX);
 }

@@ -3,14 +3,14 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
-import { type Admission, membershipWordSchema, otherGateways } from './admission.ts';
+import { type Admission, membershipWordSchema, namedGatewaySchema, otherGateways } from './admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
 const ANSWER_WITHIN_MS = 10_000;
 const answerSchema = z.object({
   /** The gateway is of another institution than the ticket, so it names no gateways. */
   peer: z.boolean().default(false),
-  data: z.array(z.object({ url: z.url({ protocol: /^https?$/ }) })).max(64),
+  data: z.array(namedGatewaySchema).max(64),
   membership: membershipWordSchema,
 });
 

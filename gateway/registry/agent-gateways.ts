@@ -10,11 +10,17 @@ const GATEWAYS_MAX = 32;
 
 const NOT_STORED = { 'cache-control': 'no-store' };
 
+export interface NamedGateway {
+  url: string;
+  /** Of this institution. Agents send their join tokens, last logs and lines of batches to these gateways only. */
+  own: boolean;
+}
+
 /** Where else this agent may serve: the institution's other gateways, then the gateways of peers, which decide for themselves. */
-export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): { url: string }[] {
-  const own = INSTITUTION?.gateways() ?? [];
+export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): NamedGateway[] {
+  const own = new Set(INSTITUTION?.gateways() ?? []);
   const peers = [...issuers].flatMap(({ url }) => url ?? []);
-  return [...new Set([...own, ...peers])].slice(0, GATEWAYS_MAX).map((url) => ({ url }));
+  return [...new Set([...own, ...peers])].slice(0, GATEWAYS_MAX).map((url) => ({ url, own: own.has(url) }));
 }
 
 /** `POST /agent/gateways`: the same list for an existing session, so that gateways come and go without a restart of agents. */

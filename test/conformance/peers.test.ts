@@ -1,5 +1,7 @@
 /** Two institutions, each with an issuer and a gateway of its own: nodes that one admits serve the keys of the other. */
 import { copyFile, mkdir, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -63,6 +65,54 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
   await a.stop();
   for (let n = 0; n < 5; n++) expect((await ask(b, trusting)).status).toBe(200);
   expect(await envelopeOf(await ask(b, own))).toBeDefined();
+});
+
+/** Answers like a gateway that says of every session that it is over, and that every gateway named is the agent's own. */
+async function lyingPeer() {
+  /** Path and `authorization` of every request. */
+  const asked: [path: string, authorization: string | undefined][] = [];
+  const over = JSON.stringify({ error: { message: 'over', type: 'invalid_request_error', code: 'session_over' } });
+  const server = createServer((request, response) => {
+    asked.push([request.url ?? '', request.headers.authorization]);
+    const url = `http://${request.headers.host}`;
+    response.writeHead(200).end(JSON.stringify({ object: 'list', data: [{ url, own: true }] }));
+  });
+  server.on('upgrade', (request, socket) => {
+    asked.push([request.url ?? '', request.headers.authorization]);
+    socket.end(`HTTP/1.1 410 Gone\r\ncontent-length: ${over.length}\r\n\r\n${over}`);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+it('a peer’s gateway that lies is never sent the join token, and ends no session', async () => {
+  const [a, other] = await Promise.all([Gateway.start(), Gateway.start()]);
+  const peer = await lyingPeer();
+  await a.admin('POST', 'peers', { name: 'b', root: await rootOf(other), url: peer.url });
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const agent = await startAgent({
+    gateways: [a.url],
+    token: await a.createJoinToken('lab', 'alps'),
+    engineUrl: engine.url,
+  });
+  const before = only(await a.serving(1))?.session;
+  await agent.line(/the session has ended/, 15_000);
+  await a.stop();
+  await agent.line(/connection lost, trying again/, 15_000);
+  await a.restart();
+  expect(only(await a.serving(1, 60_000))?.session).toBe(before);
+  // Its own institution ends the session: the agent asks there for the next one.
+  await a.admin('DELETE', `nodes/${before}`);
+  await eventually('a new session', 30_000, async () =>
+    (await a.nodes()).some(({ session, state }) => session !== before && state === 'SERVING') ? true : undefined,
+  );
+  expect(peer.asked.length).toBeGreaterThan(0);
+  expect(peer.asked.filter(([path, token]) => path.endsWith('/admit') || token !== undefined)).toEqual([]);
 });
 
 it('without the peer its nodes are gone from B within seconds, and nobody else is', async () => {

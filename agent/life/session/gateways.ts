@@ -1,7 +1,7 @@
 /** All tunnels of one agent as one thing. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 import type { MeshGateway } from '../../mesh/delegates.ts';
-import { GATEWAYS_MAX } from '../../tunnel/admission.ts';
+import { GATEWAYS_MAX, type NamedGateway } from '../../tunnel/admission.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
 import { lessRepeated } from '../less-repeated.ts';
 import { Once, within } from '../wait.ts';
@@ -14,7 +14,7 @@ export interface GatewayStatus {
 }
 
 interface GatewaysOptions {
-  urls: readonly URL[];
+  named: readonly NamedGateway[];
   /** Those among them that the operator named: the others were learned of. */
   configured: readonly URL[];
   /** The gateway that admitted the session, as a gossip peer: it alone evicts it, so its word is enough. */
@@ -42,6 +42,8 @@ interface Member {
   tunnel: Tunnel;
   /** By another gateway's word, not the configuration's. */
   learned: boolean;
+  /** Of the agent's own institution. Not so: its word ends no session. */
+  own: boolean;
   refusal?: Refusal;
   /** As a gossip peer, once it has taken the session in. */
   id?: string;
@@ -58,10 +60,10 @@ export class Gateways {
   constructor(options: GatewaysOptions) {
     this.#options = options;
     const configured = new Set(options.configured.map(({ href }) => href));
-    for (const url of options.urls) this.#members.push(this.#member(url, !configured.has(url.href)));
+    for (const one of options.named) this.#members.push(this.#member(one, !configured.has(one.url.href)));
   }
 
-  #member(url: URL, learned: boolean): Member {
+  #member({ url, own }: NamedGateway, learned: boolean): Member {
     const { openTunnel, shared, log: write } = this.#options;
     const log = lessRepeated(write);
     const tunnel = openTunnel({
@@ -81,21 +83,22 @@ export class Gateways {
         this.#judge();
       },
     });
-    return { url, tunnel, learned };
+    return { url, tunnel, learned, own: own || !learned };
   }
 
   /**
    * Which gateways there are beside those of the configuration, by the word of one that is connected. New ones are connected to; those
    * that were learned so, are no longer named, and have nothing running are left.
    */
-  learn(urls: readonly URL[]): void {
+  learn(gateways: readonly NamedGateway[]): void {
     if (this.#closed) return;
-    const named = new Set(urls.map(({ href }) => href));
+    const named = new Map(gateways.map((one) => [one.url.href, one]));
+    for (const member of this.#members) member.own = !member.learned || (named.get(member.url.href)?.own ?? false);
     const known = new Set(this.#members.map(({ url }) => url.href));
-    for (const url of urls) {
-      if (known.has(url.href) || this.#members.length >= GATEWAYS_MAX) continue;
-      this.#options.log(`gateway ${url.host}: learned of it`);
-      const member = this.#member(url, true);
+    for (const one of gateways) {
+      if (known.has(one.url.href) || this.#members.length >= GATEWAYS_MAX) continue;
+      this.#options.log(`gateway ${one.url.host}: learned of it`);
+      const member = this.#member(one, true);
       this.#members.push(member);
       member.tunnel.open();
     }
@@ -110,15 +113,20 @@ export class Gateways {
   }
 
   /** Those that can be asked, in the order of the configuration. */
-  get connected(): URL[] {
-    return this.#members.filter(({ tunnel, refusal }) => tunnel.connected && !refusal).map(({ url }) => url);
+  get connected(): NamedGateway[] {
+    return this.#members
+      .filter(({ tunnel, refusal }) => tunnel.connected && !refusal)
+      .map(({ url, own }) => ({ url, own }));
   }
 
-  /** The connected ones. Where none is: all that do not refuse, since an engine may end before the first tunnel stands. */
+  /**
+   * The institution's own that are connected. Where none is: all of its own that do not refuse, since an engine may end before the
+   * first tunnel stands. What goes to them may hold prompts, so a peer's gateway is none of them.
+   */
   get reachable(): URL[] {
-    const { connected } = this;
-    if (connected.length > 0) return connected;
-    return this.#members.filter(({ refusal }) => !refusal).map(({ url }) => url);
+    const own = this.#members.filter((member) => member.own && !member.refusal);
+    const connected = own.filter(({ tunnel }) => tunnel.connected);
+    return (connected.length > 0 ? connected : own).map(({ url }) => url);
   }
 
   open(): void {
@@ -213,14 +221,19 @@ export class Gateways {
     this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.over = why;
-    if (member?.id === this.#options.admittedBy) this.#options.onOver(why);
+    // A peer's gateway may call itself by any name.
+    if (member?.own && member.id === this.#options.admittedBy) this.#options.onOver(why);
     else this.#judge();
   }
 
-  /** Another gateway's word does not end a session that another gateway still serves: it may be another institution's. */
+  /**
+   * The word of a gateway that did not admit the session ends it only if no other gateway of the institution serves it. The word of
+   * a peer's gateway ends nothing: a new session would ask for admission again, as often as the peer likes.
+   */
   #judge(): void {
-    const over = this.#members.find((one) => one.over !== undefined)?.over;
-    const served = this.#members.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
+    const own = this.#members.filter((one) => one.own);
+    const over = own.find((one) => one.over !== undefined)?.over;
+    const served = own.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
     if (over !== undefined && !served) this.#options.onOver(over);
   }
 }

@@ -9,6 +9,7 @@ import { nodeCrypto } from '../../host/crypto.ts';
 import type { SessionKey } from '../../mesh/channel/session-key.ts';
 import type { Mesh } from '../../mesh/mesh.ts';
 import type { NodeSeals } from '../../seal/node-seals.ts';
+import type { NamedGateway } from '../../tunnel/admission.ts';
 import { identityOf } from '../../tunnel/identity.ts';
 import type { LogTailOptions } from '../../tunnel/log-tail.ts';
 import type { GatewayWord } from '../../tunnel/other-gateways.ts';
@@ -21,7 +22,7 @@ import { type OwnRecord, payloadOf, type RecordChange, RecordKeeper } from './re
 interface SessionOptions {
   ticket: Ticket;
   key: SessionKey;
-  gateways: readonly URL[];
+  gateways: readonly NamedGateway[];
   /** Those among them that the operator named. */
   configured: readonly URL[];
   /** Asks a gateway which others there are, and how often to probe; undefined: it does not say. */
@@ -93,7 +94,7 @@ export class Session {
     this.key = key;
     this.#keeper = new RecordKeeper({ ...first, ...seals?.word(ticket) }, () => this.#announce(), log);
     this.#gateways = new Gateways({
-      urls: gateways,
+      named: gateways,
       configured: options.configured,
       admittedBy: `gw:${ticket.keyName}`,
       openTunnel,
@@ -129,7 +130,7 @@ export class Session {
   }
 
   /** Gateways that this session has a tunnel to now. */
-  get connected(): URL[] {
+  get connected(): NamedGateway[] {
     return this.#gateways.connected;
   }
 
@@ -157,14 +158,15 @@ export class Session {
     this.#looking.unref();
   }
 
-  /** Of those connected, the first that has a say: a peer's gateway has none. */
+  /** Of those connected, the first that has a say. A peer's gateway has none, and is not asked: it could name itself our own. */
   async #hear(askGateway: (gateway: URL) => Promise<GatewayWord | undefined>): Promise<void> {
-    for (const gateway of this.connected) {
+    for (const { url: gateway, own } of this.connected) {
+      if (!own) continue;
       const word = await askGateway(gateway);
       if (this.#left !== undefined) return;
       if (word === undefined) continue;
       // The gateway that was asked does not name itself.
-      this.#gateways.learn([gateway, ...word.gateways]);
+      this.#gateways.learn([{ url: gateway, own: true }, ...word.gateways]);
       this.#mesh?.tune(tunedBy(word.membership));
       return;
     }

@@ -2,9 +2,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
 import { PAYLOAD_MAX_BYTES } from '../../../shared/lattice/payload.ts';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
+import { fakeAdmission, LAB } from '../support/fake-admission.ts';
 import { engineCommand, FOR_EVER, processRuns, scratch, scriptedEngine, startAgent } from '../support/harness.ts';
 
 describe('the life of an agent', () => {
@@ -174,6 +176,36 @@ describe('what is published', () => {
     await run.until(() => run.tunnel.latest?.models[0]?.id === 'other');
     expect(run.tunnel.published.length).toBe(published + 1);
   });
+});
+
+it('asks for its next session where the own institution is, never at the gateway of a peer', async () => {
+  const directory = scratch();
+  const asked: AdmissionOptions[] = [];
+  const agent = startAgent(
+    directory,
+    [],
+    {},
+    {
+      admit: async (options) => {
+        asked.push(options);
+        const gateways = ['follower', 'peer'].map((name) => ({
+          url: new URL(`http://${name}/`),
+          own: name !== 'peer',
+        }));
+        return { ...(await fakeAdmission(options)), gateways };
+      },
+    },
+  );
+  await agent.until(() => agent.tunnels.length === 3);
+  const session = agent.tunnels[0]?.latest;
+  expect(session).toBeDefined();
+  for (const { options } of agent.tunnels.slice(0, 2)) options.onOver?.('evicted');
+  await agent.until(() => asked.length === 2);
+  expect(asked.map(({ gateways }) => gateways.map(({ host }) => host))).toEqual([
+    ['127.0.0.1:9'],
+    ['127.0.0.1:9', 'follower'],
+  ]);
+  expect(asked.map(({ issuer }) => issuer)).toEqual([undefined, LAB]);
 });
 
 describe('a gateway that refuses', () => {

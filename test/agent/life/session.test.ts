@@ -14,13 +14,16 @@ const LOOK_MS = 40_000;
 afterEach(() => void vi.useRealTimers());
 
 /** One that knows a configured first, its follower and a peer's gateway. `says`: what each answers; undefined: nothing. */
-function session(says: Record<string, (() => GatewayWord) | undefined>) {
+function session(says: Record<string, (() => GatewayWord) | undefined> = {}) {
   vi.useFakeTimers();
   const tunnels = new Map<string, FakeTunnel>();
   const key = createSessionKey();
   const tuned: unknown[] = [];
   /** Gateways that a log was left with. */
   const told: string[] = [];
+  const ended: string[] = [];
+  /** Gateways that were asked which others there are. */
+  const asked: string[] = [];
   const mesh = {
     addresses: [],
     setGateways() {},
@@ -31,9 +34,16 @@ function session(says: Record<string, (() => GatewayWord) | undefined>) {
   const made = new Session({
     ticket: labTicket(key.publicKey),
     key,
-    gateways: [FIRST, FOLLOWER, PEER].map((url) => new URL(url)),
+    gateways: [
+      { url: new URL(FIRST), own: true },
+      { url: new URL(FOLLOWER), own: true },
+      { url: new URL(PEER), own: false },
+    ],
     configured: [new URL(FIRST)],
-    askGateway: async (gateway) => says[gateway.href]?.(),
+    askGateway: async (gateway) => {
+      asked.push(gateway.href);
+      return says[gateway.href]?.();
+    },
     first: {
       state: 'JOIN',
       version: 0,
@@ -55,39 +65,55 @@ function session(says: Record<string, (() => GatewayWord) | undefined>) {
     engine: () => undefined,
     log: () => {},
     onRefused: () => {},
-    onOver: () => {},
+    onOver: (why) => ended.push(why),
   });
   made.open();
   const served = () => made.gatewayStatus().map(({ url }) => url);
-  return { made, tunnels, tuned, served, told };
+  const connect = (url: string, connected: boolean) => {
+    const tunnel = tunnels.get(url);
+    if (tunnel !== undefined) tunnel.connected = connected;
+  };
+  return { made, tunnels, tuned, served, told, ended, asked, connect };
 }
 
 const word = (...urls: string[]): GatewayWord => ({
-  gateways: urls.map((url) => new URL(url)),
+  gateways: urls.map((url) => ({ url: new URL(url), own: url !== PEER })),
   membership: { ...MEMBERSHIP_DEFAULTS, probe_ms: 7_000 },
 });
 
 test('while the first is away its follower says which there are, and how often to probe', async () => {
-  const { made, tunnels, tuned, served } = session({
+  const { made, tuned, served, connect } = session({
     [FOLLOWER]: () => word(FIRST, PEER, LATER),
     [PEER]: () => word(),
   });
-  const first = tunnels.get(FIRST);
-  if (first !== undefined) first.connected = false;
+  connect(FIRST, false);
   await vi.advanceTimersByTimeAsync(LOOK_MS);
   expect(served()).toEqual([FIRST, FOLLOWER, PEER, LATER]);
   expect(tuned).toMatchObject([{ probeMs: 7_000 }]);
   await made.close();
 });
 
-test('where only a peer’s gateway is connected, which has no say, no gateway is left', async () => {
-  const { made, tunnels, served } = session({ [FOLLOWER]: () => word(FIRST) });
-  for (const url of [FIRST, FOLLOWER]) {
-    const tunnel = tunnels.get(url);
-    if (tunnel !== undefined) tunnel.connected = false;
-  }
+test('where only a peer’s gateway is connected it is not asked, whatever it would say, and no gateway is left', async () => {
+  const { made, served, asked, connect } = session({ [PEER]: () => word(LATER), [FOLLOWER]: () => word(FIRST) });
+  for (const url of [FIRST, FOLLOWER]) connect(url, false);
   await vi.advanceTimersByTimeAsync(2 * LOOK_MS);
+  expect(asked).toEqual([]);
   expect(served()).toEqual([FIRST, FOLLOWER, PEER]);
+  await made.close();
+});
+
+test('a peer’s gateway ends no session: not by a 410 while the own gateways are away, nor under the name of the admitting one', async () => {
+  const { made, tunnels, ended, connect } = session();
+  const peer = tunnels.get(PEER)?.options;
+  peer?.onConnected?.(`gw:${made.ticket.keyName}`);
+  peer?.onOver?.('evicted');
+  for (const url of [FIRST, FOLLOWER]) {
+    connect(url, false);
+    tunnels.get(url)?.options.onDisconnected?.();
+  }
+  expect(ended).toEqual([]);
+  tunnels.get(FOLLOWER)?.options.onOver?.('evicted here');
+  expect(ended).toEqual(['evicted here']);
   await made.close();
 });
 
@@ -98,18 +124,14 @@ test('a peer that was removed is left, and its gateway is not asked about it', a
   await made.close();
 });
 
-test('a log goes to every gateway that is connected, and to all where none is yet: an engine may end before the first tunnel stands', async () => {
-  const { made, tunnels, told } = session({});
-  const connect = (url: string, connected: boolean) => {
-    const tunnel = tunnels.get(url);
-    if (tunnel !== undefined) tunnel.connected = connected;
-  };
+test('a log goes to the own gateways that are connected, and to all of them where none is yet; never to a peer’s', async () => {
+  const { made, told, connect } = session();
   for (const url of [FIRST, FOLLOWER, PEER]) connect(url, false);
   await made.leaveLogTail(new Uint8Array(3), AbortSignal.timeout(1_000));
-  expect(told.splice(0)).toEqual([FIRST, FOLLOWER, PEER]);
+  expect(told.splice(0)).toEqual([FIRST, FOLLOWER]);
   connect(FOLLOWER, true);
   connect(PEER, true);
   await made.leaveLogTail(new Uint8Array(3), AbortSignal.timeout(1_000));
-  expect(told).toEqual([FOLLOWER, PEER]);
-  made.close();
+  expect(told).toEqual([FOLLOWER]);
+  await made.close();
 });

@@ -7,7 +7,7 @@ import { nodeSigner } from '../../../agent/host/crypto.ts';
 import { type AdmissionOptions, admit, RefusedError } from '../../../agent/tunnel/admission.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { institution, node } from '../../shared/lattice/house.ts';
-import { fakeAdmission } from '../support/fake-admission.ts';
+import { fakeAdmission, LAB } from '../support/fake-admission.ts';
 
 const lab = institution();
 
@@ -79,7 +79,7 @@ function options(gateways: URL[], more: Partial<AdmissionOptions> = {}): Admissi
 describe('an agent that asks to be let in', () => {
   it('shows its join token and a new key, says what it knows, and gets a ticket for that key', async () => {
     const { url, asked } = await gateway((question) =>
-      ticketFor(question, { gateways: [{ url: 'http://127.0.0.1:1/other' }] }),
+      ticketFor(question, { gateways: [{ url: 'http://127.0.0.1:1/other', own: true }, { url: 'http://peer/' }] }),
     );
     const question = options([new URL(`${url.href}base/`)], {
       cluster: 'alps',
@@ -101,7 +101,10 @@ describe('an agent that asks to be let in', () => {
     ]);
     expect(Buffer.compare(ticket.sessionKey, question.key.publicKey)).toBe(0);
     expect(issuers).toHaveLength(1);
-    expect(gateways.map(({ href }) => href)).toEqual(['http://127.0.0.1:1/other']);
+    expect(gateways).toEqual([
+      { url: new URL('http://127.0.0.1:1/other'), own: true },
+      { url: new URL('http://peer/'), own: false },
+    ]);
   });
 
   it('tries for as long as nobody can be reached, ever more rarely, and is let in when a gateway is back', async () => {
@@ -204,6 +207,23 @@ describe('an answer that cannot be trusted', () => {
     await admit(question);
     expect(question.lines).toHaveLength(1);
     expect(question.lines[0]).toContain('not admitted yet');
+  });
+
+  it('is no admission if its ticket is of another institution than the first: that one would own the node', async () => {
+    const { url } = await gateway((asked) => ticketFor(asked));
+    const stop = new AbortController();
+    const question = options([url], { issuer: institution().issuer, signal: stop.signal });
+    const log = question.log;
+    const asked = admit({
+      ...question,
+      log: (line) => {
+        log(line);
+        stop.abort();
+      },
+    });
+    await expect(asked).rejects.toThrow();
+    expect(question.lines[0]).toContain('of another institution than the one that admitted this agent first');
+    await admit(options([url], { issuer: LAB }));
   });
 
   it('names no gateway in clear where the one that names it was not asked in clear, nor more than sixteen', async () => {

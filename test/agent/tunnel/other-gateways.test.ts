@@ -15,8 +15,12 @@ async function asked(answer: unknown, status = 200) {
 }
 
 test('the institution’s own gateway names the others, and the times of the mesh', async () => {
-  const word = await asked({ data: [{ url: 'http://gw2.example' }], membership: { probe_ms: 5_000, grace_ms: 1 } });
-  expect(word?.gateways.map(({ href }) => href)).toEqual(['http://gw2.example/']);
+  const data = [{ url: 'http://gw2.example', own: true }, { url: 'http://older.example' }];
+  const word = await asked({ data, membership: { probe_ms: 5_000, grace_ms: 1 } });
+  expect(word?.gateways).toEqual([
+    { url: new URL('http://gw2.example/'), own: true },
+    { url: new URL('http://older.example/'), own: false },
+  ]);
   expect(word?.membership).toMatchObject({ probe_ms: 5_000, retention_ms: MEMBERSHIP_DEFAULTS.retention_ms });
 });
 
