@@ -9,6 +9,7 @@ import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import type { Network } from './network.ts';
+import type { Session } from './session/session.ts';
 import type { Parts } from './shutdown.ts';
 
 interface BatchesOptions {
@@ -23,6 +24,11 @@ interface BatchesOptions {
   log(line: string): void;
 }
 
+interface GatewaysOfOptions {
+  config: Pick<StartConfig, 'gateways'>;
+  parts: { sessions?: { current: Pick<Session, 'connected'> | undefined } | undefined };
+}
+
 /** What works on lines here. */
 export interface BatchWork {
   /** Begins nothing; gives leases back when what runs has ended, or at `signal`. */
@@ -30,9 +36,12 @@ export interface BatchWork {
   close(): Promise<void>;
 }
 
-/** Those of the configuration, and those among the learned ones that have taken the session in. */
-function gatewaysOf({ config, parts }: BatchesOptions): () => readonly URL[] {
-  return () => [...config.gateways, ...(parts.sessions?.current?.connected ?? [])];
+/** Those of the configuration, and those of the own institution that have taken the session in. A peer's gateway gives no work. */
+export function gatewaysOf({ config, parts }: GatewaysOfOptions): () => readonly URL[] {
+  return () => {
+    const connected = parts.sessions?.current?.connected ?? [];
+    return [...config.gateways, ...connected.flatMap(({ url, own }) => (own ? [url] : []))];
+  };
 }
 
 export function openBatches(options: BatchesOptions): BatchWork {

@@ -1,6 +1,6 @@
 /** Lines of batches, run by users' functions on this node. */
 import { createHash, randomUUID } from 'node:crypto';
-import { FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
+import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
 import { Backoff, FailureLog } from '../backoff.ts';
@@ -194,7 +194,15 @@ export class FunctionRunner {
 
   async #code(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
-    const { context, name, sha256 } = lease.function;
+    const { context, name, sha256, owner } = lease.function;
+    // Else code of one owner would be kept, and run later, as another owner's function.
+    if (
+      context !==
+      createHash('sha256')
+        .update(contextMessage(owner, sha256, name))
+        .digest('hex')
+    )
+      throw new Error('the gateway named a function by a context that is not its own');
     const known = host.stored(context);
     if (known !== undefined) {
       host.store(known);

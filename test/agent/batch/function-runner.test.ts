@@ -1,0 +1,75 @@
+/** What a node believes of a gateway that leases it a function; the gateway is the test's. */
+import { createHash } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, it, onTestFinished } from 'vitest';
+import { FunctionHost } from '../../../agent/batch/functions/host.ts';
+import { FunctionRunner } from '../../../agent/batch/functions/runner.ts';
+import { BatchGateway } from '../../../agent/batch/gateway-client.ts';
+import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
+import { contextMessage } from '../../../shared/batch/function.ts';
+import { labTicket } from '../support/fake-admission.ts';
+import { scratch } from '../support/harness.ts';
+
+const CODE = 'def infer(lines):\n    return lines\n';
+const hash = (text: string) => createHash('sha256').update(text).digest('hex');
+const contextOf = (owner: string, name?: string) => hash(contextMessage(owner, hash(CODE), name));
+
+/** A node that runs functions of `lab` only, at a gateway that leases `context` as one of `lab`. */
+async function leased(context: string) {
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    request.resume();
+    const verb = request.url?.split('/').at(-1) ?? '';
+    asked.push(verb);
+    if (verb === 'function') return void response.end(CODE);
+    if (verb !== 'lease') return void response.writeHead(verb === 'release' ? 204 : 503).end();
+    const lease = { batch: 'b', chunk: 0, epoch: 1, bytes: 10, prefix: 0, open: [0], endpoint: '/v1/otela/functions' };
+    const made = { context, sha256: hash(CODE), owner: 'lab', model: 'function:file-1:other', name: 'other' };
+    response.end(JSON.stringify({ ...lease, leaseMs: 60_000, function: made }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const key = createSessionKey();
+  const lines: string[] = [];
+  const log = (line: string) => void lines.push(line);
+  const limits = { python: 'python3', loadMs: 60_000, callMs: 60_000, memoryBytes: 2 ** 30 };
+  const host = new FunctionHost({ limits, env: {}, loadedMax: 1, temporary: scratch(), now: () => 0, log });
+  const runner = new FunctionRunner({
+    gateways: () => [url],
+    open: () => new BatchGateway(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined),
+    host,
+    owners: ['lab'],
+    workers: 1,
+    admitted: () => true,
+    log,
+  });
+  onTestFinished(async () => {
+    await runner.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  await expect.poll(() => asked.filter((verb) => verb === 'lease').length, { timeout: 30_000 }).toBeGreaterThan(1);
+  return { asked, host, lines };
+}
+
+it.each([
+  ['of another owner', contextOf('other', 'other')],
+  ['of another name', contextOf('lab')],
+  ['of nothing', 'x'],
+])(
+  'a context that is %s is no place for code: what is loaded there later would be the gateway’s',
+  async (_what, context) => {
+    const { asked, host, lines } = await leased(context);
+    expect(asked).not.toContain('function');
+    expect(asked).toContain('release');
+    expect(host.held.stored).toEqual([]);
+    expect(lines.join()).toContain('named a function by a context that is not its own');
+  },
+);
+
+it('the context of owner, code and name is taken', async () => {
+  const { asked, host } = await leased(contextOf('lab', 'other'));
+  expect(asked).toContain('function');
+  expect(host.held.stored).toEqual([contextOf('lab', 'other')]);
+});
