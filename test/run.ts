@@ -21,6 +21,7 @@ import { BUILT_VARIABLE, COMPILE_CACHE, ROOT } from './support/where.ts';
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
   biome: ['biome', 'check', '.'],
+  'lock file': ['node', 'packaging/install/lock.ts', '--check'],
   'tsc shared': ['tsc', '-p', 'tsconfig.shared.json'],
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],
