@@ -20,6 +20,8 @@ export interface OriginRequestHost {
   /** Absent: this agent opens nothing that is sealed. */
   readonly seals?: SealOpener | undefined;
   now(): number;
+  /** For deadlines: of `Patience`. */
+  patientNow(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;
   /** A stream has begun, so many milliseconds after the engine was asked. */
@@ -135,14 +137,14 @@ export class OriginRequest {
   unbind(): void {
     this.#link?.detach(this.#stream);
     this.#link = undefined;
-    this.#unclaimedUntil = this.#host.now() + RESUME_WINDOW_MS;
+    this.#unclaimedUntil = this.#host.patientNow() + RESUME_WINDOW_MS;
   }
 
   /** Starts the engine's work, once its first message is read: a small body is complete by then. */
   start(client: EngineClient): void {
     if (this.#call !== undefined || this.finished) return;
     this.#startedAt = this.#host.now();
-    this.#progressAt = this.#startedAt;
+    this.#progressAt = this.#host.patientNow();
     this.#call = this.#ask(client, {
       onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
       onData: (chunk) => this.#onData(chunk),
@@ -179,9 +181,9 @@ export class OriginRequest {
   }
 
   #onData(chunk: Uint8Array): void {
-    this.#progressAt = this.#host.now();
+    this.#progressAt = this.#host.patientNow();
     if (!this.#begun) {
-      this.#firstMs = Math.max(1, Math.round(this.#progressAt - this.#startedAt));
+      this.#firstMs = Math.max(1, Math.round(this.#host.now() - this.#startedAt));
       if (this.#answer?.streams === true) this.#host.onFirstToken(this.#firstMs);
     }
     this.#begun = true;
@@ -220,12 +222,12 @@ export class OriginRequest {
   #resume(): void {
     if (!this.#paused || this.#outgoing.unsent >= UNSENT_MAX_BYTES / 2) return;
     this.#paused = false;
-    this.#progressAt = this.#host.now();
+    this.#progressAt = this.#host.patientNow();
     this.#call?.resume();
   }
 
   #onBodyTaken(bytes: number): void {
-    this.#progressAt = this.#host.now();
+    this.#progressAt = this.#host.patientNow();
     this.#link?.consumed(bytes);
     const credit = this.#link && this.body.incoming.credit(this.#link.pool);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
@@ -307,7 +309,7 @@ export class OriginRequest {
     this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
   }
 
-  /** Time-outs limit the silence between bytes, never the total. A client that does not read is no stall of the engine. */
+  /** `now`: the host's `patientNow`. Time-outs limit the silence between bytes, never the total. A client that does not read is no stall of the engine. */
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
     if (this.finished || this.#paused || this.#call === undefined) return;

@@ -7,6 +7,7 @@ import type { Link } from '../../shared/wire/link.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
+import { patience } from '../patience.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import { EngineClient } from './engine-client.ts';
 import { type LoadCounter, LoadReports } from './load-reports.ts';
@@ -59,6 +60,7 @@ export class OriginRequests {
     this.#host = {
       seals,
       now: () => performance.now(),
+      patientNow: () => patience.now(),
       onHead: () => this.#loadReports?.say(),
       onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
@@ -227,13 +229,14 @@ export class OriginRequests {
     request.start(this.#client);
   }
 
+  /** `now`: of `patience`. */
   tick(now: number): void {
     for (const request of this.#named.values()) {
       request.tick(now);
       if (request.forgettable(now)) this.#forget(request);
     }
     this.#trim();
-    this.#loadReports?.tick(now, this.#running);
+    this.#loadReports?.tick(performance.now(), this.#running);
     if (this.#onDrained.length === 0) return;
     const allSaid = [...this.#named.values()].every((request) => request.said);
     this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;

@@ -5,6 +5,7 @@ import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
+import { patience } from '../patience.ts';
 import { Connection } from './connection.ts';
 import { dial } from './dial.ts';
 import { messageOf } from './gateway-request.ts';
@@ -84,7 +85,7 @@ class GatewayTunnel implements Tunnel {
 
   open(): void {
     if (this.#ticking !== undefined || this.#closed) return;
-    this.#ticking = setInterval(() => this.#requests.tick(performance.now()), TICK_MS);
+    this.#ticking = setInterval(() => this.#requests.tick(patience.now()), TICK_MS);
     void this.#dial();
   }
 

@@ -4,6 +4,7 @@ import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { AbandonedAttempts } from '../../shared/upstream/abandoned.ts';
+import { acceptTimeout } from '../../shared/upstream/accept-timeout.ts';
 import {
   type AttemptBody,
   type AttemptFailure,
@@ -19,6 +20,7 @@ import { StrayFrames } from '../../shared/usage/stray-frames.ts';
 import type { ReportAnomaly, UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
+import { patience } from '../patience.ts';
 import { steadyNow } from '../steady-clock.ts';
 import { BrokenAnswers } from './broken-answers.ts';
 import { BROKEN_OFF, type CallResult, type LocalResult } from './call/attempt-call.ts';
@@ -76,6 +78,7 @@ export class Attempts implements UpstreamStreamHost {
   readonly #on: AttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
   readonly #hangs: HangWatch;
+  readonly accepts = acceptTimeout();
   readonly #gpu = new GpuShare();
   #link: Link | undefined;
   /** The session's agent was killed. */
@@ -97,7 +100,10 @@ export class Attempts implements UpstreamStreamHost {
     this.#proofs = proofs;
     this.#settlement = new Settlement(session, proofs, Date.now);
     this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
-    this.#hangs = new HangWatch({ now: () => this.now(), compare: on.compare, onSuspicion: on.onSuspicion }, suspicion);
+    this.#hangs = new HangWatch(
+      { now: () => this.patientNow(), compare: on.compare, onSuspicion: on.onSuspicion },
+      suspicion,
+    );
   }
 
   /** Nothing is open and nothing is left to settle. */
@@ -116,6 +122,10 @@ export class Attempts implements UpstreamStreamHost {
 
   now(): number {
     return steadyNow();
+  }
+
+  patientNow(): number {
+    return patience.now();
   }
 
   load(): NodeLoad | undefined {
@@ -221,7 +231,7 @@ export class Attempts implements UpstreamStreamHost {
 
   onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
     this.#upstreams.delete(upstream.stream);
-    this.#calls.take(upstream.request);
+    this.#calls.over(upstream.request, failure === 'cancelled');
     this.#unattend(upstream);
     this.#hangs.onOver(upstream, failure);
     upstream.gpuShare?.end(this.now());
@@ -258,8 +268,7 @@ export class Attempts implements UpstreamStreamHost {
   disconnect(): void {
     this.#link = undefined;
     this.#proofs.forget();
-    const now = this.now();
-    for (const upstream of this.#upstreams.values()) upstream.disconnect(now);
+    for (const upstream of this.#upstreams.values()) upstream.disconnect();
   }
 
   /**

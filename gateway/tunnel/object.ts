@@ -12,6 +12,7 @@ import { CIRCUIT_FRAME } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
+import { patience } from '../patience.ts';
 import { steadyNow } from '../steady-clock.ts';
 import { storageHealth } from '../storage/health.ts';
 import { TOGETHER } from '../usage/record.ts';
@@ -113,7 +114,7 @@ export class TunnelObject extends GatewayObject {
       load: () => this.#frames.load,
       compare: () => ctx.waitUntil(this.#compare()),
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
-        this.#registry.live({ breaker: hangs.keep(suspicion, steadyNow(), Date.now()) }),
+        this.#registry.live({ breaker: hangs.keep(suspicion, patience.now(), Date.now()) }),
     };
     this.#attempts = new Attempts(
       this.#session,

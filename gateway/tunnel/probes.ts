@@ -1,9 +1,9 @@
 import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
-import { after } from '../after.ts';
+import { patience } from '../patience.ts';
 
-/** An agent that is there answers in a round trip. The gossip core waits 600 ms (`relayMs`) for the verdict and ignores a later one. */
-const ANSWER_MS = 400;
+/** An agent that is there answers in a round trip. The gossip core waits 600 ms (`relayMs`) for a verdict, longer where verdicts came later. */
+const ANSWER = { leastMs: 400, mostMs: 4_000 };
 
 /** Probes that wait for an answer. */
 const WAITING_MAX = 32;
@@ -17,7 +17,7 @@ export class Probes extends PendingReplies<ProbeVerdict> {
   #asked = 0;
 
   constructor() {
-    super({ max: WAITING_MAX, answerMs: ANSWER_MS, late: 'silent', unknown: 'unknown', after });
+    super({ max: WAITING_MAX, wait: ANSWER, late: 'silent', unknown: 'unknown', patience });
   }
 
   mayAsk(now: number): boolean {

@@ -1,14 +1,15 @@
 import { Rounds } from '../../shared/upstream/rounds.ts';
 import type { Clock } from '../object-context.ts';
+import { patience } from '../patience.ts';
 import { steadyNow } from '../steady-clock.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
 
 interface TickerOptions {
-  /** Ends what has passed its deadline. `now` in all of these: of `steadyNow`. */
+  /** Ends what has passed its deadline. `now`: of `patience`. */
   judge(now: number): void;
-  /** Does the work that waits for no deadline. */
+  /** Does the work that waits for no deadline. `now`: of `steadyNow`. */
   store(now: number): void;
   /** No attempt is open, and nothing is to be settled. */
   idle(): boolean;
@@ -35,7 +36,7 @@ export class Ticker {
   #tick(): void {
     const now = steadyNow();
     const { judge, store, idle, rested } = this.#options;
-    if (this.#rounds.judges(now)) judge(now);
+    if (this.#rounds.judges(now)) judge(patience.now());
     store(now);
     if (!idle()) return;
     this.#timer?.();

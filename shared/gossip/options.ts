@@ -20,7 +20,7 @@ export interface GossipOptions {
   probeMs: number;
   /** Part of an interval that is random, so that nodes started together do not stay in step. */
   jitter: number;
-  /** A direct probe's answer. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788). */
+  /** A direct probe's answer. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788) or peers answer late (RFC 6298). */
   directMs: number;
   healthMax: number;
   /** For helpers' verdicts. */

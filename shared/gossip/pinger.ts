@@ -1,4 +1,5 @@
 /** Sends pings and reads their answers. Nothing else is sent for ever. Each ping carries the sums that tell two replicas apart. */
+import { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
 import type { Channels } from './channels.ts';
 import { type Context, isGateway, shuffle, spread } from './context.ts';
@@ -15,6 +16,7 @@ const WORDS_MAX = 32;
 interface Pending {
   peer: PeerId;
   done: ((verdict: Verdict) => void) | undefined;
+  at: number;
 }
 
 export class Pinger {
@@ -23,6 +25,8 @@ export class Pinger {
   readonly #livenessTable: LivenessTable;
   readonly #antiEntropy: AntiEntropy;
   readonly #pending = new Map<number, Pending>();
+  /** How long members take to answer here: slow machines do not accuse one another. */
+  readonly answers: AdaptiveTimeout;
   /** Peers of this round still to be pinged; at most one per channel. */
   #round: PeerId[] = [];
   #odd = false;
@@ -35,6 +39,8 @@ export class Pinger {
     this.#channels = channels;
     this.#livenessTable = livenessTable;
     this.#antiEntropy = antiEntropy;
+    const { directMs, healthMax } = context.options;
+    this.answers = new AdaptiveTimeout({ leastMs: directMs, mostMs: directMs * healthMax });
   }
 
   /** Call again when the interval has changed. */
@@ -74,14 +80,16 @@ export class Pinger {
       const [oldest] = this.#pending.keys();
       if (oldest !== undefined) this.#pending.delete(oldest);
     }
-    this.#pending.set(this.#seq, { peer, done });
+    this.#pending.set(this.#seq, { peer, done, at: this.#context.now });
     const root = this.#antiEntropy.root();
     this.#context.out.send(peer, { type: 'ping', seq: this.#seq, root, livenessHash: this.#livenessTable.sum });
     return this.#seq;
   }
 
+  /** The answer is not waited for any more. It is measured if it comes. */
   forget(seq: number): void {
-    this.#pending.delete(seq);
+    const pending = this.#pending.get(seq);
+    if (pending !== undefined) pending.done = undefined;
   }
 
   /** Pings the neighbours and some other peers at once, so that they compare with us. */
@@ -120,6 +128,7 @@ export class Pinger {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
       this.#pending.delete(part.seq);
+      if (!isGateway(peer.id)) this.answers.answered(this.#context.now - pending.at);
       pending.done?.('alive');
     }
     const differs = sums !== undefined && this.#antiEntropy.differs(peer, part.root);

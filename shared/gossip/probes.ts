@@ -79,7 +79,13 @@ export class Probes {
 
   #directMs(): number {
     const { directMs, healthMax } = this.#context.options;
-    return directMs * Math.min(healthMax, 1 + this.#health);
+    return Math.max(this.#pinger.answers.ms, directMs * Math.min(healthMax, 1 + this.#health));
+  }
+
+  /** A helper waits `helperMs` for the target, or longer where its peers take longer; the peers here tell of that. */
+  #indirectMs(): number {
+    const { indirectMs, directMs } = this.#context.options;
+    return indirectMs + 2 * (this.#pinger.answers.ms - directMs);
   }
 
   #pingDirectly(inquiry: Inquiry): void {
@@ -100,7 +106,7 @@ export class Probes {
       if (lateMs > options.lateMs && !inquiry.excused) {
         inquiry.excused = true;
         this.#health = Math.min(options.healthMax - 1, this.#health + 1);
-        return this.#await(inquiry, options.directMs);
+        return this.#await(inquiry, this.#pinger.answers.ms);
       }
       if (inquiry.stage === 'direct') this.#directFailed(inquiry);
       else this.#decide(inquiry, true);
@@ -145,7 +151,7 @@ export class Probes {
     inquiry.stage = 'helpers';
     if (this.#channels.open.has(target)) this.#pingDirectly(inquiry);
     this.#askHelpers(inquiry);
-    this.#await(inquiry, this.#context.options.indirectMs);
+    this.#await(inquiry, this.#indirectMs());
   }
 
   #askHelpers(inquiry: Inquiry): void {
@@ -231,7 +237,7 @@ export class Probes {
     inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
     this.#context.out.act({ type: 'askRelay', target: inquiry.target });
-    this.#await(inquiry, this.#context.options.relayMs);
+    this.#await(inquiry, Math.max(this.#context.options.relayMs, this.#indirectMs()));
   }
 
   /** Others reach the target and this node does not: perhaps this node is the slow one. */
@@ -241,7 +247,7 @@ export class Probes {
     if (inquiry.relay === 'alive') return this.#notFromHere(inquiry);
     // The second ping may be on its way back.
     inquiry.stage = 'elsewhere';
-    timerQueue.set(`inquiry:${inquiry.target}`, now + options.directMs, () => this.#notFromHere(inquiry));
+    timerQueue.set(`inquiry:${inquiry.target}`, now + this.#pinger.answers.ms, () => this.#notFromHere(inquiry));
   }
 
   #notFromHere(inquiry: Inquiry): void {
@@ -266,7 +272,7 @@ export class Probes {
     this.#indirectProbes.add(probe);
     if (this.#channels.open.has(target)) this.#pingFor(probe);
     else if (!this.#channels.dial(target)) return this.#report(probe, 'unknown');
-    timerQueue.set(`indirect:${from}:${seq}`, now + options.helperMs, (lateMs) => {
+    timerQueue.set(`indirect:${from}:${seq}`, now + Math.max(options.helperMs, this.#pinger.answers.ms), (lateMs) => {
       const tried = probe.ping !== undefined || this.#channels.met(target);
       this.#report(probe, tried && lateMs <= options.lateMs ? 'silent' : 'unknown');
     });

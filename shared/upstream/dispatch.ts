@@ -12,12 +12,10 @@ import {
   repeatsWork,
 } from '../routing/attempts.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import { ACCEPT_MS } from './accept-timeout.ts';
 import type { AttemptFailure } from './attempt.ts';
 import { AttemptError } from './attempt-error.ts';
 import type { ResponseStream, StartedResponse } from './response.ts';
-
-/** An opening that is not acknowledged within this, dialling included, moves the request to another node, where there is one. */
-const ACCEPT_MS = 1_000;
 
 /** More where a side's choice has more to it: the model, the policy. */
 export interface Choice<N = Asked> {

@@ -1,37 +1,48 @@
 import type { After } from '../collections/timer.ts';
+import { AdaptiveTimeout, type TimeoutBounds } from '../patience/adaptive-timeout.ts';
 
 interface QuestionsOptions<A> {
   /** Open at once; beyond that nothing is asked. */
   max: number;
-  /** So long an answer is waited for. */
-  answerMs: number;
+  /** How long an answer is waited for. */
+  wait: TimeoutBounds;
   /** What is said when none came in that time. */
   late: A;
   /** What is said where it was not asked, or the socket is gone. */
   unknown: A;
-  after: After;
+  /** Milliseconds, and a timer, by this process's patience. */
+  patience: { now(): number; after: After };
 }
 
 /** Questions put over one socket, by number. Each has one answer: the other side's, or what its absence means. */
 export class PendingReplies<A> {
   readonly #options: QuestionsOptions<A>;
-  readonly #open = new Map<number, (answer: A) => void>();
+  readonly #open = new Map<number, { askedAt: number; tell(answer: A): void }>();
+  readonly #wait: AdaptiveTimeout;
   #last = 0;
 
   constructor(options: QuestionsOptions<A>) {
     this.#options = options;
+    this.#wait = new AdaptiveTimeout(options.wait);
   }
 
   /** `put` sends the question. */
   ask(put: (number: number) => void): Promise<A> {
-    const { max, answerMs, late, unknown, after } = this.#options;
+    const { max, late, unknown, patience } = this.#options;
     if (this.#open.size >= max) return Promise.resolve(unknown);
     const number = ++this.#last;
     return new Promise((resolve) => {
-      const stop = after(answerMs, () => this.answered(number, late));
-      this.#open.set(number, (answer) => {
-        stop();
-        resolve(answer);
+      const askedAt = patience.now();
+      const stop = patience.after(this.#wait.ms, () => {
+        this.#wait.expired();
+        this.#end(number, late);
+      });
+      this.#open.set(number, {
+        askedAt,
+        tell: (answer) => {
+          stop();
+          resolve(answer);
+        },
       });
       put(number);
     });
@@ -39,13 +50,19 @@ export class PendingReplies<A> {
 
   /** Says nothing where no caller waits for it any more. */
   answered(number: number, answer: A): void {
-    const tell = this.#open.get(number);
+    const askedAt = this.#open.get(number)?.askedAt;
+    if (askedAt !== undefined) this.#wait.answered(this.#options.patience.now() - askedAt);
+    this.#end(number, answer);
+  }
+
+  #end(number: number, answer: A): void {
+    const open = this.#open.get(number);
     this.#open.delete(number);
-    tell?.(answer);
+    open?.tell(answer);
   }
 
   /** The socket is gone, and what was asked over it. */
   abandon(): void {
-    for (const number of [...this.#open.keys()]) this.answered(number, this.#options.unknown);
+    for (const number of [...this.#open.keys()]) this.#end(number, this.#options.unknown);
   }
 }

@@ -1,3 +1,4 @@
+import type { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
 import type { NodeLoad } from '../routing/load.ts';
 import { WireError } from '../wire/error.ts';
 import type { Frame } from '../wire/frames.ts';
@@ -16,6 +17,10 @@ import { type Known, ResultListener } from './result-listener.ts';
 export interface UpstreamStreamHost {
   /** Milliseconds of a clock that is never set back. */
   now(): number;
+  /** The same for deadlines: of `Patience`. */
+  patientNow(): number;
+  /** How long its node may take to acknowledge an opening; more where the request itself allows more. */
+  readonly accepts: AdaptiveTimeout;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
   onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void;
   /** The first byte of its answer's body came. */
@@ -48,6 +53,8 @@ export class UpstreamStream {
   /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
   #openings = 0;
   readonly #deadlines: Deadlines;
+  /** When the first opening went out. */
+  #sentAt = 0;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #over = false;
@@ -69,7 +76,7 @@ export class UpstreamStream {
     this.request = request;
     this.#host = host;
     this.openedAt = host.now();
-    this.#deadlines = new Deadlines(this.openedAt, request.acceptMs);
+    this.#deadlines = new Deadlines(host.patientNow(), Math.max(request.acceptMs, host.accepts.ms));
     this.repeated = request.resume;
     this.#incoming = new Incoming({ offset: request.answerOffset });
     this.#upload = new RequestUpload(body, request.bodyLength, () => this.cancel());
@@ -157,7 +164,7 @@ export class UpstreamStream {
   /** A socket is there: open on it, or continue where the last one broke off. */
   connect(link: Link): void {
     if (this.#settled) return;
-    if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
+    if (this.#deadlines.opened(this.#incoming.received, this.#host.patientNow())) {
       return this.fail('failed', 'the answer breaks every socket');
     }
     this.#link = link;
@@ -165,7 +172,7 @@ export class UpstreamStream {
     const { request, stream } = this;
     const resume = request.resume || this.accepted;
     link.put(openFrameOf(request, { stream, resume, from: this.#incoming.received, bodyLength: this.#upload.length }));
-    this.#openings++;
+    if (++this.#openings === 1) this.#sentAt = this.#host.patientNow();
     if (this.#sendsAlong) this.#upload.attach(link, this.stream);
   }
 
@@ -174,16 +181,16 @@ export class UpstreamStream {
   }
 
   /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
-  disconnect(now: number, resumeMs = RESUME_WINDOW_MS): void {
+  disconnect(resumeMs = RESUME_WINDOW_MS): void {
     this.#link = undefined;
     // The agent may have broken the protocol in the message that brought the answer's end: that message has no end of its own.
     if (this.#incoming.complete) this.#tellResult();
-    if (this.accepted && !this.#settled) this.#deadlines.waitUntil(now + resumeMs);
+    if (this.accepted && !this.#settled) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
   }
 
   onFrame(frame: Frame): void {
     if (this.#over || this.#failing !== undefined) return;
-    this.#deadlines.heard(this.#host.now());
+    this.#deadlines.heard(this.#host.patientNow());
     if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // it comes again, behind the data
     switch (frame.type) {
       case 'accept':
@@ -207,6 +214,8 @@ export class UpstreamStream {
   }
 
   #onAccept(bodyOffset: number, bodyDone: boolean): void {
+    if (this.#acceptedAt === undefined && this.#openings === 1)
+      this.#host.accepts.answered(this.#host.patientNow() - this.#sentAt);
     this.#acceptedAt ??= this.#host.now();
     this.#deadlines.waitNoMore();
     if (bodyDone) {
@@ -264,7 +273,7 @@ export class UpstreamStream {
   }
 
   #onPulled(bytes: number): void {
-    this.#deadlines.pulled(this.#host.now());
+    this.#deadlines.pulled(this.#host.patientNow());
     const own = this.#incoming.consume(bytes); // also while no socket is there: the next one's credit counts from it
     this.#link?.consumed(own);
     const credit = this.#link && this.#incoming.credit(this.#link.pool);
@@ -289,7 +298,7 @@ export class UpstreamStream {
     return { kind: 'head', status, head };
   }
 
-  /** Called now and then with the time: gives up what was not acknowledged, resumed or attended to in time. */
+  /** Called now and then with the host's `patientNow`: gives up what was not acknowledged, resumed or attended to in time. */
   tick(now: number): void {
     if (this.#over) return;
     if (this.#listener.isGone(now)) return this.cancel();
@@ -300,7 +309,10 @@ export class UpstreamStream {
     }
     if (!this.#deadlines.isLate(now)) return;
     if (this.accepted) this.breakOff('lost', 'the stream was not resumed');
-    else this.fail('not_accepted', 'no answer');
+    else {
+      this.#host.accepts.expired();
+      this.fail('not_accepted', 'no answer');
+    }
   }
 
   /** The agent has all of it, is there, and has more to say. */

@@ -4,6 +4,7 @@ import type { AttemptBody, AttemptRequest } from '../../../shared/upstream/attem
 import { Rounds } from '../../../shared/upstream/rounds.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { WireError } from '../../../shared/wire/error.ts';
+import { patience } from '../../patience.ts';
 import type { Attempt } from './attempt.ts';
 import { type MemoryPair, memoryPair } from './pair.ts';
 import { Serving, type ServingOptions } from './serving.ts';
@@ -45,6 +46,7 @@ export class Requests implements RequestChannelEvents {
   constructor(options: RequestsOptions) {
     this.#options = options;
     const now = () => performance.now();
+    const patientNow = () => patience.now();
     this.serving = new Serving({ ...options, now });
     this.#host = {
       channels: {
@@ -52,6 +54,7 @@ export class Requests implements RequestChannelEvents {
         stalled: (session) => session !== options.own() && (options.channels.stalled?.(session) ?? false),
       },
       now,
+      patientNow,
       nextStream: (dialled) => 2 * ++this.#streams + (dialled ? 1 : 0),
       onSilent: (session) => options.onSilent(session),
       onLoad: (session, { running, waiting, kvUse }) =>
@@ -130,9 +133,9 @@ export class Requests implements RequestChannelEvents {
   #tick(): void {
     const now = performance.now();
     const judges = this.#rounds.judges(now);
-    this.serving.tick(now);
+    this.serving.tick(patience.now());
     for (const [session, peer] of this.#upstreams) {
-      if (judges) peer.tick(now);
+      if (judges) peer.tick(patience.now());
       this.#settle(peer, now);
       if (peer.idle) this.#upstreams.delete(session);
     }

@@ -2,6 +2,7 @@ import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/head
 import { sealedHeaders } from '../../../shared/seal/binding.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { EngineTarget } from '../../engine/address.ts';
+import { patience } from '../../patience.ts';
 import type { SealOpener } from '../../seal/opener.ts';
 import type { LoadCounter } from '../../tunnel/load-reports.ts';
 import type { OriginRequest } from '../../tunnel/origin-request.ts';
@@ -73,7 +74,7 @@ export class Serving {
     const served = this.#peers.get(channel.session);
     if (served === undefined || served.active !== channel) return;
     served.active = undefined;
-    served.goneAt = this.#options.now();
+    served.goneAt = patience.now();
     served.touched.clear();
     served.requests.disconnect();
   }

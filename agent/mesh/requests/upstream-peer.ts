@@ -1,6 +1,7 @@
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { AbandonedAttempts, GIVEN_UP_HERE } from '../../../shared/upstream/abandoned.ts';
+import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { HangWatch, SUSPECTED } from '../../../shared/upstream/hang-watch.ts';
 import { relievePressure } from '../../../shared/upstream/pressure.ts';
@@ -27,6 +28,8 @@ const REDIALS_MAX = 3;
 export interface UpstreamPeerHost {
   readonly channels: ChannelSource;
   now(): number;
+  /** For deadlines: of `Patience`. */
+  patientNow(): number;
   /** Never repeats within this process; odd where this end dialled. */
   nextStream(dialled: boolean): number;
   /** It has a channel and did not acknowledge an opening. */
@@ -58,6 +61,7 @@ export class UpstreamPeer implements UpstreamStreamHost {
   readonly #stray: StrayFrames;
   readonly #watchdog = new Watchdog(QUIET_MS, QUIET_MS);
   readonly #hangs: HangWatch;
+  readonly accepts = acceptTimeout();
 
   constructor(session: string, host: UpstreamPeerHost) {
     this.session = session;
@@ -65,9 +69,9 @@ export class UpstreamPeer implements UpstreamStreamHost {
     this.#settlement = new Settlement(session);
     this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
     this.#hangs = new HangWatch({
-      now: () => this.now(),
+      now: () => this.patientNow(),
       compare: () => host.compare(this),
-      onSuspicion: (suspicion) => host.onHang(session, suspicion && suspicion.until - this.now()),
+      onSuspicion: (suspicion) => host.onHang(session, suspicion && suspicion.until - this.patientNow()),
     });
   }
 
@@ -90,8 +94,12 @@ export class UpstreamPeer implements UpstreamStreamHost {
     return this.#host.now();
   }
 
+  patientNow(): number {
+    return this.#host.patientNow();
+  }
+
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
-    if (this.#attempts.size === 0) this.#watchdog.heard(this.now());
+    if (this.#attempts.size === 0) this.#watchdog.heard(this.patientNow());
     const upstream = new UpstreamStream(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(upstream);
     this.#recent.add(request);
@@ -145,13 +153,12 @@ export class UpstreamPeer implements UpstreamStreamHost {
   /** `gone`: the peer does not listen any more; a session that ended never comes back. */
   #onDialFailed(reason: string, gone = false): void {
     if (this.#active !== undefined) return; // it came the other way meanwhile
-    const now = this.now();
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
     for (const upstream of [...this.#attempts.keys()]) {
       if (!upstream.accepted) upstream.fail('unreachable', reason);
-      else if (hopeless) upstream.disconnect(now, 0);
+      else if (hopeless) upstream.disconnect(0);
     }
-    if (this.#attempts.size > 0 && !hopeless) this.#redialAt = now + REDIAL_MS;
+    if (this.#attempts.size > 0 && !hopeless) this.#redialAt = this.patientNow() + REDIAL_MS;
   }
 
   onChannel(channel: RequestChannel): void {
@@ -162,7 +169,7 @@ export class UpstreamPeer implements UpstreamStreamHost {
 
   #activate(channel: RequestChannel): void {
     this.#active = channel;
-    this.#watchdog.heard(this.now());
+    this.#watchdog.heard(this.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
     this.#stray.connect();
@@ -185,8 +192,7 @@ export class UpstreamPeer implements UpstreamStreamHost {
     this.#channels.delete(channel);
     if (this.#active !== channel) return;
     this.#active = undefined;
-    const now = this.now();
-    for (const upstream of this.#attempts.keys()) upstream.disconnect(now);
+    for (const upstream of this.#attempts.keys()) upstream.disconnect();
     const [next] = this.#channels;
     if (next !== undefined) return this.#activate(next);
     // A peer that dialled us may stand where we cannot dial it: it will come again, or not within the time that is given.
@@ -197,7 +203,7 @@ export class UpstreamPeer implements UpstreamStreamHost {
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
     if (frame.type === 'load') return this.#host.onLoad(this.session, frame);
-    if (channel === this.#active) this.#watchdog.heard(this.now());
+    if (channel === this.#active) this.#watchdog.heard(this.patientNow());
     const upstream = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
     if (frame.type === 'report') return this.#report(frame, upstream);
     if (upstream !== undefined) {
@@ -271,7 +277,7 @@ export class UpstreamPeer implements UpstreamStreamHost {
         return active.link.put({ ...SIGN_OF_LIFE, stream: this.#host.nextStream(active.dialled) });
       case 'gone':
         if (this.#host.channels.stalled?.(this.session) === true) return;
-        for (const upstream of this.#attempts.keys()) upstream.disconnect(now, 0);
+        for (const upstream of this.#attempts.keys()) upstream.disconnect(0);
     }
   }
 

@@ -11,6 +11,7 @@ import type { FileStore } from '../../files/file-store.ts';
 import { FileSweepObject } from '../../files/sweep-object.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
 import { ObserveObject } from '../../observe/object.ts';
+import { countTurns } from '../../patience.ts';
 import { QueueObject } from '../../queue/object.ts';
 import { RegistryObject } from '../../registry/object.ts';
 import { setPolicies } from '../../routing/custom.ts';
@@ -85,6 +86,10 @@ export class NodeGateway {
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
+    countTurns((ms, ring) => {
+      const timer = setInterval(ring, ms).unref();
+      return () => clearInterval(timer);
+    });
     const { objects, accounts, assets, files, migrations, settings, tls, log } = options;
     const database = new Database(accounts);
     migrate(database, migrations);

@@ -1,21 +1,27 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
+import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
 import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 import type { Known } from '../../../shared/upstream/result-listener.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import { steadyNow } from '../../steady-clock.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
+import { patience } from '../../patience.ts';
 import type { CallResult } from './attempt-call.ts';
 
-/**
- * A call waits CALL_MS for its answer. The answer then waits FETCH_MS to be fetched: a Worker's way there and back across the world.
- * An answer that is fetched too late is computed twice. An answer that no Worker fetches ends within a second.
- */
+/** A call waits so long for its answer. After that its Worker is told to fetch the answer. */
 const CALL_MS = 200;
-const FETCH_MS = 400;
+
+/**
+ * The answer then waits to be fetched: at least a Worker's way there and back across the world, longer where Workers took longer. An answer
+ * that is fetched too late is computed twice. At most as long as an agent keeps an answer: nobody asks for it after that.
+ */
+const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 
 interface Call {
   upstream: UpstreamStream;
-  /** By `steadyNow`; infinite once the Worker was told to fetch. */
+  /** By `patience`; infinite once the Worker was told to fetch. */
   giveUpAt: number;
+  /** When the Worker was told to fetch. */
+  toldAt?: number;
   fetchIt: () => void;
 }
 
@@ -27,13 +33,15 @@ export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
  */
 export class Calls {
   readonly #calls = new TransientMap<string, Call>();
+  readonly #fetch = new AdaptiveTimeout(FETCH);
 
   /** `answer` gets the whole answer if it comes soon. Else it is told to fetch the answer. `begun`: as the listener's. */
   add(upstream: UpstreamStream, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
-    const call: Call = { upstream, giveUpAt: steadyNow() + CALL_MS, fetchIt: () => {} };
+    const call: Call = { upstream, giveUpAt: patience.now() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
-      upstream.hold(steadyNow() + FETCH_MS);
+      call.toldAt = patience.now();
+      upstream.hold(call.toldAt + this.#fetch.ms);
       answer({ kind: 'fetch' });
     };
     this.#calls.set(attemptName(upstream.request), call);
@@ -44,12 +52,23 @@ export class Calls {
     return this.#calls.has(attemptName(name));
   }
 
-  /** The Worker fetches the attempt, or the attempt is over: it is no call any more. */
+  /** The Worker fetches the attempt. */
   take(name: AttemptName): UpstreamStream | undefined {
+    const call = this.#end(name);
+    if (call?.toldAt !== undefined) this.#fetch.answered(patience.now() - call.toldAt);
+    return call?.upstream;
+  }
+
+  /** The attempt is over: it is no call any more. `left`: no Worker fetched it. */
+  over(name: AttemptName, left: boolean): void {
+    if (this.#end(name)?.toldAt !== undefined && left) this.#fetch.expired();
+  }
+
+  #end(name: AttemptName): Call | undefined {
     const key = attemptName(name);
     const call = this.#calls.get(key);
     this.#calls.delete(key);
-    return call?.upstream;
+    return call;
   }
 
   /** The call's client left. */

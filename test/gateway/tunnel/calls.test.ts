@@ -3,8 +3,10 @@ import { expect, test } from 'vitest';
 import { steadyNow } from '../../../gateway/steady-clock.ts';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
 import { Calls } from '../../../gateway/tunnel/call/calls.ts';
+import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 
 const STREAM = 1;
@@ -16,7 +18,14 @@ const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) 
 function call() {
   const calls = new Calls();
   const answers: CallResult[] = [];
-  const host = { now: steadyNow, onOver: () => {}, onFirstByte: () => {}, renumber: () => STREAM };
+  const host = {
+    now: steadyNow,
+    patientNow: steadyNow,
+    accepts: acceptTimeout(),
+    onOver: () => {},
+    onFirstByte: () => {},
+    renumber: () => STREAM,
+  };
   const request = { requestId: 'r', attempt: 1, headers: [], edits: [], answerOffset: 0, acceptMs: 1_000 };
   const upstream = new UpstreamStream(STREAM, request as never, null, host);
   calls.add(upstream, (answer) => answers.push(answer));
@@ -27,6 +36,11 @@ function call() {
   return {
     answers,
     later: (ms: number) => calls.tick(steadyNow() + ms),
+    /** The answer still waits for its Worker so long after now. */
+    waits(ms: number) {
+      upstream.tick(steadyNow() + ms);
+      return !upstream.over;
+    },
     /** So many bytes more, in a message of their own. */
     say(bytes: number, isEnd = false) {
       upstream.onFrame({ type: 'data', stream: STREAM, offset, bytes: new Uint8Array(bytes) });
@@ -60,4 +74,12 @@ test('an answer that is large is to be fetched at once: it does not wait as long
   expect(answers).toEqual([]);
   say(40_000);
   expect(answers).toEqual([FETCH]);
+});
+
+test('an answer waits for a Worker that is not known to be fast, and for no Worker longer than an agent keeps it', () => {
+  const { say, later, waits } = call();
+  say(1_000);
+  later(CALL_MS);
+  expect(waits(2_500)).toBe(true);
+  expect(waits(RESUME_WINDOW_MS)).toBe(false);
 });

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { OPENING_LIFE_MS, provenOpening, proveOpening } from '../../../gateway/accounts/opening.ts';
 import { createUsageTable, handedOn, storeUsage } from '../../../gateway/usage/record.ts';
+import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import { openFrameOf } from '../../../shared/upstream/open-frame.ts';
 import { UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
@@ -64,7 +65,14 @@ class Books {
     const frame = openFrameOf(request, { stream, resume: false, from: 0, bodyLength: 0 });
     this.sent.push({ stream, name: { requestId, attempt, receipt: frame.receipt } });
     if (session !== SESSION) return;
-    const host = { now: () => this.#now, onOver: () => {}, onFirstByte: () => {}, renumber: () => stream };
+    const host = {
+      now: () => this.#now,
+      patientNow: () => this.#now,
+      accepts: acceptTimeout(),
+      onOver: () => {},
+      onFirstByte: () => {},
+      renumber: () => stream,
+    };
     const upstream = new UpstreamStream(stream, request, null, host);
     const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
     upstream.connect(new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => this.#now)));

@@ -105,6 +105,31 @@ describe('a direct probe', () => {
   });
 });
 
+it('members that answer after 0.6 s, as slow machines do, are not accused for long: from then on they are waited for longer', () => {
+  const one = new One('agent', [8]);
+  one.open(1, 2, 3, 4, 5, 6, 7);
+  const answers: { at: number; from: number; seq: number; root: Uint8Array }[] = [];
+  const helped: number[] = [];
+  const look = (actions: readonly Action[]): void => {
+    for (const action of actions) {
+      if (action.type !== 'send') continue;
+      const from = one.members.findIndex(({ session }) => session === action.peer);
+      for (const { seq, root } of ofType(partsTo([action]), 'ping'))
+        answers.push({ at: one.now + 600, from, seq, root });
+      if (ofType(partsTo([action]), 'probe').length > 0) helped.push(one.now);
+    }
+  };
+  const begin = one.now;
+  while (one.now < begin + 30_000) {
+    look(one.pass(50));
+    const due = answers.filter(({ at }) => at <= one.now);
+    answers.splice(0, due.length);
+    for (const { from, seq, root } of due) look(one.say(from, { type: 'ack', seq, root, livenessHash: 0, paceMs: 0 }));
+  }
+  expect(helped.length).toBeGreaterThan(0);
+  expect(Math.max(...helped) - begin).toBeLessThan(5_000);
+});
+
 describe('a member that was not reached once', () => {
   it('is tried again although it is no neighbour, until it answers', () => {
     const one = new One('agent', [40]);

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../../shared/routing/hang/hang-suspicion.ts';
+import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import type { AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { HangWatch } from '../../../shared/upstream/hang-watch.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
@@ -46,6 +47,8 @@ class Node {
     if (!this.watch.admits(request as AttemptRequest)) return undefined;
     const upstream = new UpstreamStream(++this.#streams, { edits: [], headers: [], ...request } as never, null, {
       now: () => this.now,
+      patientNow: () => this.now,
+      accepts: acceptTimeout(),
       onFirstByte: (one) => this.watch.onFirstByte(one),
       onOver: (one, failure) => {
         this.#upstreams.delete(one);

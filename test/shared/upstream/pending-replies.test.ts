@@ -4,8 +4,13 @@ import { PendingReplies } from '../../../shared/upstream/pending-replies.ts';
 /** Timers that ring when told to. */
 class Timers {
   readonly rings = new Set<() => void>();
+  readonly waits: number[] = [];
+  at = 0;
 
-  after = (_ms: number, ring: () => void): (() => void) => {
+  now = (): number => this.at;
+
+  after = (ms: number, ring: () => void): (() => void) => {
+    this.waits.push(ms);
     this.rings.add(ring);
     return () => this.rings.delete(ring);
   };
@@ -15,10 +20,10 @@ function open(max = 2) {
   const [timers, asked] = [new Timers(), [] as number[]];
   const questions = new PendingReplies<string>({
     max,
-    answerMs: 400,
+    wait: { leastMs: 400, mostMs: 4_000 },
     late: 'late',
     unknown: 'unknown',
-    after: timers.after,
+    patience: timers,
   });
   return { timers, asked, questions, ask: () => questions.ask((number) => asked.push(number)) };
 }
@@ -53,4 +58,17 @@ it('one too many is not asked, and what a lost socket took along is not known', 
   expect(await Promise.all(all)).toEqual(['unknown', 'unknown', 'unknown']);
   expect(asked).toEqual([1, 2]);
   expect(timers.rings.size).toBe(0);
+});
+
+it('a peer that took long is waited for longer, and one that said nothing twice as long', async () => {
+  const { timers, questions, ask } = open();
+  const one = ask();
+  timers.at = 390;
+  questions.answered(1, 'slow');
+  await one;
+  const two = ask();
+  for (const ring of timers.rings) ring();
+  await two;
+  void ask();
+  expect(timers.waits).toEqual([400, 1_170, 2_340]);
 });

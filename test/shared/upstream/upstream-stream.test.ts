@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import type { AttemptResult } from '../../../shared/upstream/attempt.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
@@ -7,7 +8,14 @@ import { Link } from '../../../shared/wire/link.ts';
 /** A stream that its node has accepted, and what its caller was told. */
 function accepted(): { upstream: UpstreamStream; told: AttemptResult[] } {
   const request = { endpoint: 1, acceptMs: 1_000, answerOffset: 0, edits: [], headers: [] };
-  const host = { now: () => 1_000_000, onFirstByte: () => {}, onOver: () => {}, renumber: () => 2 };
+  const host = {
+    now: () => 1_000_000,
+    patientNow: () => 1_000_000,
+    accepts: acceptTimeout(),
+    onFirstByte: () => {},
+    onOver: () => {},
+    renumber: () => 2,
+  };
   const upstream = new UpstreamStream(1, request as never, null, host);
   const told: AttemptResult[] = [];
   upstream.attend((result) => told.push(result));
@@ -23,13 +31,13 @@ it('an answer that is all here goes out though its message broke off behind it',
   const { upstream, told } = accepted();
   upstream.onFrame({ type: 'end', stream: 1, offset: 2 });
   expect(told).toEqual([]);
-  upstream.disconnect(1_000_000);
+  upstream.disconnect();
   expect(told).toMatchObject([{ kind: 'head', status: 200 }]);
 });
 
 it('a partial answer waits for its node, and fails where that node does not come back', () => {
   const { upstream, told } = accepted();
-  upstream.disconnect(1_000_000);
+  upstream.disconnect();
   expect(told).toEqual([]);
   upstream.tick(1_000_000 + 60_000);
   expect(told).toMatchObject([{ kind: 'failure', code: 'lost' }]);

@@ -1,5 +1,6 @@
 /** Reports become records: each attempt one, and what an agent may forget is what nobody waits for any more. */
 import { describe, expect, it } from 'vitest';
+import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { Settlement } from '../../../shared/usage/settlement.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
@@ -27,6 +28,8 @@ function upstreamOf(stream: number): UpstreamStream {
   };
   return new UpstreamStream(stream, request, null, {
     now: () => 0,
+    patientNow: () => 0,
+    accepts: acceptTimeout(),
     onOver: () => {},
     onFirstByte: () => {},
     renumber: () => stream,
