@@ -33,7 +33,7 @@ const RUNS = [
   'gateway.json',
   'dashboard',
 ];
-const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
+const BESIDE = ['package-lock.json', 'LICENSE', 'README.md'];
 /** Hundreds of files that no agent runs. Each agent brings the manifest, so they are in the checksums alone. */
 const PAGE = 'dist/dashboard/';
 /** As coreutils write and check it. */
@@ -59,6 +59,7 @@ export async function release({ key, out, platforms, report }: ReleaseOptions): 
   await mkdir(join(out, 'dist'), { recursive: true });
   for (const name of RUNS) await cp(join(ROOT, 'dist', name), join(out, 'dist', name), { recursive: true });
   for (const name of BESIDE) await copyFile(join(ROOT, name), join(out, name));
+  await writePackageJson(out);
   await requireSigned(join(out, 'dist/gateway.json'), key.name);
   await writeSingleFiles(out, nodes, report);
   await writeManifest(out, project.version, key);
@@ -67,6 +68,14 @@ export async function release({ key, out, platforms, report }: ReleaseOptions): 
   const files = await filesBelow(out);
   await writeChecksums(out, files, key);
   report(`${out}: ${project.version}, ${files.length} files, signed by ${key.name}`);
+}
+
+/** Without the scripts, which run files of a clone: npm would run the one for after an installation. */
+async function writePackageJson(out: string): Promise<void> {
+  const { scripts: _, ...rest } = z
+    .looseObject({})
+    .parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')));
+  await writeFile(join(out, 'package.json'), `${JSON.stringify(rest, null, 2)}\n`);
 }
 
 async function writeSingleFiles(

@@ -1,17 +1,19 @@
 /** What `npm ci` alone gives: the commands of the clone, by their names. */
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
-import { ROOT } from '../support/where.ts';
+import { NODE, ROOT } from '../support/where.ts';
 
 it.each(['otela', 'otela-agent', 'otela-gateway', 'otela-plan', 'otela-factory'])(
   'npm ci puts %s into node_modules/.bin',
   (name) => {
-    // A PATH without Node: the command has to find the one that npm ci installed, from any directory.
+    // A PATH without Node 24 where npm ci fetched one: the command has to find it, from any directory.
+    const fetched = existsSync(join(ROOT, 'node_modules/.bin/node'));
     const run = spawnSync(join(ROOT, 'node_modules/.bin', name), ['--version'], {
       cwd: tmpdir(),
-      env: { PATH: '/usr/bin:/bin' },
+      env: { PATH: `${fetched ? '' : `${dirname(NODE)}:`}/usr/bin:/bin` },
       encoding: 'utf8',
     });
     expect([run.status, run.stdout.trim()], run.stderr).toEqual([0, expect.stringMatching(/\d+\.\d+\.\d+/)]);

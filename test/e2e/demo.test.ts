@@ -8,13 +8,13 @@ import { NODE, ROOT } from '../support/where.ts';
 afterEach(endAll);
 
 it.each([
-  ['start', 'node test/support/demo.ts'],
-  ['start:worker', 'node test/support/demo.ts --worker'],
+  ['start', 'node packaging/install/run.js test/support/demo.ts'],
+  ['start:worker', 'node packaging/install/run.js --rest test/support/demo.ts --worker'],
 ])('npm run %s prints a curl line that answers, shows the page, and leaves nothing behind', async (script, command) => {
   const packageJson: unknown = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
   expect(packageJson).toMatchObject({ scripts: { [script]: command } });
-  const [, main = '', ...flags] = command.split(' ');
-  const demo = new Managed([NODE, join(ROOT, main), ...flags, '--port', String(await freePort())], { label: script });
+  const [, ...words] = command.split(' ');
+  const demo = new Managed([NODE, ...words, '--port', String(await freePort())], { label: script, cwd: ROOT });
   const [, line = ''] = await demo.line(/^ {2}(curl [\s\S]*?\}')$/m, 60_000);
   const curl = new Managed(['bash', '-c', line], { label: 'the curl line' });
   expect(await curl.end(20_000)).toMatchObject({ code: 0 });
