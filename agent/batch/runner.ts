@@ -69,7 +69,8 @@ export class BatchRunner {
   #restMs: number = REST_MS.first;
   #prefix: number | undefined;
   #draining = false;
-  #woken: (() => void) | undefined;
+  /** Waits that end early. One that ends by itself leaves: at most a few of each gateway, and one of each line that runs again. */
+  readonly #waits = new Set<() => void>();
 
   constructor(options: BatchRunnerOptions) {
     this.#options = options;
@@ -297,19 +298,18 @@ export class BatchRunner {
   }
 
   #wake(): void {
-    this.#woken?.();
+    for (const end of [...this.#waits]) end();
   }
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      const before = this.#woken;
-      this.#woken = () => {
-        before?.();
+      const end = () => {
         clearTimeout(timer);
+        this.#waits.delete(end);
         resolve();
-        this.#woken = undefined;
       };
+      const timer = setTimeout(end, ms);
+      this.#waits.add(end);
     });
   }
 }
