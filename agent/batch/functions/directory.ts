@@ -24,6 +24,19 @@ export function removeStaleDirectories(temporary: string): void {
     const path = join(temporary, name);
     const stat = lstatSync(path, { throwIfNoEntry: false });
     if (!stat?.isDirectory() || stat.uid !== process.getuid?.() || isAlive(Number(NAME.exec(name)?.[1]))) continue;
+    removeFunctionDirectory(path);
+  }
+}
+
+/**
+ * A function may leave what cannot be removed: a directory without rights, an open file on NFS, a process that writes on. Returns why
+ * something stays; the next agent that starts here tries again.
+ */
+export function removeFunctionDirectory(path: string): string | undefined {
+  try {
     rmSync(path, { recursive: true, force: true });
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
   }
 }

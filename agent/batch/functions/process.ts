@@ -1,13 +1,14 @@
 /** One loaded function: a child process with its own group, directory and pipes, which answers one call at a time. */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { rmSync, writeFileSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { WHY_MAX } from '../../../shared/batch/function.ts';
 import { endGroup } from '../../engine/group.ts';
 import { Guard } from '../../engine/guard.ts';
 import { Tail } from '../../engine/tail.ts';
-import { makeFunctionDirectory } from './directory.ts';
+import { spawnSafely } from '../../host/spawn.ts';
+import { makeFunctionDirectory, removeFunctionDirectory } from './directory.ts';
 import { functionEnvironment } from './environment.ts';
 import { type Frame, FrameReader } from './frames.ts';
 import { HARNESS } from './harness.ts';
@@ -69,7 +70,7 @@ export class FunctionProcess {
     writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
     writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
     this.#guard = new Guard(log);
-    this.#child = spawn(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
+    this.#child = spawnSafely(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
       cwd: this.#directory,
       env: functionEnvironment(env, this.#directory),
       detached: true,
@@ -82,22 +83,23 @@ export class FunctionProcess {
       output?.on('data', (chunk: Buffer) => this.#tail.push(chunk));
       output?.on('error', () => {});
     }
-    this.#asks.on('error', () => {});
+    this.#asks?.on('error', () => {});
     const reader = new FrameReader(
       (frame) => this.#take(frame),
       (why) => this.#break(`it sent ${why}`),
     );
-    this.#answers.on('data', (chunk: Buffer) => reader.push(chunk));
-    this.#answers.on('error', () => {});
+    this.#answers?.on('data', (chunk: Buffer) => reader.push(chunk));
+    this.#answers?.on('error', () => {});
     this.#look = setInterval(() => this.#watchMemory(), MEMORY_LOOK_MS);
   }
 
-  get #asks(): Writable {
-    return this.#child.stdio[3] as Writable;
+  /** Undefined where it could not be started. */
+  get #asks(): Writable | undefined {
+    return this.#child.stdio?.[3] as Writable | undefined;
   }
 
-  get #answers(): Readable {
-    return this.#child.stdio[4] as Readable;
+  get #answers(): Readable | undefined {
+    return this.#child.stdio?.[4] as Readable | undefined;
   }
 
   /** Why it can answer no more; undefined: it can. */
@@ -117,7 +119,7 @@ export class FunctionProcess {
   /** One at a time. @param lines what `infer` gets */
   async call(lines: readonly unknown[]): Promise<CallAnswer> {
     const id = this.#next++;
-    if (this.#broken === undefined) this.#asks.write(`${JSON.stringify({ id, lines })}\n`);
+    if (this.#broken === undefined) this.#asks?.write(`${JSON.stringify({ id, lines })}\n`);
     const frame = await this.#answer(this.#options.limits.callMs, 'infer()');
     if (frame === undefined) return { kind: 'broken', why: this.#shown(this.#broken ?? 'it ended') };
     if ('loaded' in frame || frame.id !== id) return { kind: 'broken', why: this.#break('it answered another call') };
@@ -126,7 +128,7 @@ export class FunctionProcess {
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
   }
 
-  /** Ends the group and removes its directory. */
+  /** Ends the group and removes its directory. Never rejects. */
   stop(): Promise<void> {
     this.#break('it was stopped');
     this.#gone ??= this.#end();
@@ -137,8 +139,9 @@ export class FunctionProcess {
     const { pid } = this.#child;
     if (pid !== undefined) await endGroup(pid, GRACE_MS, Promise.resolve());
     this.#guard.dismiss();
-    for (const stream of this.#child.stdio) stream?.destroy();
-    rmSync(this.#directory, { recursive: true, force: true });
+    for (const stream of this.#child.stdio ?? []) stream?.destroy();
+    const why = removeFunctionDirectory(this.#directory);
+    if (why !== undefined) this.#options.log(`a function's directory stays: ${why}`);
   }
 
   #answer(limitMs: number, what: string): Promise<Frame | undefined> {
