@@ -1,7 +1,8 @@
 /** The engine as a child process: its own process group, its output passed through, its end reported once. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import { childEnvironment } from '../host/child-environment.ts';
+import { spawnSafely } from '../host/spawn.ts';
 import { engineDefaults } from './command.ts';
 import { missingCommand, shieldedFromUsr1 } from './exec.ts';
 import { endGroup } from './group.ts';
@@ -41,7 +42,7 @@ export class EngineChild {
     const env = { ...engineDefaults(options.command), ...childEnvironment(options.env) };
     // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
     const [file = '', ...args] = shieldedFromUsr1(options.command, env);
-    this.#child = spawn(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });
+    this.#child = spawnSafely(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });
     if (this.pid !== undefined) this.#guard.watch(this.pid);
     this.#pass(this.#child.stdout, options.stdout, options.onLine);
     this.#pass(this.#child.stderr, options.stderr, options.onLine);
@@ -80,14 +81,17 @@ export class EngineChild {
   }
 
   /** Passes bytes on unchanged. A slow reader of ours slows the engine's writes; one that has gone does not stop it. */
-  #pass(source: Readable | null, sink: Writable, onLine: (line: string) => void = () => {}): void {
+  #pass(source: Readable | null | undefined, sink: Writable, onLine: (line: string) => void = () => {}): void {
     if (!source) return;
     const lines = new LineReader(onLine);
     let broken = false;
-    sink.on('error', () => {
+    const onBroken = () => {
       broken = true;
       source.resume();
-    });
+    };
+    sink.on('error', onBroken);
+    // The sink outlives the engine: a listener of each engine would keep its pipe in memory.
+    source.once('close', () => sink.off('error', onBroken));
     source.on('error', () => {});
     source.on('end', () => lines.end());
     source.on('data', (chunk: Buffer) => {

@@ -4,7 +4,8 @@
  * A small shell waits on a pipe that only the agent holds. `setpriv --pdeathsig` would do for the engine's first
  * process alone: vLLM's workers would live on and keep the GPUs, and it would stand in the way of a clear "no such command".
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { spawnSafely } from '../host/spawn.ts';
 
 /**
  * Line 1: the group to end. Line 2 `off`, or the end of the pipe. Signals that Slurm sends to every process of a job
@@ -23,7 +24,7 @@ export class Guard {
   /** Started before the engine, so that there is no moment in which the engine has no guard. */
   constructor(log: (line: string) => void) {
     // Its own session: a signal to the agent's process group passes it by. It keeps no file of ours open.
-    this.#shell = spawn('sh', ['-c', SCRIPT], {
+    this.#shell = spawnSafely('sh', ['-c', SCRIPT], {
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],
       env: { PATH: process.env.PATH },

@@ -4,7 +4,8 @@
  *
  * As in engine/guard.ts a small shell waits on a pipe that only the agent holds. What it is to say it gets beforehand, signed: it has no key.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { spawnSafely } from './spawn.ts';
 
 /** Each line replaces the one before; `off` means that the agent says good-bye itself. Signals to all of a job end the agent, not this. */
 const SCRIPT = `trap '' HUP INT QUIT TERM USR1 USR2 PIPE
@@ -35,7 +36,7 @@ export class LastWill {
   /** `command` reads the will from its standard input and delivers it. */
   constructor(command: readonly string[], env: NodeJS.ProcessEnv, log: (line: string) => void) {
     const own = Object.fromEntries(ENVIRONMENT.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])));
-    this.#shell = spawn('sh', ['-c', SCRIPT, 'sh', ...command], {
+    this.#shell = spawnSafely('sh', ['-c', SCRIPT, 'sh', ...command], {
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],
       env: own,

@@ -1,5 +1,5 @@
 /** Asks a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). Any failure is an answer, never an exception. */
-import { execFile } from 'node:child_process';
+import { type ExecFileException, execFile } from 'node:child_process';
 import { childEnvironment } from './child-environment.ts';
 
 type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
@@ -27,7 +27,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         // Numbers and dates as programs write them: some sites set German or French locales.
         env: { ...childEnvironment(env), LC_ALL: 'C', ...more },
       };
-      execFile(file, [...args], options, (error, stdout, stderr) => {
+      const ended = (error: ExecFileException | null, stdout: string, stderr: string) => {
         if (!error) return resolve({ ok: true, stdout });
         const absent = error.code === 'ENOENT';
         const said = `${stderr} ${stdout}`.trim().split('\n')[0]?.slice(0, 200) ?? '';
@@ -37,6 +37,12 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
             ? `${file} did not answer`
             : `${file}: ${said || error.message}`;
         resolve({ ok: false, reason, absent });
-      });
+      };
+      try {
+        execFile(file, [...args], options, ended);
+      } catch (error) {
+        // Node tells some failures so: ETXTBSY, EIO, ESTALE, ENOMEM, E2BIG.
+        resolve({ ok: false, reason: `${file}: ${error instanceof Error ? error.message : error}`, absent: false });
+      }
     });
 }
