@@ -15,7 +15,7 @@ import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { OwnRelease } from '../host/release.ts';
-import { messageOf, postToGateway } from './gateway-request.ts';
+import { isRefusal, messageOf, postToGateway } from './gateway-request.ts';
 import type { Refusal } from './types.ts';
 
 export interface Admission {
@@ -68,9 +68,6 @@ export class RefusedError extends Error {
     this.refusal = refusal;
   }
 }
-
-/** Answers after which another try would be answered the same. */
-const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
 /** RFC 6585 §3: the gateway wants to know which program this is. */
 const CHALLENGED = 428;
@@ -199,7 +196,7 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
       return { kind: 'admitted', admission: readAdmission(answer.text, options, gateway) };
     }
     const message = messageOf(answer);
-    if (FINAL.has(answer.status)) return { kind: 'refused', refusal: { status: answer.status, message } };
+    if (isRefusal(answer)) return { kind: 'refused', refusal: { status: answer.status, message } };
     const afterMs = Math.min(RETRY_AFTER_MAX_MS, 1000 * (Number(answer.retryAfter) || 0));
     return { kind: 'later', why: `${gateway.host}: ${answer.status} ${message}`, afterMs };
   } catch (error) {

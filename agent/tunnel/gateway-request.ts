@@ -3,6 +3,8 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
+import * as z from 'zod';
+import { jsonOf } from '../../shared/text/json.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { throughProxy } from './websocket.ts';
 
@@ -95,14 +97,37 @@ function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<So
   });
 }
 
+type Said = Pick<GatewayAnswer, 'status' | 'text'>;
+
+/** What is shown of an error that another program may have written. */
+const messageSchema = z.object({ error: z.object({ message: z.coerce.string() }) });
+/** Of a gateway: OpenAI's envelope, with all four fields. */
+const envelopeSchema = z.object({
+  error: z.object({ message: z.string(), type: z.string(), code: z.string(), param: z.string().nullable() }),
+});
+
+/** Answers after which another try would be answered the same. */
+const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
+
 /** The message in the gateway's error envelope, or the start of whatever came. */
-export function messageOf({ status, text }: Pick<GatewayAnswer, 'status' | 'text'>): string {
-  try {
-    const body: unknown = JSON.parse(text);
-    const error = typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined;
-    if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message);
-  } catch {
-    // not ours: a proxy's page, say, or half of one
-  }
-  return text.slice(0, 300) || `status ${status}`;
+export function messageOf({ status, text }: Said): string {
+  return messageSchema.safeParse(jsonOf(text)).data?.error.message ?? (text.slice(0, 300) || `status ${status}`);
+}
+
+/**
+ * A gateway refuses for good. A page of something between, such as a login proxy, a firewall or a load balancer without a backend, has
+ * the same status: it is no word of the gateway, and ends neither an engine nor a session.
+ */
+export function isRefusal(answer: Said): boolean {
+  return FINAL.has(answer.status) && codeOf(answer) !== undefined;
+}
+
+/** The session existed and has ended. */
+export function isSessionOver(answer: Said): boolean {
+  return codeOf(answer) === 'session_over';
+}
+
+/** Undefined where it is no answer of a gateway. */
+function codeOf({ text }: Said): string | undefined {
+  return envelopeSchema.safeParse(jsonOf(text)).data?.error.code;
 }

@@ -8,7 +8,7 @@ import type { Link } from '../../shared/wire/link.ts';
 import { patience } from '../patience.ts';
 import { Connection } from './connection.ts';
 import { dial } from './dial.ts';
-import { messageOf } from './gateway-request.ts';
+import { isRefusal, isSessionOver, messageOf } from './gateway-request.ts';
 import type { OriginRequest } from './origin-request.ts';
 import { OriginRequests } from './origin-requests.ts';
 import { Probes } from './probes.ts';
@@ -30,14 +30,8 @@ const FORBIDDEN = 403;
 /** Longest error body that is read to tell why the gateway refuses. */
 const REFUSAL_MAX_BYTES = 16 * 1024;
 
-/** Answers to the upgrade after which another try would be answered the same. */
-const FINAL: ReadonlySet<number> = new Set([400, 401, FORBIDDEN, 426]);
-
 /** A gateway's list of issuers changes, so a refused agent asks again, seldom. */
 const FORBIDDEN_RETRY_MS = 30_000;
-
-/** RFC 9110 §15.5.11: the session existed and has ended. */
-const GONE = 410;
 
 const NO_ORDERS = {
   kind: 'refused',
@@ -92,7 +86,10 @@ class GatewayTunnel implements Tunnel {
   async #dial(): Promise<void> {
     const { gateway, ticket, proxy } = this.#options;
     try {
-      this.#watch(await dial({ gateway, ticket, proxy, env: process.env }));
+      const socket = await dial({ gateway, ticket, proxy, env: process.env });
+      // Closed meanwhile: no time-out of this tunnel runs any more, and nothing would close the socket.
+      if (this.#closed) socket.terminate();
+      else this.#watch(socket);
     } catch (error) {
       this.#again(error instanceof Error ? error.message : String(error));
     }
@@ -111,10 +108,11 @@ class GatewayTunnel implements Tunnel {
     socket.on('unexpected-response', async (_request, response) => {
       const status = response.statusCode ?? 0;
       why = `status ${status}`;
-      const message = await refusalOf(response);
+      const answer = { status, text: await textOf(response) };
+      const message = messageOf(answer);
       why = `${status} ${message}`;
-      if (FINAL.has(status)) refusal = { status, message };
-      if (status === GONE) this.#over(message);
+      if (isRefusal(answer)) refusal = { status, message };
+      if (isSessionOver(answer)) this.#over(message);
       socket.terminate(); // its close dials again, unless the refusal is final
     });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
@@ -259,7 +257,7 @@ class GatewayTunnel implements Tunnel {
   }
 }
 
-async function refusalOf(response: IncomingMessage): Promise<string> {
+async function textOf(response: IncomingMessage): Promise<string> {
   let text = '';
   try {
     for await (const chunk of response) {
@@ -269,5 +267,5 @@ async function refusalOf(response: IncomingMessage): Promise<string> {
   } catch {
     // half of it tells as much
   }
-  return messageOf({ status: response.statusCode ?? 0, text });
+  return text;
 }

@@ -24,7 +24,7 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
   const proxy = options.proxy?.(url) ?? proxyFor(options.gateway, options.env);
   const tunnel = proxy === undefined ? undefined : await throughProxy(proxy, url);
   const secure = url.protocol === 'wss:';
-  return new WebSocket(url, {
+  const socket = new WebSocket(url, {
     headers: options.headers,
     perMessageDeflate: false,
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
@@ -33,6 +33,9 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
       ? {}
       : { createConnection: () => (secure ? tlsConnect({ socket: tunnel, servername: url.hostname }) : tunnel) }),
   });
+  // A socket that is ended while it connects says so in the next tick. Without a listener that would end the agent.
+  socket.on('error', () => {});
+  return socket;
 }
 
 function webSocketUrl(gateway: URL, path: string): URL {
