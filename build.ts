@@ -3,11 +3,12 @@
  * `node build.ts dashboard` makes the page alone; with `--if-stale` only where a source is newer than it.
  */
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
+import type { Plugin as VitePlugin } from 'vite';
 import { pageIsStale, readMigrations } from './gateway/hosts/node/serve/program-files.ts';
 import { YOUNG_GENERATION_FLAG } from './gateway/hosts/node/serve/young-generation.ts';
 
@@ -24,18 +25,21 @@ const COMMON = {
 
 /** npm only warns of it, and an older Node, which knows no import.meta.main, would end silently with nothing done. */
 const REFUSE_OLD_NODE = `if (Number(process.versions.node.split('.')[0]) < 24) {
-  console.error('this needs Node 24 or later, and is run by ' + process.version);
+  console.error('this needs Node 24 or later, and is run by ' + process.version + '.\\nGet it from https://nodejs.org/en/download; without root rights, unpack it and put its bin directory first on the PATH.');
   process.exit(2);
 }`;
 
 /**
- * Not imported, but asked for. An older Node lacks `node:sqlite`, and would say so before the banner's sentence: what is imported is linked before
- * anything runs. To import `node:http` reads all that it exports, which loads Node's own undici: a third of the CPU time of an agent's start.
+ * Not imported, but asked for. Node 16 to 22 lack modules and exports of these, and would say so before the banner's sentence: what is imported is
+ * linked before anything runs. To import `node:http` reads all that it exports, which loads Node's own undici: a third of the CPU time of an agent's start.
  */
 const BUILTINS_LATE: Plugin = {
   name: 'builtins-late',
   setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^node:(sqlite|http)$/ }, ({ path }) => ({ path, namespace: 'late' }));
+    onResolve({ filter: /^node:(sqlite|sea|http|crypto|fs|fs\/promises|os)$/ }, ({ path }) => ({
+      path,
+      namespace: 'late',
+    }));
     onLoad({ filter: /.*/, namespace: 'late' }, ({ path }) => ({
       contents: `module.exports = process.getBuiltinModule('${path}')`,
     }));
@@ -67,8 +71,25 @@ const SINGLE = {
   banner: { js: "const otelaProgram = require('node:url').pathToFileURL(process.execPath).href;" },
 } satisfies BuildOptions;
 
+/** Directories below node_modules/ of the packages that these files are of. */
+function packagesOf(files: Iterable<string>): string[] {
+  const found = [...files].map(
+    (file) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(relative(ROOT, resolve(ROOT, file)))?.[0],
+  );
+  return found.filter((one) => one !== undefined);
+}
+
+/** For the list of parts that a release comes with: what is in a bundle cannot be seen from outside. */
+async function recordPackages(part: string, packages: Iterable<string>): Promise<void> {
+  await mkdir(join(DIST, 'packages'), { recursive: true });
+  await replace(join(DIST, 'packages', `${part}.json`), JSON.stringify([...new Set(packages)].toSorted(), null, 1));
+}
+
+const bundled = new Set<string>();
+
 async function bundle(options: BuildOptions & { write: false }, entry: string): Promise<string> {
-  const { outputFiles } = await build({ ...options, entryPoints: [entry] });
+  const { outputFiles, metafile } = await build({ ...options, entryPoints: [entry], metafile: true });
+  for (const name of packagesOf(Object.keys(metafile.inputs))) bundled.add(name);
   const [file] = outputFiles;
   if (file === undefined) throw new Error(`nothing came out of ${entry}`);
   return file.text;
@@ -112,20 +133,21 @@ async function buildCommands(): Promise<void> {
     await replace(join(DIST, name), `#!/usr/bin/env ${flags}\n${text}`, 0o755);
   }
   // For browsers, workerd and Node alike; HPKE stays a dependency, for its package to be audited by itself.
-  await mkdir(join(DIST, 'otela-seal'), { recursive: true });
+  await mkdir(join(DIST, 'opentela-seal'), { recursive: true });
   const library: BuildOptions & { write: false } = {
     ...COMMON,
     platform: 'neutral',
     target: 'es2022',
     external: ['hpke'],
   };
-  await replace(join(DIST, 'otela-seal/index.js'), await bundle(library, 'clients/seal/index.ts'));
-  await cp(join(ROOT, 'clients/seal/package.json'), join(DIST, 'otela-seal/package.json'));
-  await cp(join(ROOT, 'clients/seal/README.md'), join(DIST, 'otela-seal/README.md'));
-  await cp(join(ROOT, 'clients/seal/public.d.ts'), join(DIST, 'otela-seal/index.d.ts'));
+  await replace(join(DIST, 'opentela-seal/index.js'), await bundle(library, 'clients/seal/index.ts'));
+  await cp(join(ROOT, 'clients/seal/package.json'), join(DIST, 'opentela-seal/package.json'));
+  await cp(join(ROOT, 'clients/seal/README.md'), join(DIST, 'opentela-seal/README.md'));
+  await cp(join(ROOT, 'clients/seal/public.d.ts'), join(DIST, 'opentela-seal/index.d.ts'));
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
   // Its tables stay files, for people to read and edit.
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
+  await recordPackages('commands', bundled);
 }
 
 /** Beside each file that text is in: no runtime of the gateway compresses by itself. */
@@ -148,6 +170,15 @@ async function buildDashboard(): Promise<void> {
     import('@tailwindcss/vite'),
   ]);
   const unfinished = join(DIST, `dashboard.${process.pid}`);
+  const recording: VitePlugin = {
+    name: 'record-packages',
+    async generateBundle(_, files) {
+      const assets = Object.values(files).flatMap((file) => (file.type === 'asset' ? file.originalFileNames : []));
+      const used = [...this.getModuleIds(), ...assets.map((file) => resolve(ROOT, 'dashboard', file))];
+      // It makes the style sheet, and leaves its own rules in it.
+      await recordPackages('dashboard', [...packagesOf(used), 'node_modules/tailwindcss']);
+    },
+  };
   await bundlePage({
     root: join(ROOT, 'dashboard'),
     configFile: false,
@@ -166,7 +197,7 @@ async function buildDashboard(): Promise<void> {
       // React's packages mark what is for browsers; all of this is.
       rolldownOptions: { onwarn: (warning, warn) => warning.code === 'MODULE_LEVEL_DIRECTIVE' || warn(warning) },
     },
-    plugins: [tailwind()],
+    plugins: [tailwind(), recording],
     oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
   });
   await compress(join(unfinished, 'assets'));

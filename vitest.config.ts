@@ -62,6 +62,7 @@ export default defineConfig({
       nodeProject('chaos'),
       nodeProject('slurm'),
       nodeProject('netns'),
+      nodeProject('release'),
       {
         test: { ...PATIENCE, name: 'gateway-node', include: GATEWAY_WITHOUT_RUNTIME, environment: 'node' },
       },

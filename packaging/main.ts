@@ -1,5 +1,5 @@
 /**
- * `npm run release -- --key FILE [--out DIR] [--platform linux-x64 …]`: a release that can be handed out.
+ * `npm run release` makes all that people install, to try; with `-- --key FILE` it is signed, and can be handed out.
  * `npm run release -- --new-key FILE` makes a key and prints its public half.
  */
 import { resolve } from 'node:path';
@@ -7,11 +7,13 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PLATFORMS, type Platform } from '../shared/release/release.ts';
 import { newKey, readKey } from './key.ts';
-import { release } from './release.ts';
+import { OPTIONAL, release } from './release.ts';
 
-const USAGE = `npm run release -- --key FILE [--out release] [--platform NAME …]
+const USAGE = `npm run release -- [--key FILE] [--out release] [--platform NAME …] [--without NAME …] [--no-build]
 npm run release -- --new-key FILE
-platforms, for which the agent is made as one file: ${PLATFORMS.join(', ')} (both, unless some are named), none`;
+platforms, for which single-file agent and image are made: ${PLATFORMS.join(', ')} (both, unless some are named), none
+what can be left out: ${OPTIONAL.join(', ')}
+--no-build takes dist/ as it is`;
 const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
 
 async function main(): Promise<number> {
@@ -21,6 +23,8 @@ async function main(): Promise<number> {
       'new-key': { type: 'string' },
       out: { type: 'string', default: fileURLToPath(new URL('../release', import.meta.url)) },
       platform: { type: 'string', multiple: true },
+      'no-build': { type: 'boolean', default: false },
+      without: { type: 'string', multiple: true, default: [] },
     },
   });
   const platforms = platformsNamed(values.platform);
@@ -28,12 +32,20 @@ async function main(): Promise<number> {
     console.log((await newKey(values['new-key'])).name);
     return DONE;
   }
-  if (values.key === undefined || platforms === undefined) {
+  const without = OPTIONAL.filter((name) => values.without.includes(name));
+  if (platforms === undefined || without.length < new Set(values.without).size) {
     console.error(USAGE);
     return WRONG_USE;
   }
-  const key = await readKey(values.key);
-  await release({ key, out: resolve(values.out), platforms, report: (line) => console.log(line) });
+  const key = values.key === undefined ? undefined : await readKey(values.key);
+  await release({
+    key,
+    out: resolve(values.out),
+    platforms,
+    without,
+    build: !values['no-build'],
+    report: (line) => console.log(line),
+  });
   return DONE;
 }
 

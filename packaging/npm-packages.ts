@@ -1,71 +1,65 @@
-/** The npm packages of a release: what runs, the manifest that vouches for it, and no dependency that is bundled already. */
+/** The npm packages of a release. They need nothing but Node: what runs is bundled, or lies in the package. */
 import { execFile } from 'node:child_process';
-import { copyFile, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import * as z from 'zod';
-import { MANIFEST_FILE, SIGNATURE_FILE } from '../shared/release/release.ts';
 import { quietly } from './node-binaries.ts';
 
 export const projectSchema = z.object({
   version: z.string(),
   license: z.string(),
   engines: z.object({ node: z.string() }),
+  bin: z.record(z.string(), z.string()),
 });
 export type Project = z.infer<typeof projectSchema>;
 
-interface NpmPackage {
-  name: string;
-  description: string;
-  /** Of the release's dist/. The first one is the command. */
-  files: [string, ...string[]];
-}
+/** Beside the commands: what they read. */
+const DATA = ['otela-plan-data', 'gateway.json', 'dashboard'];
+const UNIT = 'otela-gateway.service';
+/** Not bundled: its WebAssembly lies beside its code. It comes within the package, so that an installation asks no registry. */
+const WITHIN = 'highs';
 
-const PACKAGES: NpmPackage[] = [
-  {
-    name: 'otela-agent',
-    description: 'Serves a language-model engine of this machine to OpenTela gateways, over outgoing connections only.',
-    files: ['otela-agent.js'],
-  },
-  {
-    name: 'otela-gateway',
-    description: 'One OpenAI-compatible endpoint in front of engines that run wherever there are GPUs.',
-    files: ['otela-gateway.js', 'gateway.json', 'dashboard'],
-  },
-];
-
-/** Packs what lies in `release` into tarballs there; resolves with their names. */
-export async function packPackages(release: string, project: Project): Promise<string[]> {
-  const work = await mkdtemp(join(tmpdir(), 'otela-npm-'));
-  try {
-    const packed: string[] = [];
-    for (const one of PACKAGES) packed.push(await pack(one, project, release, join(work, one.name)));
-    return packed;
-  } finally {
-    await rm(work, { recursive: true, force: true });
-  }
-}
-
-async function pack(one: NpmPackage, project: Project, release: string, staged: string): Promise<string> {
-  await mkdir(join(staged, 'dist'), { recursive: true });
-  for (const name of one.files) await cp(join(release, 'dist', name), join(staged, 'dist', name), { recursive: true });
-  for (const name of [MANIFEST_FILE, SIGNATURE_FILE, 'LICENSE'])
-    await copyFile(join(release, name), join(staged, name));
-  await copyFile(fileURLToPath(new URL(`npm/${one.name}.md`, import.meta.url)), join(staged, 'README.md'));
-  const { version, license, engines } = project;
+/** Lays the package `opentela` out in `stage`, as it is packed, and as the container image has it; without its manifest. */
+export async function stageCommands(root: string, stage: string, project: Project): Promise<void> {
+  await mkdir(join(stage, 'dist'), { recursive: true });
+  const programs = Object.values(project.bin);
+  for (const path of [...programs, ...DATA.map((name) => `dist/${name}`)])
+    await cp(join(root, path), join(stage, path), { recursive: true });
+  await cp(join(root, 'node_modules', WITHIN), join(stage, 'node_modules', WITHIN), { recursive: true });
+  await copyFile(join(root, 'LICENSE'), join(stage, 'LICENSE'));
+  await copyFile(join(root, 'packaging/npm/opentela.md'), join(stage, 'README.md'));
+  await copyFile(join(root, 'deploy/gateway', UNIT), join(stage, UNIT));
+  const { version, license, engines, bin } = project;
+  const within = z.object({ version: z.string() }).parse(await json(join(root, 'node_modules', WITHIN)));
   const described = {
-    name: one.name,
+    name: 'opentela',
     version,
-    description: one.description,
+    description:
+      'One OpenAI-compatible endpoint in front of language-model engines on HPC clusters: gateway, agent and tools.',
     license,
     type: 'module',
     engines,
-    bin: { [one.name]: `dist/${one.files[0]}` },
+    bin,
+    dependencies: { [WITHIN]: within.version },
+    bundleDependencies: [WITHIN],
   };
-  await writeFile(join(staged, 'package.json'), `${JSON.stringify(described, null, 2)}\n`);
-  const args = ['pack', '--loglevel=error', '--ignore-scripts', '--pack-destination', release];
-  const { stdout } = await promisify(execFile)('npm', args, { cwd: staged, env: quietly() });
+  await writeFile(join(stage, 'package.json'), `${JSON.stringify(described, null, 2)}\n`);
+}
+
+/** `@opentela/seal`, as build.ts lays it out. */
+export async function stageSeal(root: string, stage: string): Promise<void> {
+  await cp(join(root, 'dist/opentela-seal'), stage, { recursive: true });
+  await copyFile(join(root, 'LICENSE'), join(stage, 'LICENSE'));
+}
+
+/** Packs what lies in `stage` into a tarball in `out`; resolves with its name. The same files give the same bytes. */
+export async function packed(stage: string, out: string): Promise<string> {
+  const args = ['pack', '--loglevel=error', '--ignore-scripts', '--pack-destination', out];
+  const { stdout } = await promisify(execFile)('npm', args, { cwd: stage, env: quietly() });
   return stdout.trim();
+}
+
+async function json(directory: string): Promise<unknown> {
+  return JSON.parse(await readFile(join(directory, 'package.json'), 'utf8'));
 }

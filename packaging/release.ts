@@ -1,100 +1,188 @@
 /**
- * A release as it is handed out: the files that run, the agent as one file for each kind of machine, npm packages, a signed manifest
- * that gateways know agents by, and signed checksums for people.
+ * A release: what people install, in one directory. Each file's bytes follow from the sources, the key and the versions of the tools, so two runs give
+ * the same. With a key a signed manifest tells gateways which agents are of this release, and signed checksums tell people what they got.
  */
 import { execFileSync } from 'node:child_process';
-import { copyFile, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { join, relative } from 'node:path';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import {
   MANIFEST_FILE,
   MANIFEST_MAX_CHARS,
   type Manifest,
+  PLATFORMS,
   type Platform,
   releaseMessage,
   SIGNATURE_FILE,
   singleFileName,
 } from '../shared/release/release.ts';
+import { filesBelow, sha256OfFile, writeArchive } from './archives.ts';
+import { type debianPackages, image } from './image/image.ts';
 import type { ReleaseKey } from './key.ts';
-import { nodeBinary, sha256 } from './node-binaries.ts';
-import { packPackages, projectSchema } from './npm-packages.ts';
+import { nodeBinary } from './node-binaries.ts';
+import { type Project, packed, projectSchema, stageCommands, stageSeal } from './npm-packages.ts';
+import { bundledPackages, licences, writeBom } from './parts.ts';
 import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
+import { sourceDate } from './source-date.ts';
+import { wheel } from './wheel.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const NODES = join(ROOT, 'node_modules/.cache/otela');
-/** What is installed. `dist/worker` is for looking at, and other releases may lie in dist/. */
-const RUNS = [
-  'otela-agent.js',
-  'otela-gateway.js',
-  'otela-plan.js',
-  'otela-plan-data',
-  'otela-factory.js',
-  'gateway.json',
-  'dashboard',
-];
-const BESIDE = ['package-lock.json', 'LICENSE', 'README.md'];
-/** Hundreds of files that no agent runs. Each agent brings the manifest, so they are in the checksums alone. */
+const CACHE = join(ROOT, 'node_modules/.cache/otela');
+/** Hundreds of files that no agent runs. Each agent brings the manifest, so it leaves them out. */
 const PAGE = 'dist/dashboard/';
 /** As coreutils write and check it. */
 const CHECKSUMS = 'SHA256SUMS';
 const PUBLIC_KEY = 'release.pub';
+/** They carry the version as well. */
+const VERSIONED: Record<string, RegExp> = {
+  'clients/python/pyproject.toml': /^version = "(.*)"$/m,
+  'clients/seal/package.json': /^ {2}"version": "(.*)",$/m,
+  'deploy/helm/opentela/Chart.yaml': /^version: (.*)$/m,
+};
+
+/** What needs a tool that a machine may lack. */
+export const OPTIONAL = ['image', 'wheel'] as const;
+export type Optional = (typeof OPTIONAL)[number];
 
 interface ReleaseOptions {
-  key: ReleaseKey;
+  /** Undefined: a release to try, which nobody vouches for. */
+  key: ReleaseKey | undefined;
   /** What lies there is removed. */
   out: string;
+  /** For which agent and image are made. */
   platforms: readonly Platform[];
+  without: readonly Optional[];
+  /** False: dist/ is what the sources give. */
+  build: boolean;
   report(line: string): void;
 }
 
-export async function release({ key, out, platforms, report }: ReleaseOptions): Promise<void> {
+interface Making extends ReleaseOptions {
+  project: Project;
+  /** Seconds since 1970. */
+  date: number;
+  /** The npm package `opentela`, as it is packed. */
+  stage: string;
+  work: string;
+  nodes: ReadonlyMap<Platform, Buffer>;
+}
+
+export async function release(options: ReleaseOptions): Promise<void> {
+  const { key, out, platforms, report } = options;
   const project = projectSchema.parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')));
+  await requireVersions(project.version);
   // Before anything is removed or built: this may not be had.
-  const nodes = await Promise.all(
-    platforms.map(async (platform) => [platform, await nodeBinary(platform, NODES)] as const),
-  );
-  execFileSync(process.execPath, [join(ROOT, 'build.ts')], { cwd: ROOT, stdio: 'inherit' });
-  await rm(out, { recursive: true, force: true });
-  await mkdir(join(out, 'dist'), { recursive: true });
-  for (const name of RUNS) await cp(join(ROOT, 'dist', name), join(out, 'dist', name), { recursive: true });
-  for (const name of BESIDE) await copyFile(join(ROOT, name), join(out, name));
-  await writePackageJson(out);
-  await requireSigned(join(out, 'dist/gateway.json'), key.name);
-  await writeSingleFiles(out, nodes, report);
-  await writeManifest(out, project.version, key);
-  for (const tarball of await packPackages(out, project)) report(`${tarball}  for npm`);
-  await writeFile(join(out, PUBLIC_KEY), key.publicPem);
+  const nodes = new Map<Platform, Buffer>();
+  for (const platform of platforms) nodes.set(platform, await nodeBinary(platform, CACHE));
+  if (options.build) execFileSync(process.execPath, [join(ROOT, 'build.ts')], { cwd: ROOT, stdio: 'inherit' });
+  const work = await mkdtemp(join(tmpdir(), 'otela-release-'));
+  try {
+    await rm(out, { recursive: true, force: true });
+    await mkdir(out, { recursive: true });
+    const making = { ...options, project, date: sourceDate(ROOT), nodes, work, stage: join(work, 'opentela') };
+    await make(making);
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
   const files = await filesBelow(out);
-  await writeChecksums(out, files, key);
-  report(`${out}: ${project.version}, ${files.length} files, signed by ${key.name}`);
+  const signed = key === undefined ? 'NOT SIGNED: to try, not to hand out (--key FILE signs)' : `signed by ${key.name}`;
+  report(`${out}: ${project.version}, ${files.length} files, ${signed}`);
 }
 
-/** Without the scripts, which run files of a clone: npm would run the one for after an installation. */
-async function writePackageJson(out: string): Promise<void> {
-  const { scripts: _, ...rest } = z
-    .looseObject({})
-    .parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')));
-  await writeFile(join(out, 'package.json'), `${JSON.stringify(rest, null, 2)}\n`);
+async function make(making: Making): Promise<void> {
+  const { key, out, project, stage, report, work, date } = making;
+  const packages = await bundledPackages(ROOT, ['node_modules/highs']);
+  await stageCommands(ROOT, stage, project);
+  await writeFile(join(stage, 'THIRD-PARTY-LICENSES.txt'), await licences(ROOT, packages));
+  if (key !== undefined) await requireSigned(join(stage, 'dist/gateway.json'), key.name);
+  await copyFile(join(ROOT, 'LICENSE'), join(out, 'LICENSE'));
+  await writeSingleFiles(making);
+  if (key !== undefined) await writeManifest(making, key);
+  report(`${await packed(stage, out)}  the commands, for npm`);
+  await stageSeal(ROOT, join(work, 'seal'));
+  report(`${await packed(join(work, 'seal'), out)}  the sealing fetch, for npm`);
+  report(`${await chart(making)}  for Helm`);
+  await ifPossible('wheel', making, async () => {
+    report(`${await wheel(join(ROOT, 'clients/python'), out, CACHE, date)}  for pip`);
+  });
+  const debian = await images(making);
+  await writeBom(join(out, `opentela-${project.version}.cdx.json`), ROOT, {
+    packages,
+    debian,
+    version: project.version,
+    date,
+  });
+  if (key !== undefined) await writeFile(join(out, PUBLIC_KEY), key.publicPem);
+  await writeChecksums(out, key);
 }
 
-async function writeSingleFiles(
-  out: string,
-  nodes: readonly (readonly [Platform, Buffer])[],
-  report: ReleaseOptions['report'],
-): Promise<void> {
-  if (nodes.length === 0) return;
-  const blob = await seaBlob(join(ROOT, 'dist/otela-agent.cjs'));
+/** A release that is handed out is whole; one to try has what this machine can make. */
+async function ifPossible(name: Optional, { without, key, report }: Making, make: () => Promise<void>): Promise<void> {
+  if (without.includes(name)) return;
+  try {
+    await make();
+  } catch (cause) {
+    if (key !== undefined) throw new Error(`the ${name} cannot be made; --without ${name} leaves it out`, { cause });
+    report(`${name}  left out: ${cause instanceof Error ? cause.message : cause}`);
+  }
+}
+
+async function requireVersions(version: string): Promise<void> {
+  for (const [file, pattern] of Object.entries(VERSIONED)) {
+    const found = pattern.exec(await readFile(join(ROOT, file), 'utf8'))?.[1];
+    if (found !== version) throw new Error(`${file} says version ${found}, package.json ${version}`);
+  }
+}
+
+async function writeSingleFiles({ out, nodes, report, work }: Making): Promise<void> {
+  if (nodes.size === 0) return;
+  const own = `${process.platform}-${process.arch}`;
+  const blob = await seaBlob(join(ROOT, 'dist/otela-agent.cjs'), await builder(work));
   for (const [platform, node] of nodes) {
     const made = singleFile(node, blob);
     const file = join(out, singleFileName(platform));
     await writeFile(file, made, { mode: 0o755 });
-    const own = platform === `${process.platform}-${process.arch}`;
-    const started = own ? `starts in ${Math.round(startMs(file))} ms` : 'not started on this machine';
+    await writeFile(join(work, `node-${platform}`), node, { mode: 0o755 });
+    const started = platform === own ? `starts in ${Math.round(startMs(file))} ms` : 'not started on this machine';
     const needs = Object.entries(newestNeeded(made)).map((pair) => pair.join('_'));
     const mib = (made.length / 2 ** 20).toFixed(1);
     report(`${singleFileName(platform)}  ${mib} MiB, ${started}, needs ${needs.join(', ')}`);
   }
+}
+
+/** Node of the released version for this machine, whichever runs this. */
+async function builder(work: string): Promise<string> {
+  const own = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
+  if (own === undefined) throw new Error(`single files are made on ${PLATFORMS.join(' or ')} only`);
+  const file = join(work, 'builder');
+  await writeFile(file, await nodeBinary(own, CACHE), { mode: 0o755 });
+  return file;
+}
+
+/** As `helm package` writes it, but for the name, which would be that of the npm package. */
+async function chart({ out, project, date }: Making): Promise<string> {
+  const cwd = join(ROOT, 'deploy/helm');
+  const name = `opentela-chart-${project.version}.tgz`;
+  const paths = (await filesBelow(join(cwd, 'opentela'))).map((path) => `opentela/${path}`);
+  await writeArchive(join(out, name), { cwd, paths, date });
+  return name;
+}
+
+/** Resolves with Debian's packages that are in them. */
+async function images(making: Making): Promise<Awaited<ReturnType<typeof debianPackages>>> {
+  const { out, project, stage, work, date, nodes, report } = making;
+  const { version, license } = project;
+  const debian: Awaited<ReturnType<typeof debianPackages>> = [];
+  for (const platform of nodes.keys())
+    await ifPossible('image', making, async () => {
+      const node = join(work, `node-${platform}`);
+      const made = await image(out, { platform, version, license, stage, node, work, date });
+      debian.push(...made.debian);
+      report(`${made.name}  for docker load, podman load and skopeo`);
+    });
+  return debian;
 }
 
 /** The gateway of a release asks agents for one, unless its environment says otherwise. */
@@ -103,36 +191,37 @@ async function requireSigned(manifest: string, releaseKey: string): Promise<void
   await writeFile(manifest, JSON.stringify({ ...known, releaseKeys: [releaseKey] }));
 }
 
-async function writeManifest(out: string, version: string, key: ReleaseKey): Promise<void> {
-  const files = (await filesBelow(out)).filter((path) => !path.startsWith(PAGE));
+/** Of the npm package's programs and the single files; into the package and beside the files. */
+async function writeManifest({ out, stage, project, date }: Making, key: ReleaseKey): Promise<void> {
+  const listed = async (directory: string, wanted: (path: string) => boolean) =>
+    Promise.all(
+      (await filesBelow(directory))
+        .filter(wanted)
+        .map(async (path) => ({ path, sha256: await sha256OfFile(join(directory, path)) })),
+    );
   const manifest: Manifest = {
     otela_release: 1,
-    version,
-    built_at: new Date().toISOString(),
-    files: await Promise.all(files.map(async (path) => ({ path, sha256: await digestOf(out, path) }))),
+    version: project.version,
+    built_at: new Date(date * 1_000).toISOString(),
+    files: [
+      ...(await listed(stage, (path) => path.startsWith('dist/') && !path.startsWith(PAGE))),
+      ...(await listed(out, (path) => path.startsWith('otela-agent-'))),
+    ],
   };
   const text = `${JSON.stringify(manifest, null, 1)}\n`;
   if (text.length > MANIFEST_MAX_CHARS)
     throw new Error(`the manifest has ${text.length} characters: agents may bring ${MANIFEST_MAX_CHARS}`);
-  await writeFile(join(out, MANIFEST_FILE), text);
-  await writeFile(join(out, SIGNATURE_FILE), `${key.sign(releaseMessage(text)).toString('base64url')}\n`);
+  for (const place of [out, stage]) {
+    await writeFile(join(place, MANIFEST_FILE), text);
+    await writeFile(join(place, SIGNATURE_FILE), `${key.sign(releaseMessage(text)).toString('base64url')}\n`);
+  }
 }
 
 /** The manifest cannot list the packages: it is in them. This lists everything. */
-async function writeChecksums(out: string, files: readonly string[], key: ReleaseKey): Promise<void> {
-  const lines = await Promise.all(files.map(async (path) => `${await digestOf(out, path)}  ${path}\n`));
+async function writeChecksums(out: string, key: ReleaseKey | undefined): Promise<void> {
+  const files = await filesBelow(out);
+  const lines = await Promise.all(files.map(async (path) => `${await sha256OfFile(join(out, path))}  ${path}\n`));
   const text = lines.join('');
   await writeFile(join(out, CHECKSUMS), text);
-  await writeFile(join(out, `${CHECKSUMS}.sig`), key.sign(Buffer.from(text)));
-}
-
-async function digestOf(out: string, path: string): Promise<string> {
-  return sha256(await readFile(join(out, path)));
-}
-
-/** Paths below `directory`, in order. */
-async function filesBelow(directory: string): Promise<string[]> {
-  const entries = await readdir(directory, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile());
-  return files.map((entry) => relative(directory, join(entry.parentPath, entry.name))).sort();
+  if (key !== undefined) await writeFile(join(out, `${CHECKSUMS}.sig`), key.sign(Buffer.from(text)));
 }

@@ -8,7 +8,6 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { neededVersions, withNote } from './elf.ts';
-import { NODE_VERSION } from './node-binaries.ts';
 
 /** Node looks for its code only where this ends in 1. */
 const FUSE = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2:';
@@ -23,12 +22,8 @@ type Library = keyof typeof FLOOR;
 
 const STARTS = 5;
 
-/** What Node runs at its start, from the bundled agent: no code cache and no snapshot, which only machines of the builder's kind could read. */
-export async function seaBlob(bundle: string): Promise<Buffer> {
-  if (process.version !== `v${NODE_VERSION}`)
-    throw new Error(
-      `a release is made by Node ${NODE_VERSION} (npm run release brings it), this is ${process.version}`,
-    );
+/** What Node runs at its start, from the bundled agent: no code cache and no snapshot, which only machines of the builder's kind could read. `node`: of the version that the file is made of. */
+export async function seaBlob(bundle: string, node: string): Promise<Buffer> {
   const work = await mkdtemp(join(tmpdir(), 'otela-sea-'));
   try {
     const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
@@ -41,7 +36,7 @@ export async function seaBlob(bundle: string): Promise<Buffer> {
       execArgvExtension: 'none',
     };
     await writeFile(config, JSON.stringify(settings));
-    await promisify(execFile)(process.execPath, ['--experimental-sea-config', config], { cwd: dirname(bundle) });
+    await promisify(execFile)(node, ['--experimental-sea-config', config], { cwd: dirname(bundle) });
     return await readFile(output);
   } finally {
     await rm(work, { recursive: true, force: true });

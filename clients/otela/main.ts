@@ -2,6 +2,7 @@
 /** `otela`: for people who call models. `otela seal` is an OpenAI endpoint on this machine that seals what it is given. */
 import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
+import project from '../../package.json' with { type: 'json' };
 import {
   type Command,
   EXIT_DONE,
@@ -18,7 +19,6 @@ import { sealCommand } from './seal-command.ts';
 import { UnreachableError } from './unreachable.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
-const VERSION = '0.1.0';
 const PORT_DEFAULT = '8199';
 /** As of the other programs. */
 const EXIT_UNREACHABLE = 69;
@@ -110,7 +110,7 @@ Prints a code. Enter it in the gateway's dashboard, logged in as yourself, and o
 
 export const PROGRAM: Program<Out> = {
   name: 'otela',
-  version: VERSION,
+  version: project.version,
   about: 'otela is for people who call models through OpenTela gateways.',
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong use, ${EXIT_UNREACHABLE} no gateway answers.`,
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },

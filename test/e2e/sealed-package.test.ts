@@ -1,5 +1,5 @@
 /**
- * `otela-seal` as people install it: packed, installed in an empty directory, and used there without this clone: by the Node of this clone, by
+ * `@opentela/seal` as people install it: packed, installed in an empty directory, and used there without this clone: by the Node of this clone, by
  * the machine's own where that is one that the package promises, and by those that `OTELA_TEST_NODES` names, separated by `:`.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -20,7 +20,7 @@ const OLDEST_MAJOR = 20;
 const others = ['/usr/bin/node', ...(process.env.OTELA_TEST_NODES?.split(':') ?? [])].filter((program) => {
   const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' });
   const promised = Number(/^v(\d+)/.exec(stdout ?? '')?.[1] ?? 0) >= OLDEST_MAJOR;
-  if (!promised) console.log(`${program} is no Node that otela-seal promises to run on: left out`);
+  if (!promised) console.log(`${program} is no Node that @opentela/seal promises to run on: left out`);
   return promised;
 });
 
@@ -29,7 +29,7 @@ const packedSchema = z.array(z.object({ filename: z.string(), files: z.array(z.o
 it('brings one dependency, its types, and seals', async ({ skip }) => {
   execFileSync(NODE, [join(ROOT, 'build.ts'), 'commands'], { cwd: ROOT, stdio: 'pipe' });
   const directory = await temporaryDirectory('otela-seal-package');
-  const pack = ['pack', join(ROOT, 'dist/otela-seal'), '--json', '--pack-destination', directory];
+  const pack = ['pack', join(ROOT, 'dist/opentela-seal'), '--json', '--pack-destination', directory];
   const [packed] = packedSchema.parse(JSON.parse(execFileSync('npm', pack, { cwd: directory, encoding: 'utf8' })));
   const paths = packed?.files.map(({ path }) => path).sort();
   expect(paths).toEqual(['README.md', 'index.d.ts', 'index.js', 'package.json']);
@@ -37,11 +37,11 @@ it('brings one dependency, its types, and seals', async ({ skip }) => {
   const installed = spawnSync('npm', install, { cwd: directory, encoding: 'utf8' });
   if (installed.status !== 0) return skip(`npm cannot install hpke here: ${installed.stderr.slice(-300)}`);
   const names = readdirSync(join(directory, 'node_modules')).filter((name) => !name.startsWith('.'));
-  expect(names.sort()).toEqual(['hpke', 'otela-seal']);
+  expect(names.sort()).toEqual(['@opentela', 'hpke']);
 
   const root = await providerRoot('lab');
   const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
-  const script = `import { sealedFetch } from 'otela-seal';
+  const script = `import { sealedFetch } from '@opentela/seal';
 const [base, key, model, pin] = process.argv.slice(2);
 const answer = await sealedFetch({ pins: { lab: pin } })(base + '/chat/completions', {
   method: 'POST', headers: { authorization: 'Bearer ' + key }, body: JSON.stringify({ model, messages: [{ role: 'user', content: 'x' }], stream: true }) });

@@ -1,0 +1,117 @@
+/** Which packages of others are in a release: a CycloneDX list (https://cyclonedx.org/docs/1.5/json/), and their licences' texts. */
+import { execFile } from 'node:child_process';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import * as z from 'zod';
+import { filesBelow } from './archives.ts';
+import { NODE_VERSION, quietly, sha256 } from './node-binaries.ts';
+
+const BOM_BYTES = 16 * 2 ** 20;
+
+const namedSchema = z.object({ name: z.string(), version: z.string() });
+const componentSchema = z.looseObject({ 'bom-ref': z.string(), name: z.string(), version: z.string() });
+type Component = z.infer<typeof componentSchema>;
+const bomSchema = z.looseObject({
+  metadata: z.looseObject({ component: componentSchema }),
+  components: z.array(componentSchema),
+  dependencies: z.array(z.looseObject({ ref: z.string(), dependsOn: z.array(z.string()).optional() })),
+});
+
+/** Directories of packages that build.ts bundled, and `more`: from the root of the clone, in order. */
+export async function bundledPackages(root: string, more: readonly string[]): Promise<string[]> {
+  const lists = await Promise.all(
+    (await filesBelow(join(root, 'dist/packages'))).map(async (name) =>
+      z.array(z.string()).parse(JSON.parse(await readFile(join(root, 'dist/packages', name), 'utf8'))),
+    ),
+  );
+  return [...new Set([...lists.flat(), ...more])].toSorted();
+}
+
+/** All texts of licences, one after the other: those of bundled code have to come with it. */
+export async function licences(root: string, packages: readonly string[]): Promise<string> {
+  const parts = packages.map(async (directory) => {
+    const { name, version } = await describedIn(root, directory);
+    const files = (await readdir(join(root, directory))).filter((file) => /^(licen[cs]e|copying|notice)/i.test(file));
+    const texts = await Promise.all(files.toSorted().map((file) => readFile(join(root, directory, file), 'utf8')));
+    return `== ${name} ${version}\n\n${texts.map((text) => text.trim()).join('\n\n')}\n`;
+  });
+  return (await Promise.all(parts)).join('\n');
+}
+
+interface BomOptions {
+  /** As `bundledPackages` has them. */
+  packages: readonly string[];
+  /** Debian's packages in the image, each with its version and architecture. */
+  debian: readonly { name: string; version: string; architecture: string }[];
+  version: string;
+  /** Seconds since 1970. */
+  date: number;
+}
+
+/** `npm sbom` knows everything that the lock file has; what stays is what is handed out. */
+export async function writeBom(
+  file: string,
+  root: string,
+  { packages, debian, version, date }: BomOptions,
+): Promise<void> {
+  const { stdout } = await promisify(execFile)('npm', ['sbom', '--sbom-format=cyclonedx', '--package-lock-only'], {
+    cwd: root,
+    env: quietly(),
+    maxBuffer: BOM_BYTES,
+  });
+  const whole = bomSchema.parse(JSON.parse(stdout));
+  const refs = await Promise.all(
+    packages.map(async (directory) => {
+      const { name, version: its } = await describedIn(root, directory);
+      return `${name}@${its}`;
+    }),
+  );
+  const bundled = whole.components
+    .filter((one) => refs.includes(one['bom-ref']))
+    // To npm the page's packages are for development only: they are bundled, and so part of the product.
+    .map((one) => ({ ...one, scope: 'required', properties: undefined }));
+  const lacking = refs.filter((ref) => !bundled.some((one) => one['bom-ref'] === ref));
+  if (lacking.length > 0) throw new Error(`npm sbom does not list what is bundled: ${lacking.join(', ')}`);
+  const others: Component[] = [
+    component('node', NODE_VERSION, `pkg:generic/node@${NODE_VERSION}`),
+    ...debian.map((one) =>
+      component(
+        one.name,
+        one.version,
+        `pkg:deb/debian/${one.name}@${encodeURIComponent(one.version)}?arch=${one.architecture}`,
+      ),
+    ),
+  ];
+  const self = {
+    ...whole.metadata.component,
+    'bom-ref': `opentela@${version}`,
+    name: 'opentela',
+    properties: undefined,
+  };
+  const components = [...bundled, ...others];
+  const dependencies = [
+    { ref: self['bom-ref'], dependsOn: components.map((one) => one['bom-ref']) },
+    ...whole.dependencies
+      .filter(({ ref }) => refs.includes(ref))
+      .map((one) => ({ ...one, dependsOn: (one.dependsOn ?? []).filter((ref) => refs.includes(ref)) })),
+  ];
+  const metadata = { ...whole.metadata, timestamp: new Date(date * 1_000).toISOString(), component: self };
+  const bom = { ...whole, serialNumber: undefined, metadata, components, dependencies };
+  const text = JSON.stringify({ ...bom, serialNumber: serialNumber(JSON.stringify(bom)) }, null, 1);
+  await writeFile(file, `${text}\n`);
+}
+
+function component(name: string, version: string, purl: string): Component {
+  return { 'bom-ref': purl, type: 'library', name, version, scope: 'required', purl };
+}
+
+/** A UUID (RFC 9562, version 8) that follows from the content. */
+function serialNumber(content: string): string {
+  const [, a, b, c, d, e] = /^(.{8})(.{4}).(.{3}).(.{3})(.{12})/.exec(sha256(content)) ?? [];
+  return `urn:uuid:${a}-${b}-8${c}-8${d}-${e}`;
+}
+
+async function describedIn(root: string, directory: string): Promise<z.infer<typeof namedSchema>> {
+  return namedSchema.parse(JSON.parse(await readFile(join(root, directory, 'package.json'), 'utf8')));
+}

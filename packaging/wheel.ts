@@ -1,0 +1,30 @@
+/** The Python wheel, made by flit_core in a virtual environment that is kept. */
+import { execFile } from 'node:child_process';
+import { chmod, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** Writes it into `out`; resolves with its name. @throws Error where there is no Python with venv, or flit_core cannot be had */
+export async function wheel(source: string, out: string, cache: string, date: number): Promise<string> {
+  const builder = /flit_core==[\d.]+/.exec(await readFile(join(source, 'pyproject.toml'), 'utf8'))?.[0];
+  if (builder === undefined) throw new Error(`${source}/pyproject.toml names no version of flit_core`);
+  const venv = join(cache, `wheel-${builder}`);
+  const python = join(venv, 'bin/python');
+  const isMade = await run(python, ['-c', 'import flit_core']).then(
+    () => true,
+    () => false,
+  );
+  if (!isMade) {
+    await run('python3', ['-m', 'venv', '--clear', venv]);
+    await run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', builder]);
+  }
+  const env = { ...process.env, SOURCE_DATE_EPOCH: String(date) };
+  const { stdout, stderr } = await run(python, ['-m', 'flit_core.wheel', '--outdir', out, source], { env });
+  const name = /[\w.-]+\.whl/.exec(`${stdout}${stderr}`)?.[0];
+  if (name === undefined) throw new Error(`flit_core names no wheel: ${stdout}${stderr}`);
+  // It has the mode of a temporary file.
+  await chmod(join(out, name), 0o644);
+  return name;
+}
