@@ -60,7 +60,10 @@ export async function writeBom(
     env: quietly(),
     maxBuffer: BOM_BYTES,
   });
-  const whole = bomSchema.parse(JSON.parse(stdout));
+  // The lock file has a placeholder for whichever registry is configured; the packages are those of npm's.
+  const whole = bomSchema.parse(
+    JSON.parse(stdout.replaceAll('https://registry.invalid/', 'https://registry.npmjs.org/')),
+  );
   const refs = await Promise.all(
     packages.map(async (directory) => {
       const { name, version: its } = await describedIn(root, directory);
