@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { lineBytes, usageOf } from '../../../gateway/batch/usage.ts';
+import { lineBytes, streamOf, usageOf } from '../../../gateway/batch/usage.ts';
 import { InputCheck } from '../../../shared/batch/input-check.ts';
 
 const of = (usage: unknown, padding = 0) =>
@@ -42,4 +42,16 @@ test('what is no count counts nothing', () => {
   for (const usage of [null, 7, 'x', { prompt_tokens: -1 }, { prompt_tokens: '9' }, { prompt_tokens: 0.5 }])
     expect(of(usage)).toMatchObject({ input: 0, output: 0 });
   expect(usageOf({ body: 'nope' }, 100).input).toBe(0);
+});
+
+test('two batches never share the numbers of their lines, and a line keeps its own', () => {
+  const batches = [
+    'batch_ebc2b5292c17b1833bf20ec4',
+    'batch_34fb9140ae48813cc50b7e08',
+    ...Array.from({ length: 300 }, (_, n) => `batch_${n.toString(16).padStart(24, '0')}`),
+  ];
+  const numbers = batches.flatMap((batch) => Array.from({ length: 1_000 }, (_, n) => streamOf(batch, n >> 7, n & 127)));
+  expect(new Set(numbers).size).toBe(numbers.length);
+  expect(numbers.every((number) => Number.isSafeInteger(number) && number >= 2 ** 52)).toBe(true);
+  expect(streamOf('batch_a', 3, 7)).toBe(streamOf('batch_a', 3, 7));
 });
