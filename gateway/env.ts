@@ -67,6 +67,8 @@ export interface Env extends IssuerEnvironment {
   ASSETS?: Fetcher;
   /** The Node host: streamed answers leave by its own sockets. */
   LOCAL_OFFLOADS?: { of(session: string): ResponseOffload };
+  /** The Node host: names the process. What asks this gateway's objects ends with it. */
+  PROCESS_ID?: string;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */

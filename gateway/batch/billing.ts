@@ -76,7 +76,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
     const shard = shards.get(shardOf(at));
     if (shard === undefined) shards.set(shardOf(at), rows);
     else shard.push(...rows);
-    settlements.push({ position, settlement: settlementOf(spec, position, model, rows) });
+    settlements.push({ position, settlement: settlementOf(spec, { position, at }, model, rows) });
   }
   const { limits } = spec.account;
   await Promise.all([
@@ -86,7 +86,12 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
 }
 
 /** `rows`: of one commit, whose lines name one model. */
-export function settlementOf(spec: BatchSpec, position: number, model: string, rows: readonly UsageRow[]): Settlement {
+export function settlementOf(
+  spec: BatchSpec,
+  { position, at }: Pick<Unbilled, 'position' | 'at'>,
+  model: string,
+  rows: readonly UsageRow[],
+): Settlement {
   const { keyId, limits } = spec.account;
   const sets = [limits?.key, limits?.user, limits?.project];
   return {
@@ -94,8 +99,11 @@ export function settlementOf(spec: BatchSpec, position: number, model: string, r
     keyId,
     ...(limits?.user !== undefined && { userId: limits.userId }),
     ...(sets.some((set) => set?.models !== undefined) && { model }),
+    attempt: 1,
+    isComplete: true,
+    isReserved: false,
+    at,
     prompt: rows.reduce((sum, { prompt }) => sum + prompt, 0),
     completion: rows.reduce((sum, { completion }) => sum + completion, 0),
-    repeated: false,
   };
 }

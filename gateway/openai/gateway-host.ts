@@ -146,10 +146,10 @@ export class GatewayHost implements Host<Caller> {
   reserve(reserved: ReserveRequest<Caller>): undefined | Promise<LimitReservation> {
     const { limits, keyId } = reserved.caller.account;
     if (limits === undefined || !isCounted(limits)) return undefined;
-    const { name, model, endpoint, parsed, begun } = reserved;
+    const { name, model, endpoint, parsed, attempts } = reserved;
     const forecast = forecastOf(this.#http, endpoint, parsed);
     const context = { env: this.#env, ctx: this.#background };
-    return reserve(context, { limits, keyId }, { forecast, name, model, client: this.#client, begun });
+    return reserve(context, { limits, keyId }, { forecast, name, model, client: this.#client, attempts });
   }
 
   isQueued(model: string, scope: () => string): boolean {

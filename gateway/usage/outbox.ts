@@ -1,5 +1,6 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { installationSecret } from '../accounts/installation.ts';
+import type { AttemptUse } from '../accounts/limits/limiter.ts';
 import type { Settlement } from '../accounts/limits/limits-object.ts';
 import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
@@ -51,7 +52,7 @@ export class Outbox {
   /** Limits hear at once what requests used, and reserve it no longer: requests may wait for that. Best effort: `settle` follows. */
   async tellLimits(records: readonly UsageRecord[]): Promise<void> {
     const secret = await installationSecret(this.#env);
-    const subjects = new Map<string, Omit<Settlement, 'repeated'>[]>();
+    const subjects = new Map<string, AttemptUse[]>();
     for (const record of records) {
       const receipt = await this.#receipt(secret, record.receipt);
       if (receipt.subject !== '') push(subjects, receipt.subject, usedBy(record, receipt));
@@ -109,7 +110,7 @@ export class Outbox {
       if (!receipt.untracked) push(shards, shardOf(one.record.at), rowOf(one, receipt));
       const { complete, estimated, course, prompt, completion } = one.record;
       // Only models with kinds ask for it; a count that came again would be learnt twice.
-      if (receipt.kind !== undefined && complete && !estimated && !one.again)
+      if (receipt.kind !== undefined && complete && !estimated && one.settled === undefined)
         learnAnswer({ ...receipt, endpoint: course?.endpoint ?? 0, prompt, completion });
       if (receipt.subject !== '') push(subjects, receipt.subject, settlementOf(one, receipt));
     }
@@ -157,21 +158,28 @@ function push<T>(map: Map<string, T[]>, name: string, item: T): void {
   else known.push(item);
 }
 
-function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt): Omit<Settlement, 'repeated'> {
-  const { requestId: name, prompt, completion, course } = record;
+function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt): Settlement {
+  const { requestId: name, attempt, at, prompt, completion, complete, aborted, estimated, course, expiresAt } = record;
   return {
     name,
+    attempt,
+    at,
     keyId,
     ...(counted.user && { userId }),
     ...(counted.model && { model }),
     ...(counted.gpu && course?.gpuMs !== undefined && { gpuMs: course.gpuMs }),
     prompt,
     completion,
+    isComplete: complete && !aborted && !estimated && (course?.status ?? 0) < 400,
+    // A report that comes with a proof is of a request whose asker has forgotten it.
+    isReserved: expiresAt === undefined,
   };
 }
 
-function settlementOf({ position, record, again }: PendingUsage, receipt: Receipt) {
-  return { position, settlement: { ...usedBy(record, receipt), repeated: again } };
+function settlementOf({ position, record, settled }: PendingUsage, receipt: Receipt) {
+  const use = usedBy(record, receipt);
+  // GPU time is the gateway's own count: a later report of tokens does not change it.
+  return { position, settlement: settled === undefined ? use : { ...use, gpuMs: undefined, before: settled } };
 }
 
 function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): UsageRow {

@@ -1,5 +1,6 @@
 import { attemptName } from '../../shared/upstream/attempt.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
+import type { Used } from '../accounts/limits/token-estimator.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../object-context.ts';
 
@@ -14,7 +15,8 @@ const WAITING_MAX = 200_000;
 
 /**
  * Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). `pending` names
- * those that are not handed on yet, in the order of coming.
+ * those that are not handed on yet, in the order of coming. An estimate stands in `pending` itself: an exact record may take its place in
+ * `usage` while it is handed on, and each position must always say the same. `settled`: the estimate that an exact record replaces.
  */
 export function createUsageTable(sql: Sql): void {
   sql.exec(
@@ -23,6 +25,9 @@ export function createUsageTable(sql: Sql): void {
        replaces INTEGER, again INTEGER NOT NULL, provider TEXT NOT NULL);
      CREATE TABLE IF NOT EXISTS usage_expired (expires_at INTEGER NOT NULL)`,
   );
+  const columns = sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'pending').toArray();
+  if (columns.some(({ name }) => name === 'estimate')) return;
+  sql.exec('ALTER TABLE pending ADD COLUMN estimate TEXT; ALTER TABLE pending ADD COLUMN settled TEXT');
 }
 
 /**
@@ -56,20 +61,20 @@ function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly Usa
 
 /** Three statements for all of them: one costs about as much as a hundred records do. */
 function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
-  const known = new Map<number, Pick<UsageRecord, 'estimated'> & { seen: Seen }>();
+  const known = new Map<number, Stored>();
   const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
-  for (const { stream, estimated, seen } of sql.exec<StoredKind>(STORED_KINDS, streams))
-    known.set(stream, { estimated: estimated === 1, seen: JSON.parse(seen) });
+  for (const row of sql.exec<StoredKind>(STORED_KINDS, streams)) known.set(row.stream, storedOf(row));
   const written: UsageRecord[] = [];
-  const pending: [stream: number, replaces: number | null, again: 0 | 1][] = [];
+  const pending: Pending[] = [];
   for (const { record, replaces } of fresh) {
-    const { stream, estimated } = record;
+    const { stream, estimated, prompt, completion } = record;
     const before = known.get(stream);
     if (before !== undefined && (estimated || !before.estimated)) continue;
-    const seen = before?.seen ?? replaces?.seen;
-    known.set(stream, { estimated, seen: seen ?? record });
-    written.push(seen === undefined ? record : { ...record, ...seen });
-    pending.push([stream, replaces?.stream ?? null, seen === undefined ? 0 : 1]);
+    const earlier = before ?? replaces;
+    known.set(stream, { stream, estimated, seen: earlier?.seen ?? record, used: { prompt, completion } });
+    const whole = earlier === undefined ? record : { ...record, ...earlier.seen };
+    written.push(whole);
+    pending.push([stream, replaces?.stream ?? null, estimated ? whole : null, earlier?.used ?? null]);
   }
   if (written.length === 0) return;
   sql.exec(
@@ -80,8 +85,8 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
     JSON.stringify(written),
   );
   sql.exec(
-    `INSERT INTO pending (stream, replaces, again, provider)
-     SELECT value ->> 0, value ->> 1, value ->> 2, ? FROM json_each(?)`,
+    `INSERT INTO pending (stream, replaces, again, estimate, settled, provider)
+     SELECT value ->> 0, value ->> 1, value ->> 3 IS NOT NULL, value ->> 2, value ->> 3, ? FROM json_each(?)`,
     provider,
     JSON.stringify(pending),
   );
@@ -93,11 +98,25 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
  */
 type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
-type StoredKind = { stream: number; estimated: number; seen: string };
+type StoredKind = { stream: number; estimated: number; seen: string; prompt: number; completion: number };
+
+/** What is stored of an attempt. */
+interface Stored {
+  stream: number;
+  estimated: boolean;
+  seen: Seen;
+  used: Used;
+}
+
+type Pending = [stream: number, replaces: number | null, estimate: UsageRecord | null, settled: Used | null];
+
+function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): Stored {
+  return { stream, estimated: estimated === 1, seen: JSON.parse(seen), used: { prompt, completion } };
+}
 
 /** `seen`: as JSON. A member that is not there stays out, so that it takes nothing's place. */
 const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes', record ->> 'answerBytes',
-  'course', json(record -> 'course'))) AS seen`;
+  'course', json(record -> 'course'))) AS seen, record ->> 'prompt' AS prompt, record ->> 'completion' AS completion`;
 
 const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
@@ -124,17 +143,24 @@ export interface PendingUsage {
   position: number;
   record: UsageRecord;
   replaces: number | undefined;
-  /** Another count of what was handed on before. */
-  again: boolean;
+  /** The estimate of the same attempt, which stands at an earlier position. */
+  settled: Used | undefined;
   provider: string;
 }
 
-type PendingRow = { position: number; record: string; replaces: number | null; again: number; provider: string };
+type PendingRow = {
+  position: number;
+  record: string;
+  replaces: number | null;
+  settled: string | null;
+  provider: string;
+};
 
 /** The oldest that wait. */
 export function pendingUsage(sql: Sql, limit: number): PendingUsage[] {
-  const query = `SELECT position, record, replaces, again, provider FROM pending JOIN usage USING (stream)
-    ORDER BY position LIMIT ?`;
+  const query = `SELECT position, coalesce(estimate, record) AS record, replaces, provider,
+      coalesce(settled, iif(again, json_object('prompt', record ->> 'prompt', 'completion', record ->> 'completion'), NULL)) AS settled
+    FROM pending LEFT JOIN usage USING (stream) WHERE coalesce(estimate, record) IS NOT NULL ORDER BY position LIMIT ?`;
   return sql
     .exec<PendingRow>(query, limit)
     .toArray()
@@ -142,7 +168,7 @@ export function pendingUsage(sql: Sql, limit: number): PendingUsage[] {
       position: row.position,
       record: JSON.parse(row.record) as UsageRecord,
       replaces: row.replaces ?? undefined,
-      again: row.again === 1,
+      settled: row.settled === null ? undefined : (JSON.parse(row.settled) as Used),
       provider: row.provider,
     }));
 }
@@ -175,13 +201,13 @@ function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fre
     const other = best.get(attemptName(record));
     if (other === undefined || (other.estimated && !record.estimated)) best.set(attemptName(record), record);
   }
-  const replaced = new Map<string, NonNullable<Fresh['replaces']>>();
+  const replaced = new Map<string, Stored>();
   for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
     const record = best.get(attemptName(row));
     if (record === undefined || record.stream === row.stream) continue;
     if (row.estimated === 1 && !record.estimated) {
       sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
-      replaced.set(attemptName(row), { stream: row.stream, seen: JSON.parse(row.seen) });
+      replaced.set(attemptName(row), storedOf(row));
     } else best.delete(attemptName(row));
   }
   return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
@@ -190,10 +216,10 @@ function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fre
 interface Fresh {
   record: UsageRecord;
   /** The estimate under another stream that it stands for. */
-  replaces: { stream: number; seen: Seen } | undefined;
+  replaces: Stored | undefined;
 }
 
-type StoredName = { stream: number; estimated: number; seen: string; requestId: string; attempt: number };
+type StoredName = StoredKind & { requestId: string; attempt: number };
 
 const STORED_NAMES = `SELECT stream, estimated, ${SEEN}, json_extract(record, '$.requestId') AS requestId,
   json_extract(record, '$.attempt') AS attempt FROM usage`;

@@ -1,6 +1,6 @@
 /** Finds the node that answers: tries nodes, waits in the queue where none is free, and tries again. */
 import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
-import { tellsOfHang } from '../routing/attempts.ts';
+import { reachesNoEngine, tellsOfHang } from '../routing/attempts.ts';
 import { type Choice, choose, ended, type Question, started } from '../routing/choose.ts';
 import { scopeOf } from '../routing/trust.ts';
 import { type AttemptPlan, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
@@ -68,7 +68,7 @@ export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>):
 
 /** The nodes of a request's route, as `dispatch` tries them. */
 export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice, ResponseStream> {
-  const { host, route, entry, request, parsed, record } = context;
+  const { host, route, entry, request, parsed, record, engineAttempts } = context;
   const { clock, memory } = host;
   const among: Question['among'] = (candidates) => entry.among(candidates, clock.now());
   let isProbe = false;
@@ -79,12 +79,14 @@ export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice
     },
     attempt: (choice, plan) => {
       entry.attempts = plan.number;
+      engineAttempts.count++;
       isProbe = memory.breakers.started(choice.node.session, clock.now());
       started(choice);
       return attempt(context, choice, plan);
     },
     onFailure: ({ node }, code) => {
       const now = clock.now();
+      if (reachesNoEngine(code)) engineAttempts.count--;
       entry.onFailure(node.session, code, now);
       record.attempt(code, node.session);
       if (tellsOfHang(code)) memory.breakers.hangs(node.session, now);

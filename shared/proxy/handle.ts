@@ -38,7 +38,7 @@ export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<P
     return await forward(request, host, info, record, held);
   } catch (error) {
     held.parsed?.release();
-    held.reservation?.release(false);
+    held.reservation?.release({ attempts: 0, isComplete: false });
     record.refused(error);
     await discardBody(request.body, host);
     return errorResponse(error, requestId, endpointById(info.endpoint ?? 0));
@@ -97,8 +97,9 @@ async function forward<C>(
     repeatable: () => isRepeatable(parsed),
     retriesMax: route.retriesMax,
   });
-  const begun = () => entry.attempts > 0;
-  const reserved = host.reserve({ caller, request, endpoint, parsed, model: info.model, name, begun });
+  const engineAttempts = { count: 0 };
+  const attempts = () => engineAttempts.count;
+  const reserved = host.reserve({ caller, request, endpoint, parsed, model: info.model, name, attempts });
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   held.reservation = reservation;
   timing.lookupDone(clock.now());
@@ -116,6 +117,7 @@ async function forward<C>(
     entry,
     waitMs,
     reservation,
+    engineAttempts,
     priority,
     continues,
     admittedAt,

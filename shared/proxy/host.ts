@@ -195,8 +195,16 @@ export interface ReserveRequest<C> {
   /** The model that it means, aliases resolved. */
   model: string;
   name: string;
-  /** Whether an engine was asked. If so, its node reports what the request used. */
-  begun(): boolean;
+  /** How many of its attempts may have reached an engine, whose node then reports what it used. */
+  attempts(): number;
+}
+
+/** How a request ended, for its limits. */
+export interface RequestEnd {
+  /** Attempts that may have reached an engine. */
+  attempts: number;
+  /** Its last attempt was answered whole and without an error. */
+  isComplete: boolean;
 }
 
 export interface LimitReservation {
@@ -204,8 +212,8 @@ export interface LimitReservation {
   readonly headers: Readonly<Record<string, string>>;
   /** Other requests wait for its place. */
   readonly concurrent: boolean;
-  /** Idempotent. `used`: an engine was asked. */
-  release(used: boolean): void;
+  /** Idempotent. */
+  release(end: RequestEnd): void;
 }
 
 export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | 'busy' | 'back'> {

@@ -18,6 +18,8 @@ export interface RequestContext<C> extends DispatchContext {
   /** The longest wait for a node, milliseconds; 0: none. */
   readonly waitMs: number;
   readonly reservation: LimitReservation | undefined;
+  /** Attempts that may have reached an engine: each is reported and settled. */
+  readonly engineAttempts: { count: number };
   readonly priority: Priority;
   /** If its stream breaks off, it continues on another node. */
   readonly continues: boolean;

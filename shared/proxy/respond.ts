@@ -11,6 +11,7 @@ import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
 import { isEventStream, NO_BODY, type Offload, type ResponseStream } from '../upstream/response.ts';
 import { coldOf, coldWait } from './cold-model.ts';
+import type { RequestEnd } from './host.ts';
 import type { ProxyResponse, ResponseSink } from './message.ts';
 import { startOf } from './model-starting.ts';
 import type { RequestContext } from './request-context.ts';
@@ -23,7 +24,14 @@ const POSITION_MS = 1_000;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
+/** Nothing that it may have used is known yet; what is reported of it counts by itself. */
+const REFUSED: RequestEnd = { attempts: 0, isComplete: false };
+
 type NodeResponse = ReadableResponse<Choice, ResponseStream>;
+
+function endOf<C>({ engineAttempts }: RequestContext<C>, isComplete: boolean): RequestEnd {
+  return { attempts: engineAttempts.count, isComplete };
+}
 
 /** The engine's response as it is, under our headers. */
 export function respond<C>(response: NodeResponse, context: RequestContext<C>): ProxyResponse {
@@ -41,7 +49,8 @@ export function respond<C>(response: NodeResponse, context: RequestContext<C>): 
     void watch(response, offload, context);
     return { status, headers, body: first, rest: offload.rest };
   }
-  reservation?.release(status < 400); // an engine's refusal costs no tokens
+  // An engine's refusal costs no tokens.
+  reservation?.release(status < 400 ? endOf(context, true) : REFUSED);
   if (whole === undefined && !response.complete && !NO_BODY.has(status)) {
     return { status, headers, body: (sink) => pump(response, sink, context) };
   }
@@ -84,10 +93,10 @@ async function pump<C>(response: NodeResponse, sink: ResponseSink, context: Requ
       if (written !== undefined) await written;
     }
     record.over();
-    reservation?.release(true); // before the end, so that the client's next request does not overtake the release
+    reservation?.release(endOf(context, true)); // before the end, so that the client's next request does not overtake the release
     await sink.end();
   } catch (error) {
-    reservation?.release(true);
+    reservation?.release(endOf(context, false));
     await response.cancel();
     if (!(error instanceof AttemptError)) record.left();
     else record.broke(error.code, apiErrorFor(error).code);
@@ -118,17 +127,20 @@ async function finish(sink: ResponseSink, last: Uint8Array | undefined): Promise
 async function watch<C>(
   response: UpstreamResponse<Choice, ResponseStream>,
   offload: Offload,
-  { record, reservation }: RequestContext<C>,
+  context: RequestContext<C>,
 ): Promise<void> {
+  const { record, reservation } = context;
+  let isComplete = false;
   try {
     await response.through(() => offload.over());
+    isComplete = true;
     record.over();
   } catch (error) {
     if (error instanceof AttemptError) return record.broke(error.code, apiErrorFor(error).code);
     await response.cancel();
     record.left();
   } finally {
-    reservation?.release(true);
+    reservation?.release(endOf(context, isComplete));
   }
 }
 
@@ -164,7 +176,7 @@ async function pumpLate<C>(
     } while (await isSlower(pending, host.pingMs, host.clock.after));
   } catch {
     record.left();
-    reservation?.release(context.entry.attempts > 0);
+    reservation?.release(endOf(context, false));
     pending.then(
       (late) => late.cancel(),
       () => {},
@@ -175,7 +187,7 @@ async function pumpLate<C>(
     response = await pending;
   } catch (error) {
     const told = error instanceof AttemptError ? apiErrorFor(error) : toApiError(error);
-    reservation?.release(false);
+    reservation?.release(REFUSED);
     record.refusedLate(told, error);
     return finish(sink, inBand.error(told));
   }
@@ -187,7 +199,7 @@ async function pumpLate<C>(
   if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // its client reads the status inside
   const error = await quotedError(response);
   record.broke('engine_status', error.code);
-  reservation?.release(false);
+  reservation?.release(REFUSED);
   await finish(sink, inBand.error(error));
 }
 

@@ -60,7 +60,7 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
       if (changed.endpoint === context.endpoint) return dispatchHost({ ...own, entry });
       // A question how an engine reads a text is asked on the way. It does not count as an attempt.
-      return dispatchHost({ ...own, entry: newEntry(false), record: NO_RECORD });
+      return dispatchHost({ ...own, entry: newEntry(false), record: NO_RECORD, engineAttempts: { count: 0 } });
     },
     unlike: () => unlike(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),

@@ -4,13 +4,14 @@ import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
 import { quoted } from '../../../shared/openai/quoted.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { LimitReservation as Reservation } from '../../../shared/proxy/host.ts';
+import type { RequestEnd, LimitReservation as Reservation } from '../../../shared/proxy/host.ts';
 import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
 import { answerBound } from '../../../shared/upstream/token-bound.ts';
 import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http.ts';
 import type { AccountLimits } from '../account.ts';
 import type { Refusal, Verdict } from './limiter.ts';
+import { limitsConcurrency } from './limits.ts';
 import type { Forecast } from './token-estimator.ts';
 
 /** Of a body that is not looked into: how many tokens its answer may have. */
@@ -57,21 +58,21 @@ interface LimitedRequest {
   /** The one that the request means: another one that answers in its place counts as it. */
   model: string;
   client: ClientDisconnect;
-  /** An engine was asked, so that its node will say what the request used. */
-  begun(): boolean;
+  /** How many of its attempts may have reached an engine, whose node then reports what it used. */
+  attempts(): number;
 }
 
 /** @throws ApiError 429; 503 where nothing can count: unknown is not unlimited */
 export async function reserve(
   context: Context,
   { limits, keyId }: LimitedAccount,
-  { forecast, name, model, client, begun }: LimitedRequest,
+  { forecast, name, model, client, attempts }: LimitedRequest,
 ): Promise<LimitReservation> {
   const { subject, ...sets } = limits;
   const verdict = context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, ...sets, model });
   const reservation = new LimitReservation(context, limits, name, verdict);
   // A client that leaves ends its request where it stands: no `finally` runs then, this does.
-  client.on(() => reservation.release(begun()));
+  client.on(() => reservation.release({ attempts: attempts(), isComplete: false }));
   await reservation.granted();
   return reservation;
 }
@@ -92,9 +93,7 @@ export class LimitReservation implements Reservation {
     this.#subject = limits.subject;
     this.#name = name;
     this.#verdict = verdict;
-    const sets = [limits.key, limits.user, limits.project];
-    const all = sets.flatMap((set) => (set === undefined ? [] : [set, ...Object.values(set.models ?? {})]));
-    this.concurrent = all.some((one) => one.concurrent_requests !== undefined);
+    this.concurrent = limitsConcurrency([limits.key, limits.user, limits.project]);
   }
 
   /** @throws ApiError 429, 503 */
@@ -110,13 +109,14 @@ export class LimitReservation implements Reservation {
     this.headers = verdict.headers;
   }
 
-  /** The answer is over, or there will be none. `used`: an engine was asked, and its node will say what for. Idempotent. */
-  release(used: boolean): void {
+  /** The answer is over, or there will be none. Idempotent. */
+  release({ attempts, isComplete }: RequestEnd): void {
     if (this.#over) return;
-    if (used && !this.concurrent) return; // no request waits for its place, and its settlement ends it
     this.#over = true;
+    // No request waits for its place, and the one report that comes ends it.
+    if (attempts === 1 && isComplete && !this.concurrent) return;
     const released = this.#verdict.then(() =>
-      this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, used),
+      this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, attempts),
     );
     this.#context.ctx.waitUntil(released.catch(() => {})); // its settlement or its lease frees the place too
   }

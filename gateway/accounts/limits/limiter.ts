@@ -1,34 +1,30 @@
 /**
- * Counts the requests of one project, its people and keys, or of one person's keys, or of one key, against their limits. Pure: the caller hands in times, stored counts
- * and waiting requests, so a test drives it in virtual time.
+ * Counts the requests of one project, its people and keys, or of one person's keys, or of one key, against their limits. Pure: the caller
+ * hands in times and stored counts, so a test drives it in virtual time.
  *
- * A request reserves an estimate. `correct` puts what it used in the estimate's place, as soon as that is known; `settle` books it
- * for the month, once and for all.
+ * A request reserves an estimate (`reserve`). `correct` says what an attempt used as soon as that is known, `settle` books it for its
+ * month, and `release` ends the request's place among the concurrent ones.
  */
-import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
+import { Hold } from './hold.ts';
+import { limitsConcurrency } from './limits.ts';
 import { type LimitUse, Meter, type Moment, type MonthLedger, rateLimitHeaders, type Shortage } from './meter.ts';
+import {
+  type CountedBy,
+  GPU,
+  type LimitSet,
+  limitedModels,
+  metersOf,
+  modelMeter,
+  PROJECT,
+  partiesOf,
+  type Scope,
+} from './parties.ts';
 import { type Forecast, TokenEstimator, type Used } from './token-estimator.ts';
-
-/** The request's owner and model, as far as limits count them. Absent members are not counted. */
-export interface Counted {
-  keyId: string;
-  userId?: string | undefined;
-  model?: string | undefined;
-}
-
-export interface LimitSet extends Counted {
-  key: Limits | undefined;
-  project: Limits | undefined;
-  /** What all keys of the person share; held by `userId`. */
-  user?: Limits | undefined;
-}
 
 export interface Reservation extends Forecast, LimitSet {
   /** Of the request. */
   name: string;
 }
-
-export type Scope = 'project' | 'user' | 'key';
 
 export type Verdict = { granted: true; headers: Record<string, string> } | Refusal;
 
@@ -50,86 +46,70 @@ export interface LimiterStore {
   minute(id: string): unknown;
   estimator(id: string): unknown;
   ledger(id: string): MonthLedger;
+  /** What `changedHolds` gave and is not gone, and how long ago that was. */
+  holds(): readonly { name: string; state: unknown; savedMsAgo: number }[];
 }
 
-/** Ids of meters: the project's, a key's own, `user:…`; of one model that, a line's end and the model; of GPU time GPU and that. */
-export const PROJECT = '';
-export const GPU = 'gpu\n';
-
-export function userMeter(userId: string): string {
-  return `user:${userId}`;
+/** What one attempt at a request used. */
+export interface AttemptUse extends Used {
+  /** Of the request. */
+  name: string;
+  /** Its number; unique within the request. */
+  attempt: number;
+  /** The engine answered whole and without an error: no other attempt follows. */
+  isComplete: boolean;
 }
 
-export function modelMeter(id: string, model: string): string {
-  return `${id}\n${model}`;
-}
-
-/** The meters of a request, whatever limits there are. */
-export function metersOf({ keyId, userId, model }: Counted): string[] {
-  const ids = [PROJECT, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
-  return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
+export interface Settled extends AttemptUse, CountedBy {
+  /** Of GPUs, milliseconds. */
+  gpuMs: number;
+  /** What was settled of the same attempt before, by estimate. */
+  before?: Used | undefined;
+  /** The request was counted by `reserve`. Lines of batches are not: limits per minute do not hold for them. */
+  isReserved: boolean;
+  /** When the attempt ended: how long ago, and in which month. */
+  ageMs: number;
+  month: string;
 }
 
 /** A request that is never released nor settled (its isolate and its node died) counts as running for so long. */
 const LEASE_MS = 60 * 60_000;
+/** A released request whose attempts are not all reported (one was cancelled before its node took it) reserves nothing after this. */
+const REPORTS_MS = 5 * 60_000;
+/** A request whose answer is whole and that nobody releases (its isolate died) loses its place after this. */
+const RELEASE_MS = 60_000;
 const RUNNING_MAX = 100_000;
 const SWEEP_MS = 60_000;
-
-interface Held extends Forecast {
-  keyId: string;
-  /** Meters that count it. */
-  meters: readonly string[];
-  /** What counts for it now: the estimate, then what it used. */
-  tokens: number;
-  at: number;
-  running: boolean;
-  /** Its use is not known yet. */
-  estimated: boolean;
-}
+const MINUTE_MS = 60_000;
 
 interface Subject {
   meter: Meter;
   estimator: TokenEstimator;
 }
 
-/** One set of limits that a request counts against. */
-interface Party {
-  scope: Scope;
-  id: string;
-  limits: Limits | undefined;
-  model: string | undefined;
-}
-
-function partiesOf({ keyId, userId, model, key, project, user }: LimitSet): Party[] {
-  const parties: Party[] = [
-    { scope: 'project', id: PROJECT, limits: project, model: undefined },
-    { scope: 'key', id: keyId, limits: key, model: undefined },
-  ];
-  if (userId !== undefined) parties.push({ scope: 'user', id: userMeter(userId), limits: user, model: undefined });
-  if (model === undefined) return parties;
-  for (const { scope, id, limits } of [...parties]) {
-    const ofModel = limitsOfModel(limits, model);
-    if (ofModel !== undefined) parties.push({ scope, id: modelMeter(id, model), limits: ofModel, model });
-  }
-  return parties;
-}
-
-function limitedModels(limits: Limits | undefined, asked: string | undefined): [model: string, ofModel: Limits][] {
-  const named = Object.entries(limits?.models ?? {}).filter(([model]) => model !== EACH_OTHER);
-  const ofAsked =
-    asked === undefined || named.some(([model]) => model === asked) ? undefined : limitsOfModel(limits, asked);
-  return asked === undefined || ofAsked === undefined ? named : [...named, [asked, ofAsked]];
-}
-
 export class Limiter {
   readonly #store: LimiterStore;
   readonly #subjects = new Map<string, Subject>();
-  /** Oldest first. */
-  readonly #held = new Map<string, Held>();
+  /** Oldest first. At most RUNNING_MAX. */
+  readonly #holds = new Map<string, Hold>();
+  /** Names whose hold is not what was saved of it. At most as many as there are holds and saved ones. */
+  readonly #unsaved = new Set<string>();
+  readonly #saved = new Set<string>();
   #sweptAt = 0;
 
-  constructor(store: LimiterStore) {
+  constructor(store: LimiterStore, now: Moment) {
     this.#store = store;
+    const known: [string, Hold][] = [];
+    for (const { name, state, savedMsAgo } of store.holds()) {
+      this.#saved.add(name);
+      const hold = Hold.of(state, now.ms - savedMsAgo);
+      if (hold === undefined) this.#unsaved.add(name);
+      else known.push([name, hold]);
+    }
+    for (const [name, hold] of known.sort(([, a], [, b]) => a.at - b.at)) {
+      this.#holds.set(name, hold);
+      for (const id of hold.meters) this.#subject(id, now).meter.resume(hold.counted, hold.running);
+    }
   }
 
   /** Counts a request in, or says why not. */
@@ -149,13 +129,17 @@ export class Limiter {
       const soon = short.every(({ shortage }) => maySoonEnd(shortage));
       return { granted: false, ...worst, waitMs, soon, headers: this.#headers(asked, now) };
     }
-    const { name, keyId, counts, bodyBytes, maxTokens } = asked;
+    const { name, keyId, counts, bodyBytes, maxTokens, key, user, project } = asked;
     const meters = parties.map(({ id }) => id);
     for (const id of meters) this.#subject(id, now).meter.take(tokens, now);
-    const forecast = { counts, bodyBytes, maxTokens };
-    this.#held.set(name, { ...forecast, keyId, meters, tokens, at: now.ms, running: true, estimated: true });
-    const oldest = this.#held.keys().next().value;
-    if (this.#held.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
+    const concurrent = limitsConcurrency([key, user, project]);
+    this.#holds.set(
+      name,
+      new Hold({ keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens }, now.ms),
+    );
+    this.#unsaved.add(name);
+    const oldest = this.#holds.keys().next().value;
+    if (this.#holds.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
     return { granted: true, headers: this.#headers(asked, now) };
   }
 
@@ -166,48 +150,47 @@ export class Limiter {
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
   }
 
-  /** What a request used is known, though not yet on disk. */
-  correct(name: string, used: Used, now: Moment): void {
-    const held = this.#held.get(name);
-    if (held === undefined) return;
-    const after = used.prompt + used.completion;
-    const correction = { before: held.tokens, after, estimated: held.estimated, countedAt: held.at };
-    for (const id of held.meters) this.#subject(id, now).meter.correct(correction, now);
-    if (held.estimated) for (const { estimator } of this.#both(held.keyId, now)) estimator.learn(held, used);
-    held.tokens = after;
-    held.estimated = false;
+  /** What an attempt used is known, though not yet on disk. */
+  correct(use: AttemptUse, now: Moment): void {
+    const hold = this.#holds.get(use.name);
+    if (hold === undefined) return;
+    if (!hold.isKnown) this.#learn(hold, use, now);
+    this.#change(use.name, hold, now, () => hold.report(use, now.ms));
   }
 
-  /** The request is over; its use comes by itself. Without `used` it never began, and nothing will come. */
-  release(name: string, used: boolean, now: Moment): void {
-    const held = this.#held.get(name);
-    if (held === undefined) return;
-    if (used) this.#stop(held, now);
-    else this.#forget(name, now);
+  /** The request is over. `attempts`: how many of its attempts will be settled; 0: it never reached an engine. */
+  release(name: string, attempts: number, now: Moment): void {
+    const hold = this.#holds.get(name);
+    if (hold === undefined) return;
+    this.#stop(hold, now);
+    if (attempts === 0) return this.#forget(name, now);
+    this.#change(name, hold, now, () => hold.release(attempts, now.ms));
   }
 
-  /** What one attempt at a request used, on its node's word; of GPUs in milliseconds. Gives the meters that counted it. */
-  settle(name: string, counted: Counted, used: Used, gpuMs: number, now: Moment): readonly string[] {
-    this.correct(name, used, now);
-    const held = this.#held.get(name);
-    this.#held.delete(name);
-    if (held !== undefined) this.#stop(held, now);
-    const tokens = used.prompt + used.completion;
-    const meters = held?.meters ?? metersOf(counted);
+  /** Books what one attempt at a request used. @returns the meters that counted it */
+  settle(settled: Settled, now: Moment): readonly string[] {
+    const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
+    const hold = this.#holds.get(name);
+    const meters = hold?.meters ?? metersOf(settled);
+    const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
-      // Not held: another attempt at the same request was settled before, or the object was evicted meanwhile.
-      if (held === undefined) meter.correct({ before: 0, after: tokens, estimated: false, countedAt: now.ms }, now);
-      meter.book(tokens, now);
-      meter.bookGpu(gpuMs, now);
+      // Not held: the object lost it, or the request was over. Its minute counts it where it happened.
+      if (hold === undefined && isReserved && ageMs < MINUTE_MS)
+        meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
+      meter.book(tokens, month, now);
+      meter.bookGpu(gpuMs, month, now);
     }
+    if (hold === undefined) return meters;
+    if (!hold.isKnown) this.#learn(hold, settled, now);
+    this.#change(name, hold, now, () => hold.book(settled, now.ms));
     return meters;
   }
 
   /** What another gateway booked for the month of one meter: tokens, or milliseconds where `id` begins with GPU. */
   bookElsewhere(id: string, more: number, now: Moment): void {
-    if (id.startsWith(GPU)) this.#subject(id.slice(GPU.length), now).meter.bookGpu(more, now);
-    else this.#subject(id, now).meter.bookElsewhere(more, now);
+    if (id.startsWith(GPU)) this.#subject(id.slice(GPU.length), now).meter.bookGpu(more, now.month, now);
+    else this.#subject(id, now).meter.book(more, now.month, now);
   }
 
   /** What of each limit is used now. Of models those that limits name, and `asked.model`. */
@@ -232,21 +215,60 @@ export class Limiter {
     }
   }
 
-  /** Its place is free. */
-  #stop(held: Held, now: Moment): void {
-    if (!held.running) return;
-    held.running = false;
-    for (const id of held.meters) this.#subject(id, now).meter.release();
+  /** Holds that changed since the last call; `state` is undefined of one that is gone. Requests that were short are in none. */
+  *changedHolds(now: Moment): Generator<{ name: string; state: object | undefined }> {
+    for (const name of this.#unsaved) {
+      const hold = this.#holds.get(name);
+      if (hold !== undefined) this.#saved.add(name);
+      else if (!this.#saved.delete(name)) continue;
+      yield { name, state: hold?.state(now.ms) };
+    }
+    this.#unsaved.clear();
   }
 
-  /** As if it had asked for nothing but a request. */
+  /** The process that served the running requests is gone, and their clients with it. Reports of their attempts may still come. */
+  interrupt(now: Moment): void {
+    for (const [name, hold] of this.#holds) {
+      this.#stop(hold, now);
+      hold.since ??= now.ms;
+      this.#unsaved.add(name);
+    }
+  }
+
+  /** Applies `change` to a hold, and what it makes of the hold's count to all meters. */
+  #change(name: string, hold: Hold, now: Moment, change: () => void): void {
+    const before = hold.counted;
+    change();
+    const after = hold.counted;
+    const more = {
+      counted: after.counted - before.counted,
+      estimated: after.estimated - before.estimated,
+      unbooked: after.unbooked - before.unbooked,
+    };
+    for (const id of hold.meters) this.#subject(id, now).meter.change(more, hold.at, now);
+    this.#unsaved.add(name);
+    if (hold.isDone) this.#forget(name, now);
+  }
+
+  #learn(hold: Hold, used: Used, now: Moment): void {
+    for (const { estimator } of this.#both(hold.keyId, now)) estimator.learn(hold.forecast, used);
+  }
+
+  /** Its place is free. */
+  #stop(hold: Hold, now: Moment): void {
+    if (!hold.running) return;
+    hold.running = false;
+    for (const id of hold.meters) this.#subject(id, now).meter.release();
+  }
+
+  /** From now on only what is booked of it counts. */
   #forget(name: string, now: Moment): void {
-    const held = this.#held.get(name);
-    if (held === undefined) return;
-    this.#stop(held, now);
-    this.#held.delete(name);
-    const correction = { before: held.tokens, after: 0, estimated: held.estimated, countedAt: held.at };
-    for (const id of held.meters) this.#subject(id, now).meter.correct(correction, now);
+    const hold = this.#holds.get(name);
+    if (hold === undefined) return;
+    this.#holds.delete(name);
+    this.#stop(hold, now);
+    this.#change(name, hold, now, () => hold.drop());
+    if (!this.#saved.has(name)) this.#unsaved.delete(name);
   }
 
   #headers(asked: Reservation, now: Moment): Record<string, string> {
@@ -271,9 +293,13 @@ export class Limiter {
   #sweep(now: Moment): void {
     if (now.ms - this.#sweptAt < SWEEP_MS) return;
     this.#sweptAt = now.ms;
-    for (const [name, { at }] of this.#held) {
-      if (now.ms - at < LEASE_MS) break; // in the order of coming
-      this.#forget(name, now);
+    for (const [name, hold] of this.#holds) {
+      const sinceMs = hold.since === undefined ? 0 : now.ms - hold.since;
+      if (now.ms - hold.at >= LEASE_MS || (!hold.running && sinceMs >= REPORTS_MS)) this.#forget(name, now);
+      else if (hold.isOver && sinceMs >= RELEASE_MS) {
+        this.#stop(hold, now);
+        this.#change(name, hold, now, () => {});
+      }
     }
   }
 }

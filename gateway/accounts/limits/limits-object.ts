@@ -1,20 +1,24 @@
 import { MonotonicClock } from '../../../shared/collections/monotonic-clock.ts';
 import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../gateway-object.ts';
-import type { ObjectContext, Sql } from '../../object-context.ts';
+import type { ObjectContext } from '../../object-context.ts';
 import { storageHealth } from '../../storage/health.ts';
-import { type Counted, GPU, Limiter, type LimitSet, type Refusal, type Reservation, type Verdict } from './limiter.ts';
+import { type AttemptUse, Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
 import type { Moment } from './meter.ts';
+import { type CountedBy, GPU, type LimitSet } from './parties.ts';
+import { StoredLimits } from './stored-limits.ts';
 import type { Used } from './token-estimator.ts';
 
-/** What one attempt at a request used, as its node's object settles it. */
-export interface Settlement extends Used, Counted {
-  /** Of the request. */
-  name: string;
+/** What one attempt at a request used, as its node's object or its batch settles it. */
+export interface Settlement extends AttemptUse, CountedBy {
   /** GPU time, milliseconds; absent: none is known. */
   gpuMs?: number | undefined;
-  /** Only another count of what is in already. */
-  repeated: boolean;
+  /** When the attempt ended; milliseconds since the epoch. */
+  at: number;
+  /** `reserve` counted its request. */
+  isReserved: boolean;
+  /** What was settled of the same attempt before, by estimate. */
+  before?: Used | undefined;
 }
 
 /** What a gateway booked in one month, by the id of a meter; under GPU milliseconds, else tokens. `origin`: which gateway; empty: this one. */
@@ -31,6 +35,8 @@ const TOKENS_WAIT_MS = 2_000;
 const WAITING_MAX = 1_000;
 /** Counts of the running minute are written so long after they changed: writing holds answers back. */
 const SAVE_MS = 1_000;
+/** A settlement that is older than this books this month: the sums of one that is closed stay as they were told. */
+const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
 /** Nodes whose last settlement is remembered, so that none counts twice. */
 const SOURCE_KEPT_MS = 7 * 24 * 60 * 60_000;
 
@@ -40,10 +46,12 @@ interface Waiting {
 
 /**
  * All limits of one project, its people and keys, or of one person's or one key's without a project. The counts are exact, because one thread counts all requests.
- * Survives eviction: the month's use, written at once; the running minute and the estimates, except those of the last second.
+ * Survives eviction: the month's use, written at once; the running minute, running requests and the estimates, except those of the last
+ * second.
  */
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;
+  readonly #store: StoredLimits;
   /** Windows and leases follow it: with the machine's clock they would stand still after that was set back. */
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<Waiting>();
@@ -54,25 +62,12 @@ export class LimitsObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     const { sql } = ctx.storage;
-    sql.exec(`CREATE TABLE IF NOT EXISTS minutes (id TEXT PRIMARY KEY, state TEXT NOT NULL);
-      CREATE TABLE IF NOT EXISTS estimators (id TEXT PRIMARY KEY, state TEXT NOT NULL);
-      CREATE TABLE IF NOT EXISTS months (id TEXT NOT NULL, month TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (id, month));
-      CREATE TABLE IF NOT EXISTS elsewhere (origin TEXT NOT NULL, id TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
+    sql.exec(`CREATE TABLE IF NOT EXISTS elsewhere (origin TEXT NOT NULL, id TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
         PRIMARY KEY (origin, id, month));
       CREATE TABLE IF NOT EXISTS sources (id TEXT PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL)`);
-    this.#limiter = new Limiter({
-      minute: (id) => savedState(sql, 'minutes', id),
-      estimator: (id) => savedState(sql, 'estimators', id),
-      ledger: (id) => ({
-        used: (month) => {
-          const query = 'SELECT used FROM months WHERE id = ? AND month = ?';
-          return sql.exec<{ used: number }>(query, id, month).toArray()[0]?.used ?? 0;
-        },
-        write: (month, used) => {
-          sql.exec('INSERT OR REPLACE INTO months (id, month, used) VALUES (?, ?, ?)', id, month, used);
-        },
-      }),
-    });
+    this.#store = new StoredLimits(sql);
+    this.#limiter = new Limiter(this.#store, this.#now());
+    if (this.#store.isOtherProcess(env.PROCESS_ID)) this.#limiter.interrupt(this.#now());
   }
 
   /** Counts a request in, or says why not. */
@@ -94,16 +89,18 @@ export class LimitsObject extends GatewayObject {
     return soon && this.#clock.now() < until && this.#waiting.size < WAITING_MAX;
   }
 
-  /** The request is over; what it used comes by itself. Without `used` it never began, and nothing will come. */
-  release(name: string, used: boolean): void {
-    this.#limiter.release(name, used, this.#now());
+  /** The request is over. `attempts`: how many of its attempts will be settled; 0: it never reached an engine. */
+  release(name: string, attempts: number): void {
+    // A follower of an earlier version says whether there was any.
+    this.#limiter.release(name, Number(attempts), this.#now());
     this.#changed();
+    this.#save();
   }
 
   /** What requests turned out to use. Their settlement follows: lost, this is made good by that. */
-  correct(items: readonly Omit<Settlement, 'repeated'>[]): void {
+  correct(items: readonly AttemptUse[]): void {
     const now = this.#now();
-    for (const { name, prompt, completion } of items) this.#limiter.correct(name, { prompt, completion }, now);
+    for (const item of items) this.#limiter.correct(item, now);
     this.#changed();
     this.#save();
   }
@@ -120,13 +117,15 @@ export class LimitsObject extends GatewayObject {
     for (const { position, settlement } of items) {
       if (position <= last) continue;
       last = position;
-      const { name, prompt, completion, gpuMs = 0, repeated } = settlement;
-      if (repeated) continue;
-      const meters = this.#limiter.settle(name, settlement, { prompt, completion }, gpuMs, now);
+      const { prompt, completion, gpuMs = 0, before } = settlement;
+      const ageMs = Math.max(0, Date.now() - settlement.at);
+      const month = ageMs < BACKDATED_MAX_MS ? monthOf(Math.min(settlement.at, Date.now())) : now.month;
+      const meters = this.#limiter.settle({ ...settlement, gpuMs, ageMs, month }, now);
       if (origin === undefined) continue;
+      const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
       for (const id of meters) {
-        this.#writeElsewhere(origin, id, now.month, prompt + completion);
-        if (gpuMs > 0) this.#writeElsewhere(origin, `${GPU}${id}`, now.month, Math.round(gpuMs));
+        this.#writeElsewhere(origin, id, month, tokens);
+        if (gpuMs > 0) this.#writeElsewhere(origin, `${GPU}${id}`, month, Math.round(gpuMs));
       }
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
@@ -181,9 +180,10 @@ export class LimitsObject extends GatewayObject {
 
   #writeElsewhere(origin: string, id: string, month: string, more: number): void {
     const { sql } = this.ctx.storage;
-    // Once a month: each deletion reads all counts of all meters.
-    if (this.#elsewhereFrom !== month) sql.exec('DELETE FROM elsewhere WHERE month < ?', month);
-    this.#elsewhereFrom = month;
+    // Once a month: each deletion reads all counts of all meters. The month before still gets late counts.
+    const from = monthOf(Date.now() - 31 * 24 * 60 * 60_000);
+    if (this.#elsewhereFrom !== from) sql.exec('DELETE FROM elsewhere WHERE month < ?', from);
+    this.#elsewhereFrom = from;
     sql.exec(
       `INSERT INTO elsewhere (origin, id, month, tokens) VALUES (?, ?, ?, ?)
        ON CONFLICT (origin, id, month) DO UPDATE SET tokens = tokens + excluded.tokens`,
@@ -195,7 +195,7 @@ export class LimitsObject extends GatewayObject {
   }
 
   #now(): Moment {
-    return { ms: this.#clock.now(), month: new Date().toISOString().slice(0, 7) };
+    return { ms: this.#clock.now(), month: monthOf(Date.now()) };
   }
 
   /** There may be room for who waits: in the order of coming. */
@@ -221,20 +221,14 @@ export class LimitsObject extends GatewayObject {
   #save(): void {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
       this.#saving = undefined;
-      const { sql } = this.ctx.storage;
-      // Limits go on in memory: states() says again what could not be written.
+      // Limits go on in memory: the next save says again what could not be written.
       if (storageHealth.failure !== undefined) return this.#save();
-      for (const { id, minute, estimator } of this.#limiter.states(this.#now())) {
-        const insert = 'INSERT OR REPLACE INTO estimators (id, state) VALUES (?, ?)';
-        sql.exec(insert, id, JSON.stringify(estimator));
-        if (minute === undefined) sql.exec('DELETE FROM minutes WHERE id = ?', id);
-        else sql.exec('INSERT OR REPLACE INTO minutes (id, state) VALUES (?, ?)', id, JSON.stringify(minute));
-      }
+      this.#store.save(this.#limiter, this.#now());
     });
   }
 }
 
-function savedState(sql: Sql, table: 'minutes' | 'estimators', id: string): unknown {
-  const row = sql.exec<{ state: string }>(`SELECT state FROM ${table} WHERE id = ?`, id).toArray()[0];
-  return row && JSON.parse(row.state);
+/** UTC, `2026-11`. @param at milliseconds since the epoch */
+function monthOf(at: number): string {
+  return new Date(at).toISOString().slice(0, 7);
 }

@@ -34,6 +34,12 @@ export function isLimited({ limits }: { limits: Limits | null }): boolean {
   return limits !== null && Object.keys(limits).length > 0;
 }
 
+/** Whether any of these limits how many requests run at the same time. */
+export function limitsConcurrency(sets: readonly (Limits | undefined)[]): boolean {
+  const all = sets.flatMap((set) => (set === undefined ? [] : [set, ...Object.values(set.models ?? {})]));
+  return all.some(({ concurrent_requests }) => concurrent_requests !== undefined);
+}
+
 /** What of `limits` holds for one model alone. The model's name is a client's word. */
 export function limitsOfModel(limits: Limits | undefined, model: string): Limits | undefined {
   const { models } = limits ?? {};

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { Counted } from './hold.ts';
 import type { Limits } from './limits.ts';
 import { MinuteWindow } from './minute-window.ts';
 
@@ -27,13 +28,6 @@ export type Shortage =
   /** `running`: the month is not used up, but running requests reserve the rest. */
   | { kind: 'month'; limit: number; running: boolean }
   | { kind: 'gpu-month'; limit: number };
-
-export interface Correction {
-  before: number;
-  after: number;
-  estimated: boolean;
-  countedAt: number;
-}
 
 /** Tokens, or milliseconds of GPUs, used by months. It outlives the meter. */
 export interface MonthLedger {
@@ -89,7 +83,8 @@ export class Meter {
       const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
       if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
     }
-    if (tokens_per_minute !== undefined) {
+    // A request that counts no tokens needs no room for them.
+    if (tokens_per_minute !== undefined && tokens > 0) {
       const wanted = Math.min(tokens, tokens_per_minute);
       const waitMs = this.#tokens.waitFor(wanted, tokens_per_minute, now.ms);
       const running = this.#tokens.sum(now.ms) - this.#estimated + wanted <= tokens_per_minute;
@@ -112,34 +107,37 @@ export class Meter {
     this.running = Math.max(0, this.running - 1);
   }
 
-  /** What was counted as `before` at `countedAt` is `after` tokens. `estimated`: nothing but an estimate was known of it till now. */
-  correct({ before, after, estimated, countedAt }: Correction, now: Moment): void {
-    if (estimated) this.#estimated = Math.max(0, this.#estimated - before);
-    this.#unbooked = Math.max(0, this.#unbooked + after - before);
-    this.#tokens.correct(after - before, countedAt, now.ms);
+  /** A request counts by so much more, or less, than before. `countedAt`: when it was taken. */
+  change({ counted, estimated, unbooked }: Counted, countedAt: number, now: Moment): void {
+    this.#estimated = Math.max(0, this.#estimated + estimated);
+    this.#unbooked = Math.max(0, this.#unbooked + unbooked);
+    this.#tokens.correct(counted, countedAt, now.ms);
   }
 
-  /** Tokens that count already are used in this month. */
-  book(tokens: number, now: Moment): void {
+  /** A request that was taken before this meter was made: its saved windows have it already. */
+  resume({ estimated, unbooked }: Counted, isRunning: boolean): void {
+    if (isRunning) this.running++;
+    this.#estimated += estimated;
+    this.#unbooked += unbooked;
+  }
+
+  /** Tokens were used in `month`, which may be an earlier one than now. Below 0: an estimate was too high. */
+  book(tokens: number, month: string, now: Moment): void {
     this.#turn(now);
-    this.#unbooked = Math.max(0, this.#unbooked - tokens);
-    this.#used = Math.min(Number.MAX_SAFE_INTEGER, this.#used + tokens); // a larger sum would be stored wrong
-    this.#ledger.write(this.#month, this.#used);
+    const before = month === this.#month ? this.#used : this.#ledger.used(month);
+    const used = sum(before, tokens);
+    if (month === this.#month) this.#used = used;
+    this.#ledger.write(month, used);
   }
 
   /** GPU time of one attempt, milliseconds: nothing is reserved of it. */
-  bookGpu(ms: number, now: Moment): void {
+  bookGpu(ms: number, month: string, now: Moment): void {
     if (ms <= 0) return;
     this.#turn(now);
-    this.#gpuUsedMs = Math.min(Number.MAX_SAFE_INTEGER, this.#gpuUsedMs + Math.round(ms));
-    this.#gpuLedger.write(this.#month, this.#gpuUsedMs);
-  }
-
-  /** What another gateway booked for the month: no request of this one's. */
-  bookElsewhere(tokens: number, now: Moment): void {
-    this.#turn(now);
-    this.#used = Math.min(Number.MAX_SAFE_INTEGER, this.#used + tokens);
-    this.#ledger.write(this.#month, this.#used);
+    const before = month === this.#month ? this.#gpuUsedMs : this.#gpuLedger.used(month);
+    const used = sum(before, Math.round(ms));
+    if (month === this.#month) this.#gpuUsedMs = used;
+    this.#gpuLedger.write(month, used);
   }
 
   /** `x-ratelimit-*` as OpenAI has them, where there are such limits. */
@@ -192,6 +190,11 @@ export class Meter {
     this.#used = this.#ledger.used(month);
     this.#gpuUsedMs = this.#gpuLedger.used(month);
   }
+}
+
+/** Beyond the largest exact integer a sum would be stored wrong. */
+function sum(before: number, more: number): number {
+  return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, before + more));
 }
 
 export const LIMIT_NAMES = [

@@ -121,6 +121,7 @@ export class NodeGateway {
       FILES: files,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
+      PROCESS_ID: crypto.randomUUID(),
       OBJECTS_STAY: 'on',
       INSTITUTION: following,
     };

@@ -66,7 +66,7 @@ test('a first that is heard and does not count in time is no reason to allow a p
   await expect(reserve()).rejects.toThrow('did not come in time');
   expect(own.reserve).not.toHaveBeenCalled();
   // What it may have granted all the same is not held for an hour.
-  expect(released).toEqual([[ASKED.name, false]]);
+  expect(released).toEqual([[ASKED.name, 0]]);
 });
 
 test('a follower that is alone allows its part', async () => {

@@ -1,22 +1,38 @@
 /** Limits of a person, of one model and of GPU time, beside those of key and project. */
 import { expect, test } from 'vitest';
-import { GPU, Limiter, type LimiterStore, type LimitSet } from '../../../gateway/accounts/limits/limiter.ts';
+import { Limiter, type LimiterStore, type Settled } from '../../../gateway/accounts/limits/limiter.ts';
+import { GPU, type LimitSet } from '../../../gateway/accounts/limits/parties.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 const FORECAST = { bodyBytes: 40, maxTokens: undefined, counts: 'prompt' } as const;
+
+const settled = (name: string, more: Partial<Settled>): Settled => ({
+  name,
+  attempt: 1,
+  keyId: 'k',
+  prompt: 1,
+  completion: 1,
+  isComplete: true,
+  isReserved: true,
+  gpuMs: 0,
+  ageMs: 0,
+  month: NOW.month,
+  ...more,
+});
 
 function opened() {
   const months = new Map<string, number>();
   const store: LimiterStore = {
     minute: () => undefined,
     estimator: () => undefined,
+    holds: () => [],
     ledger: (id) => ({
       used: (month) => months.get(`${id} ${month}`) ?? 0,
       write: (month, used) => void months.set(`${id} ${month}`, used),
     }),
   };
   let names = 0;
-  const limiter = new Limiter(store);
+  const limiter = new Limiter(store, NOW);
   const reserve = (asked: Partial<LimitSet>, name = `r${++names}`) =>
     limiter.reserve({ ...FORECAST, name, keyId: 'k', key: undefined, project: undefined, ...asked }, NOW);
   return { limiter, store, months, reserve };
@@ -53,12 +69,12 @@ test('GPU time is counted once a settlement tells it, ends with the month, and i
   const { reserve, limiter, months } = opened();
   const project = { gpu_seconds_per_month: 10 };
   expect(reserve({ keyId: 'a', project }, 'r').granted).toBe(true);
-  limiter.settle('r', { keyId: 'a' }, { prompt: 1, completion: 1 }, 9_999, NOW);
+  limiter.settle(settled('r', { keyId: 'a', gpuMs: 9_999 }), NOW);
   expect(reserve({ keyId: 'b', project }, 's')).toMatchObject({
     granted: true,
     headers: { 'x-ratelimit-limit-gpu-seconds-month': '10', 'x-ratelimit-remaining-gpu-seconds-month': '0' },
   });
-  limiter.settle('s', { keyId: 'b' }, { prompt: 1, completion: 1 }, 1, NOW);
+  limiter.settle(settled('s', { keyId: 'b', gpuMs: 1 }), NOW);
   expect(reserve({ keyId: 'c', project })).toMatchObject({
     granted: false,
     shortage: { kind: 'gpu-month', limit: 10 },
@@ -72,7 +88,8 @@ test('a request that nobody holds any more is still counted for its person and i
   const { store, reserve } = opened();
   const user = { models: { big: { tokens_per_month: 100 } } };
   // Another limiter over the same store: the object was evicted between the two.
-  new Limiter(store).settle('r', { keyId: 'k', userId: 'ada', model: 'big' }, { prompt: 60, completion: 40 }, 0, NOW);
+  const use = settled('r', { userId: 'ada', model: 'big', prompt: 60, completion: 40 });
+  new Limiter(store, NOW).settle(use, NOW);
   expect(reserve({ userId: 'ada', user, model: 'big' })).toMatchObject({ granted: false, scope: 'user', model: 'big' });
   expect(reserve({ userId: 'ada', user, model: 'small' }).granted).toBe(true);
 });

@@ -1,158 +1,45 @@
-/** The limiter against a reference that keeps every request in a list and counts anew each time. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limits/limiter.ts';
-import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
+import {
+  Limiter,
+  type LimiterStore,
+  type Reservation,
+  type Settled,
+} from '../../../gateway/accounts/limits/limiter.ts';
 import type { Moment } from '../../../gateway/accounts/limits/meter.ts';
-import { TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
+import { History, limitsOf, MemoryStore, START, step } from './limit-model.ts';
 
-/** One slot of the windows: at its multiples they are exact. */
-const TICK_MS = 250;
-const START = Date.parse('2026-11-20T10:00:00Z');
 const at = (ms: number): Moment => ({ ms, month: new Date(ms).toISOString().slice(0, 7) });
+const open = (ms = START, store: LimiterStore = new MemoryStore()) => new Limiter(store, at(ms));
 
-function memoryStore(): LimiterStore {
-  const months = new Map<string, number>();
-  return {
-    minute: () => undefined,
-    estimator: () => undefined,
-    ledger: (id) => ({
-      used: (month) => months.get(`${id} ${month}`) ?? 0,
-      write: (month, used) => void months.set(`${id} ${month}`, used),
-    }),
-  };
-}
-
-interface Entry {
-  name: string;
-  keyId: string;
-  at: number;
-  tokens: number;
-  running: boolean;
-}
-
-class Reference {
-  readonly entries: Entry[] = [];
-  readonly #estimators = new Map<string, TokenEstimator>();
-
-  estimator(id: string): TokenEstimator {
-    const estimator = this.#estimators.get(id) ?? new TokenEstimator();
-    this.#estimators.set(id, estimator);
-    return estimator;
-  }
-
-  estimate(asked: Reservation): number {
-    const own = this.estimator(asked.keyId);
-    const project = this.estimator('');
-    const limit = Math.min(
-      asked.key?.tokens_per_minute ?? Number.MAX_VALUE,
-      asked.project?.tokens_per_minute ?? Number.MAX_VALUE,
-    );
-    return (!own.believed && project.believed ? project : own).estimate(asked, limit === Number.MAX_VALUE ? 0 : limit);
-  }
-
-  fits(asked: Reservation, now: number): boolean {
-    const tokens = this.estimate(asked);
-    const scopes: [Limits | undefined, Entry[]][] = [
-      [asked.project, this.entries],
-      [asked.key, this.entries.filter(({ keyId }) => keyId === asked.keyId)],
-    ];
-    return scopes.every(([limits, entries]) => {
-      const recent = entries.filter((one) => one.at + 60_000 > now);
-      const sum = recent.reduce((all, one) => all + one.tokens, 0);
-      const month = entries.reduce((all, one) => all + one.tokens, 0);
-      const tpm = limits?.tokens_per_minute ?? Number.MAX_VALUE;
-      return (
-        recent.length + 1 <= (limits?.requests_per_minute ?? Number.MAX_VALUE) &&
-        sum + Math.min(tokens, tpm) <= tpm &&
-        (asked.maxTokens ?? 0) <= tpm &&
-        month < (limits?.tokens_per_month ?? Number.MAX_VALUE) &&
-        entries.filter(({ running }) => running).length < (limits?.concurrent_requests ?? Number.MAX_VALUE)
-      );
-    });
-  }
-}
-
-const limit = (max: number) => fc.option(fc.integer({ min: 1, max }), { nil: undefined });
-const limits: fc.Arbitrary<Limits> = fc.record({
-  requests_per_minute: limit(10),
-  tokens_per_minute: limit(3_000),
-  concurrent_requests: limit(6),
-  tokens_per_month: limit(10_000),
+/** A settlement of a whole answer, as of `now`. */
+const settled = (
+  name: string,
+  prompt: number,
+  completion: number,
+  now: Moment,
+  more: Partial<Settled> = {},
+): Settled => ({
+  name,
+  attempt: 1,
+  prompt,
+  completion,
+  isComplete: true,
+  keyId: 'k',
+  gpuMs: 0,
+  isReserved: true,
+  ageMs: 0,
+  month: now.month,
+  ...more,
 });
-const step = fc.oneof(
-  fc.record({
-    kind: fc.constant('ask' as const),
-    key: fc.constantFrom('a', 'b'),
-    bodyBytes: fc.nat(2_000),
-    maxTokens: fc.option(fc.integer({ min: 1, max: 1_000 }), { nil: undefined }),
-  }),
-  fc.record({
-    kind: fc.constantFrom('correct', 'settle'),
-    which: fc.nat(),
-    prompt: fc.nat(500),
-    completion: fc.nat(900),
-  }),
-  fc.record({ kind: fc.constantFrom('release', 'forget'), which: fc.nat() }),
-  fc.record({ kind: fc.constant('pass' as const), ticks: fc.nat(80) }),
-);
 
-test('grants exactly what the reference grants, whatever comes in whatever order', () => {
+test('grants exactly what a list of all that happened grants, whatever happens in whatever order', () => {
   fc.assert(
-    fc.property(limits, limits, fc.array(step, { maxLength: 120 }), (key, project, steps) => {
-      const limiter = new Limiter(memoryStore());
-      const reference = new Reference();
-      const open: (Reservation & { entry: Entry; estimated: boolean })[] = [];
-      let now = START;
-      let names = 0;
-      for (const one of steps) {
-        if (one.kind === 'pass') {
-          now += one.ticks * TICK_MS;
-          continue;
-        }
-        if (one.kind === 'ask') {
-          const { bodyBytes, maxTokens } = one;
-          const asked = {
-            name: `r${names++}`,
-            keyId: one.key,
-            key,
-            project,
-            bodyBytes,
-            maxTokens,
-            counts: 'answer' as const,
-          };
-          const expected = reference.fits(asked, now);
-          const tokens = reference.estimate(asked);
-          expect(limiter.reserve(asked, at(now)).granted).toBe(expected);
-          if (!expected) continue;
-          const entry = { name: asked.name, keyId: one.key, at: now, tokens, running: true };
-          reference.entries.push(entry);
-          open.push({ ...asked, entry, estimated: true });
-          continue;
-        }
-        const chosen = open[one.which % Math.max(1, open.length)];
-        if (chosen === undefined) continue;
-        const { entry } = chosen;
-        if (one.kind === 'correct' || one.kind === 'settle') {
-          const used = { prompt: one.prompt, completion: one.completion };
-          // More than was reserved of a request that has left the window counts from now on.
-          if (entry.at + 60_000 <= now && one.prompt + one.completion > entry.tokens) continue;
-          if (chosen.estimated) for (const id of ['', entry.keyId]) reference.estimator(id).learn(chosen, used);
-          chosen.estimated = false;
-          entry.tokens = one.prompt + one.completion;
-          if (one.kind === 'correct') limiter.correct(entry.name, used, at(now));
-          else limiter.settle(entry.name, { keyId: entry.keyId }, used, 0, at(now));
-        }
-        if (one.kind === 'release') limiter.release(entry.name, true, at(now));
-        if (one.kind === 'forget') {
-          limiter.release(entry.name, false, at(now));
-          entry.tokens = 0;
-        }
-        if (one.kind !== 'correct') entry.running = false;
-        if (one.kind === 'settle' || one.kind === 'forget') open.splice(open.indexOf(chosen), 1);
-      }
+    fc.property(limitsOf, limitsOf, fc.array(step, { maxLength: 120 }), (key, project, steps) => {
+      const history = new History(key, project);
+      for (const one of steps) history.run(one);
     }),
-    { numRuns: 1_000 },
+    { numRuns: Number(process.env.OTELA_LIMIT_HISTORIES ?? 1_000) },
   );
 });
 
@@ -184,7 +71,7 @@ test('a client that waits exactly as long as it is told passes, and not a moment
         const key = { tokens_per_minute: ofKey, requests_per_minute: rpm };
         const project = { tokens_per_minute: ofProject };
         const run = (count: number) => {
-          const limiter = new Limiter(memoryStore());
+          const limiter = open();
           let now = START;
           let last = limiter.reserve(asked('first', { key, project }), at(now));
           for (const [n, one] of asks.slice(0, count).entries()) {
@@ -207,7 +94,7 @@ test('a client that waits exactly as long as it is told passes, and not a moment
 });
 
 test('max_tokens above the limit is refused for good; at the limit it passes once a minute', () => {
-  const limiter = new Limiter(memoryStore());
+  const limiter = open();
   const key = { tokens_per_minute: 1_000 };
   for (const name of ['a', 'b', 'c']) {
     const verdict = limiter.reserve(asked(name, { key, maxTokens: 2_000 }), at(START));
@@ -220,7 +107,7 @@ test('max_tokens above the limit is refused for good; at the limit it passes onc
 });
 
 test('a prompt that is estimated above the limit passes where nothing else is: else it never would', () => {
-  const limiter = new Limiter(memoryStore());
+  const limiter = open();
   const key = { tokens_per_minute: 10 };
   expect(limiter.reserve(asked('a', { key, bodyBytes: 50_000, counts: 'prompt' }), at(START)).granted).toBe(true);
   const next = limiter.reserve(asked('b', { key, counts: 'prompt', bodyBytes: 4 }), at(START));
@@ -228,24 +115,24 @@ test('a prompt that is estimated above the limit passes where nothing else is: e
 });
 
 test('what running requests reserve may soon be free, what was used is not', () => {
-  const limiter = new Limiter(memoryStore());
+  const limiter = open();
   const key = { tokens_per_minute: 1_000, tokens_per_month: 1_500 };
   limiter.reserve(asked('a', { key, maxTokens: 900 }), at(START));
   const refused = () => limiter.reserve(asked('b', { key, maxTokens: 200 }), at(START + 1_000));
   expect(refused()).toMatchObject({ soon: true, shortage: { kind: 'tokens' } });
-  limiter.correct('a', { prompt: 10, completion: 890 }, at(START + 1_000));
+  limiter.correct(settled('a', 10, 890, at(START + 1_000)), at(START + 1_000));
   expect(refused()).toMatchObject({ soon: false, shortage: { kind: 'tokens' }, waitMs: 59_000 });
-  limiter.settle('a', { keyId: 'k' }, { prompt: 10, completion: 890 }, 0, at(START + 1_000));
-  limiter.settle('lost', { keyId: 'k' }, { prompt: 0, completion: 600 }, 0, at(START + 1_000));
-  const nextDay = limiter.reserve(asked('c', { key, maxTokens: 1 }), at(START + 86_400_000));
+  limiter.settle(settled('a', 10, 890, at(START + 1_000)), at(START + 1_000));
+  limiter.settle(settled('lost', 0, 600, at(START + 1_000)), at(START + 1_000));
+  const nextDay = limiter.reserve(asked('c', { key, maxTokens: 1 }), at(START + 300_000));
   expect(nextDay).toMatchObject({ soon: false, shortage: { kind: 'month', running: false, limit: 1_500 } });
   expect(limiter.reserve(asked('d', { key, maxTokens: 1 }), at(Date.parse('2026-12-01T00:00:00Z'))).granted).toBe(true);
 });
 
 test('a clock that was fast at the end of a month comes back to what was used in it', () => {
-  const limiter = new Limiter(memoryStore());
+  const limiter = open();
   const key = { tokens_per_month: 100 };
-  limiter.settle('a', { keyId: 'k' }, { prompt: 0, completion: 100 }, 0, at(START));
+  limiter.settle(settled('a', 0, 100, at(START)), at(START));
   const fast = at(Date.parse('2026-12-01T00:05:00Z'));
   expect(limiter.reserve(asked('b', { key, maxTokens: 1 }), fast).granted).toBe(true);
   const right = { ms: fast.ms + 1_000, month: '2026-11' };
@@ -254,20 +141,111 @@ test('a clock that was fast at the end of a month comes back to what was used in
 
 test('counts that were saved by a clock ten minutes fast lock nobody longer than their minute', () => {
   const key = { requests_per_minute: 1 };
-  const fast = new Limiter(memoryStore());
+  const fast = open();
   fast.reserve(asked('a', { key }), at(START + 600_000));
   const saved = new Map([...fast.states(at(START + 600_000))].map(({ id, minute }) => [id, minute]));
-  const right = new Limiter({ ...memoryStore(), minute: (id) => saved.get(id) });
+  const store = new MemoryStore();
+  store.minute = (id) => saved.get(id);
+  const right = open(START, store);
   const refused = right.reserve(asked('b', { key }), at(START));
   expect(refused).toMatchObject({ granted: false, waitMs: 60_000 });
   expect(right.reserve(asked('c', { key }), at(START + 60_000)).granted).toBe(true);
 });
 
 test('an idle key is let go of, and leaves nothing that is to be saved but its estimates', () => {
-  const limiter = new Limiter(memoryStore());
+  const limiter = open();
   limiter.reserve(asked('a', { key: { requests_per_minute: 5 } }), at(START));
-  limiter.settle('a', { keyId: 'k' }, { prompt: 5, completion: 5 }, 0, at(START));
+  limiter.settle(settled('a', 5, 5, at(START)), at(START));
   expect([...limiter.states(at(START))].map(({ minute }) => minute !== undefined)).toEqual([true, true]);
   expect([...limiter.states(at(START + 60_000))].map(({ minute }) => minute !== undefined)).toEqual([false, false]);
   expect([...limiter.states(at(START + 60_000))]).toEqual([]);
+});
+
+const START_MONTH = '2026-11';
+
+test('lines of a batch fill the month and no minute', () => {
+  const limiter = open();
+  const project = { tokens_per_minute: 1_000, tokens_per_month: 100_000 };
+  for (let line = 0; line < 10; line++)
+    limiter.settle(settled(`batch/${line}`, 2_500, 2_500, at(START), { isReserved: false }), at(START));
+  expect(limiter.reserve(asked('chat', { project, maxTokens: 100 }), at(START)).granted).toBe(true);
+  const { project: uses } = limiter.uses({ keyId: 'k', key: undefined, project }, at(START));
+  expect(uses).toContainEqual({ limit: 'tokens_per_month', allowed: 100_000, used: 50_110 });
+});
+
+test('what was used an hour ago, and is told now, fills no minute', () => {
+  const limiter = open();
+  const key = { tokens_per_minute: 1_000 };
+  limiter.settle(settled('old', 0, 5_000, at(START), { ageMs: 3_600_000 }), at(START));
+  expect(limiter.reserve(asked('a', { key, maxTokens: 100 }), at(START)).granted).toBe(true);
+  limiter.settle(settled('new', 0, 5_000, at(START), { ageMs: 1_000 }), at(START));
+  expect(limiter.reserve(asked('b', { key, maxTokens: 100 }), at(START))).toMatchObject({ granted: false });
+});
+
+test('tokens are of the month in which they were used, though they are told in the next', () => {
+  const limiter = open();
+  const key = { tokens_per_month: 1_000 };
+  const next = at(Date.parse('2026-12-01T00:05:00Z'));
+  limiter.settle(settled('late', 0, 450, next, { month: START_MONTH, ageMs: 900_000 }), next);
+  const used = (now: Moment) => limiter.uses({ keyId: 'k', key, project: undefined }, now).key[0]?.used;
+  expect([used(next), used(at(START))]).toEqual([0, 450]);
+});
+
+test('a failed attempt frees neither the place nor the tokens of a request that is tried elsewhere', () => {
+  const limiter = open();
+  const key = { concurrent_requests: 1, tokens_per_month: 1_000 };
+  limiter.reserve(asked('a', { key, maxTokens: 900 }), at(START));
+  limiter.settle(settled('a', 0, 0, at(START), { isComplete: false }), at(START));
+  const refused = limiter.reserve(asked('b', { key, maxTokens: 900 }), at(START));
+  expect(refused).toMatchObject({ granted: false, shortage: { kind: 'concurrent' } });
+  limiter.settle(settled('a', 10, 200, at(START), { attempt: 2 }), at(START));
+  // Its client still reads what the engine has finished.
+  expect(limiter.reserve(asked('c', { key, maxTokens: 90 }), at(START))).toMatchObject({ granted: false });
+  limiter.release('a', 2, at(START));
+  expect(limiter.reserve(asked('d', { key, maxTokens: 90 }), at(START)).granted).toBe(true);
+});
+
+test('a request that reached no engine leaves nothing, and one whose report never comes is forgotten after minutes', () => {
+  const limiter = open();
+  const key = { tokens_per_month: 1_000 };
+  const ask = (name: string, ms: number) => limiter.reserve(asked(name, { key, maxTokens: 990 }), at(ms));
+  expect(ask('a', START).granted).toBe(true);
+  expect(ask('b', START)).toMatchObject({ granted: false, shortage: { kind: 'month', running: true } });
+  limiter.release('a', 0, at(START));
+  expect(ask('c', START).granted).toBe(true);
+  limiter.release('c', 1, at(START));
+  expect(ask('d', START + 4 * 60_000).granted).toBe(false);
+  expect(ask('e', START + 6 * 60_000).granted).toBe(true);
+});
+
+test('an exact count books what the estimate before it lacked', () => {
+  const limiter = open();
+  const key = { tokens_per_month: 200_000 };
+  limiter.reserve(asked('a', { key }), at(START));
+  limiter.settle(settled('a', 0, 50, at(START), { isComplete: false }), at(START));
+  const exact = { before: { prompt: 0, completion: 50 } };
+  limiter.settle(settled('a', 100_000, 60, at(START), exact), at(START));
+  const { key: uses } = limiter.uses({ keyId: 'k', key, project: undefined }, at(START));
+  expect(uses).toEqual([{ limit: 'tokens_per_month', allowed: 200_000, used: 100_060 }]);
+});
+
+test('a running request keeps its place when its object is evicted, and loses it when its process is gone', () => {
+  const key = { concurrent_requests: 1 };
+  const store = new MemoryStore();
+  const first = open(START, store);
+  first.reserve(asked('a', { key }), at(START));
+  store.save(first, at(START));
+  const evicted = open(START + 600_000, store);
+  expect(evicted.reserve(asked('b', { key }), at(START + 600_000)).granted).toBe(false);
+  const restarted = open(START + 600_000, store);
+  restarted.interrupt(at(START + 600_000));
+  expect(restarted.reserve(asked('c', { key }), at(START + 600_000)).granted).toBe(true);
+});
+
+test('a request that counts no tokens passes while the minute has none left', () => {
+  const limiter = open();
+  const key = { tokens_per_minute: 1_000 };
+  limiter.settle(settled('over', 0, 1_500, at(START)), at(START));
+  expect(limiter.reserve(asked('a', { key, counts: 'nothing' }), at(START)).granted).toBe(true);
+  expect(limiter.reserve(asked('b', { key }), at(START)).granted).toBe(false);
 });

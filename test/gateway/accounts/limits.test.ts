@@ -3,8 +3,9 @@ import { afterEach, expect, test, vi } from 'vitest';
 import { forecastOf } from '../../../gateway/accounts/limits/limit-reservation.ts';
 import type { Reservation, Verdict } from '../../../gateway/accounts/limits/limiter.ts';
 import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
-import type { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
+import type { LimitsObject, Settlement } from '../../../gateway/accounts/limits/limits-object.ts';
 import type { ObjectStub } from '../../../gateway/object-context.ts';
+import { evictDurableObject, runInDurableObject } from '../support/durable.ts';
 
 afterEach(() => {
   vi.useRealTimers();
@@ -48,31 +49,38 @@ test('a place that is given back is taken by who waits for it', async () => {
   const counter = object();
   expect((await counter.reserve(ask('a', limits))).granted).toBe(true);
   const next = counter.reserve(ask('b', limits));
-  await counter.release('a', true);
+  await counter.release('a', 1);
   expect((await next).granted).toBe(true);
-  // Settled without ever being released: its isolate is gone.
-  const third = counter.reserve(ask('c', limits));
-  const settlement = { name: 'b', keyId: 'k', prompt: 5, completion: 0, repeated: false };
-  await counter.settle('node', [{ position: 1, settlement }]);
-  expect((await third).granted).toBe(true);
 });
 
-test('a settlement that is said again counts once, and one that corrects another counts for nothing', async () => {
+const settlement = (name: string, prompt: number, completion: number, more: Partial<Settlement> = {}): Settlement => ({
+  name,
+  attempt: 1,
+  keyId: 'k',
+  prompt,
+  completion,
+  isComplete: true,
+  isReserved: true,
+  at: Date.now(),
+  ...more,
+});
+
+test('a settlement that is said again counts once, and one that replaces an estimate by its difference', async () => {
   const counter = object();
   await counter.reserve(ask('a', { tokens_per_month: 1_000 }));
-  const settle = (position: number, repeated = false) => ({
+  const settle = (position: number, more: Partial<Settlement> = {}) => ({
     position,
-    settlement: { name: `a${position}`, keyId: 'k', prompt: 60, completion: 40, repeated },
+    settlement: settlement(`a${position}`, 60, 40, more),
   });
   await counter.settle('node', [settle(1), settle(2)]);
   await counter.settle('node', [settle(1), settle(2), settle(3)]);
-  await counter.settle('node', [settle(4, true)]);
+  await counter.settle('node', [settle(4, { before: { prompt: 60, completion: 30 } })]);
   await counter.settle('other', [settle(1)]);
   const month = new Date().toISOString().slice(0, 7);
   expect(await counter.used(month)).toEqual(
     expect.arrayContaining([
-      { id: '', used: 400 },
-      { id: 'k', used: 400 },
+      { id: '', used: 410 },
+      { id: 'k', used: 410 },
     ]),
   );
 });
@@ -82,7 +90,7 @@ test('a request that never began gives its tokens back', async () => {
   const counter = object();
   expect((await counter.reserve(ask('a', limits, undefined, 100))).granted).toBe(true);
   expect((await counter.reserve(ask('b', limits, undefined, 50))).granted).toBe(false);
-  await counter.release('a', false);
+  await counter.release('a', 0);
   expect((await counter.reserve(ask('c', limits, undefined, 100))).granted).toBe(true);
 });
 
@@ -91,7 +99,7 @@ test('a request that only lacks what others reserve too much waits for what they
   const counter = object();
   expect((await counter.reserve(ask('a', limits, undefined, 90))).granted).toBe(true);
   const next = counter.reserve(ask('b', limits, undefined, 90));
-  await counter.correct([{ name: 'a', keyId: 'k', prompt: 10, completion: 0 }]);
+  await counter.correct([settlement('a', 10, 0)]);
   expect((await next).granted).toBe(true);
 });
 
@@ -133,4 +141,17 @@ test('the headers tell what is left of the tighter of two limits', async () => {
     'x-ratelimit-remaining-requests': '2',
     'x-ratelimit-reset-requests': '1m0s',
   });
+});
+
+test('a request that runs while its object is evicted keeps its place', async () => {
+  const limits = { concurrent_requests: 1 };
+  const counter = object();
+  expect((await counter.reserve(ask('a', limits))).granted).toBe(true);
+  const held = () =>
+    runInDurableObject(counter, (_, { storage }) => storage.sql.exec('SELECT name FROM holds').toArray());
+  await expect.poll(held).toEqual([{ name: 'a' }]);
+  await evictDurableObject(counter);
+  expect((await counter.reserve(ask('b', limits))).granted).toBe(false);
+  await counter.release('a', 1);
+  expect((await counter.reserve(ask('c', limits))).granted).toBe(true);
 });

@@ -88,7 +88,8 @@ test('what a key used of its month is still used when limits of persons are set,
   const { id, key } = await good(ask('POST', '/keys', body), made);
   const account = await findKey(env, { id }, Date.now());
   if (typeof account === 'string' || account.limits === undefined) throw new Error('no limits');
-  const settlement = { name: 'r', keyId: id, userId: user.id, prompt: 300, completion: 200, repeated: false };
+  const use = { name: 'r', attempt: 1, isComplete: true, isReserved: true, at: Date.now() };
+  const settlement = { ...use, keyId: id, userId: user.id, prompt: 300, completion: 200 };
   await env.LIMITS.getByName(account.limits.subject).settle('node', [{ position: 1, settlement }]);
   const used = async () =>
     (await good(knock('GET', '/admin/me/limits', { key }), limits)).key.find(

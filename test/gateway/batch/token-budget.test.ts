@@ -1,7 +1,8 @@
 /** Lines of batches count for the month's tokens, of all models and of each, and wait where they are used up. */
 import { expect, test } from 'vitest';
 import { type AccountLimits, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
-import { Limiter, type LimitSet } from '../../../gateway/accounts/limits/limiter.ts';
+import { Limiter } from '../../../gateway/accounts/limits/limiter.ts';
+import type { LimitSet } from '../../../gateway/accounts/limits/parties.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import { settlementOf } from '../../../gateway/batch/billing.ts';
 import { TokenBudget } from '../../../gateway/batch/token-budget.ts';
@@ -13,19 +14,21 @@ const NOW = { ms: 1_000_000, month: '2026-11' };
 /** Whether a batch of `models` waits, once its lines of `model` have used `tokens`. */
 async function waits(key: AccountLimits['key'], model: string, tokens: number, models: readonly string[]) {
   const months = new Map<string, number>();
-  const limiter = new Limiter({
+  const store = {
     minute: () => undefined,
     estimator: () => undefined,
-    ledger: (id) => ({
-      used: (month) => months.get(`${id} ${month}`) ?? 0,
-      write: (month, used) => void months.set(`${id} ${month}`, used),
+    holds: () => [],
+    ledger: (id: string) => ({
+      used: (month: string) => months.get(`${id} ${month}`) ?? 0,
+      write: (month: string, used: number) => void months.set(`${id} ${month}`, used),
     }),
-  });
+  };
+  const limiter = new Limiter(store, NOW);
   const limits = { subject: 'key:k', key, project: undefined };
   const spec = { id: 'batch_a', account: { ...BOOTSTRAP, keyId: 'k', limits } } as BatchSpec;
   const rows = [{ prompt: tokens - 1, completion: 1 }] as UsageRow[];
-  const settlement = settlementOf(spec, 1, model, rows);
-  limiter.settle(settlement.name, settlement, settlement, 0, NOW);
+  const settlement = settlementOf(spec, { position: 1, at: NOW.ms }, model, rows);
+  limiter.settle({ ...settlement, gpuMs: 0, ageMs: 0, month: NOW.month }, NOW);
   const LIMITS = { getByName: () => ({ uses: async (asked: LimitSet) => limiter.uses(asked, NOW) }) };
   const budget = new TokenBudget();
   await budget.refresh({ LIMITS } as unknown as Pick<Env, 'LIMITS'>, 'k', limits, models);

@@ -38,13 +38,28 @@ test('an exact count that comes in another hour takes the place of its estimate 
       return pendingUsage(sql, 10);
     });
     expect(none).toEqual([]);
-    expect(one).toMatchObject({ again: true, replaces: stream === 1 ? undefined : 1 });
+    expect(one).toMatchObject({ settled: { prompt: 0, completion: 7 }, replaces: stream === 1 ? undefined : 1 });
     expect(one?.record).toEqual(record(stream, { ...late, at: AT, answerBytes: 70, course }));
   }
 });
 
+test('an exact count that comes while its estimate still waits leaves both to be told, in their order', async () => {
+  for (const stream of [1, 8]) {
+    const waiting = await inAnObject(`estimate that waits ${stream}`, (sql) => {
+      createUsageTable(sql);
+      storeUsage(sql, [record(1, { estimated: true, completion: 7, course })], 'lab');
+      storeUsage(sql, [record(stream, { prompt: 100_000, completion: 9, repeated: true })], 'lab');
+      return pendingUsage(sql, 10);
+    });
+    expect(waiting).toMatchObject([
+      { record: { completion: 7, estimated: true }, settled: undefined },
+      { record: { prompt: 100_000, completion: 9, estimated: false }, settled: { prompt: 0, completion: 7 } },
+    ]);
+  }
+});
+
 test('an exact count of an attempt whose course nobody told has none either', async () => {
-  const [one] = await inAnObject('without a course', (sql) => {
+  const [, one] = await inAnObject('without a course', (sql) => {
     createUsageTable(sql);
     storeUsage(sql, [record(1, { estimated: true })]);
     storeUsage(sql, [record(1, { at: LATER, completion: 9 })]);

@@ -12,6 +12,7 @@ import type {
   Host,
   LimitReservation,
   Recorder,
+  ReserveRequest,
   Route,
 } from '../../../shared/proxy/host.ts';
 import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/message.ts';
@@ -136,7 +137,11 @@ export class FakeHost implements Host<string> {
     };
   }
 
-  reserve(): LimitReservation | undefined {
+  /** Attempts of the last request that may have reached an engine. */
+  engineAttempts = () => 0;
+
+  reserve({ attempts }: Pick<ReserveRequest<string>, 'attempts'>): LimitReservation | undefined {
+    this.engineAttempts = attempts;
     return this.reservation;
   }
 
@@ -254,6 +259,7 @@ export async function contextOf(host: FakeHost, options: ContextOptions = {}): P
       retriesMax: route.retriesMax,
     }),
     reservation: host.reservation,
+    engineAttempts: { count: 0 },
     priority: 'interactive',
     continues: false,
     admittedAt: host.clock.steadyNow(),

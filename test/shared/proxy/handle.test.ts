@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { handle } from '../../../shared/proxy/handle.ts';
+import type { RequestEnd } from '../../../shared/proxy/host.ts';
 import type { PlaceAnswer } from '../../../shared/queue/wait-queue.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import { entry } from '../routing/support.ts';
@@ -146,23 +147,36 @@ test('a stream that waits for a model to load says how far it is', async () => {
 });
 
 test('a reservation is released once: unused where no engine answers, used when the stream is over', async () => {
-  const released: boolean[] = [];
+  const released: RequestEnd[] = [];
   const reservation = {
     headers: { 'x-limit': '1' },
     concurrent: true,
-    release: (used: boolean) => released.push(used),
+    release: (end: RequestEnd) => released.push(end),
   };
   const host = new FakeHost();
   host.reservation = reservation;
   host.add(entry('a'), 'first_byte_timeout');
   await handle(requestOf({ whole: STREAM }), host);
-  expect(released).toEqual([false]);
+  const refused = { attempts: 0, isComplete: false };
+  expect(released).toEqual([refused]);
   host.scripts.set('a', ['data: [DONE]\n\n', 'data: 2\n\n']);
   const response = await handle(requestOf({ whole: STREAM }), host);
   expect(response.headers['x-limit']).toBe('1');
-  expect(released).toEqual([false]);
+  expect(released).toEqual([refused]);
   await textOf(response);
-  expect(released).toEqual([false, true]);
+  expect(released).toEqual([refused, { attempts: 1, isComplete: true }]);
+});
+
+test.each([
+  ['overloaded', 0],
+  ['not_accepted', 0],
+  ['engine_closed', 1],
+  ['first_byte_timeout', 1],
+] as const)('an attempt that ended as %s counts %i times as one whose node will report', async (failure, count) => {
+  const host = new FakeHost();
+  host.add(entry('a'), failure);
+  await handle(requestOf({ whole: STREAM }), host);
+  expect(host.engineAttempts()).toBe(count);
 });
 
 test('a client that leaves in mid-stream cancels the engine’s work', async () => {

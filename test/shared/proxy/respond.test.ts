@@ -17,7 +17,7 @@ function hostOf(script: Script = ['data: 1\n\n', 'data: [DONE]\n\n']) {
   host.reservation = {
     headers: { 'x-ratelimit-remaining-requests': '9' },
     concurrent: false,
-    release: (used) => host.log.push(`released: ${used}`),
+    release: ({ attempts, isComplete }) => host.log.push(`released: ${isComplete ? 'whole' : attempts}`),
   };
   return host;
 }
@@ -66,7 +66,7 @@ test('the head tells the node, the attempts and what is left of the limits', asy
 test('a stream gives its reservation back before its end, which the client’s next request may overtake', async () => {
   const host = hostOf();
   await write(await answered(host), sinkOf(host));
-  expect(host.log.slice(-5)).toEqual(['write: data: [DONE]', 'ended: a, complete', 'over', 'released: true', 'end']);
+  expect(host.log.slice(-5)).toEqual(['write: data: [DONE]', 'ended: a, complete', 'over', 'released: whole', 'end']);
 });
 
 test('a client that leaves in mid-stream ends the engine’s work, and its response is never ended cleanly', async () => {
@@ -74,7 +74,7 @@ test('a client that leaves in mid-stream ends the engine’s work, and its respo
   const response = await answered(host);
   const refuse = () => Promise.reject(new Error('the client left'));
   await write(response, sinkOf(host, { write: refuse }));
-  expect(host.log.slice(-5)).toEqual(['released: true', 'ended: a, left', 'cancelled', 'left', 'abort']);
+  expect(host.log.slice(-5)).toEqual(['released: 1', 'ended: a, left', 'cancelled', 'left', 'abort']);
 });
 
 test('a stream that breaks off ends with an error in-band', async () => {
@@ -91,7 +91,7 @@ test('a whole answer is one body, and an engine’s refusal costs no tokens', as
     answers(host, { status, whole: bytes('{"ok":1}'), length: 8 });
     const response = await answered(host, UNARY);
     expect([response.status, await textOf(response), response.length]).toEqual([status, '{"ok":1}', 8]);
-    expect(host.log.slice(-2)).toEqual([`released: ${status === 200}`, 'over']);
+    expect(host.log.slice(-2)).toEqual([`released: ${status === 200 ? 'whole' : 0}`, 'over']);
   }
 });
 
@@ -111,13 +111,13 @@ test('204 has no body', async () => {
 });
 
 test.each([
-  ['the rest went out', undefined, ['ended: a, complete', 'over', 'released: true']],
+  ['the rest went out', undefined, ['ended: a, complete', 'over', 'released: whole']],
   [
     'it broke off',
     new AttemptError('lost', 'gone'),
-    ['ended: a, failed', 'broke: lost, upstream_error', 'released: true'],
+    ['ended: a, failed', 'broke: lost, upstream_error', 'released: 1'],
   ],
-  ['the client left', new Error('left'), ['ended: a, left', 'cancelled', 'left', 'released: true']],
+  ['the client left', new Error('left'), ['ended: a, left', 'cancelled', 'left', 'released: 1']],
 ])('an offloaded response is on record as its host says: %s', async (_, failure, log) => {
   const host = hostOf();
   const gate = Promise.withResolvers<void>();
@@ -175,7 +175,7 @@ test('a client that leaves while its stream is late lets go of the answer that c
   const host = hostOf();
   const { gate, writing } = await late(host, sinkOf(host, { write: () => Promise.reject(new Error('left')) }));
   await writing;
-  expect(host.log).toEqual(['left', 'released: false']);
+  expect(host.log).toEqual(['left', 'released: 0']);
   gate.resolve();
   await settle();
   expect(host.log.slice(-2)).toEqual(['ended: a, left', 'cancelled']);
@@ -186,7 +186,7 @@ test('a late stream that no node answers says so in-band and pays nothing', asyn
   const { gate, writing } = await late(host);
   gate.reject(new AttemptError('first_byte_timeout', 'slow'));
   await writing;
-  expect(host.log.slice(1, 3)).toEqual(['released: false', 'refused late: upstream_timeout']);
+  expect(host.log.slice(1, 3)).toEqual(['released: 0', 'refused late: upstream_timeout']);
   expect(host.log.at(-2)).toMatch(/^write: data: \{"error":.*upstream_timeout/);
 });
 
@@ -197,7 +197,7 @@ test('an engine’s own error behind a 200 is quoted in-band, 4 KiB of it at mos
   gate.resolve();
   await writing;
   expect(host.log).toContain('broke: engine_status, upstream_error');
-  expect(host.log).toContain('released: false');
+  expect(host.log).toContain('released: 0');
   const told = host.log.at(-2) ?? '';
   expect(told).toContain('The engine answered 400: no such tool xxx');
   expect(told.length).toBeLessThan(4_096 + 200);

@@ -216,9 +216,9 @@ export class Leader {
         await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
       } else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
       else {
-        const { source, items } = content as { source: string; items: { position: number; settlement: Settlement }[] };
+        const { source, items } = content as { source: string; items: QueuedSettlement[] };
         budgets.note(name);
-        await limits.getByName(name).settle(`${source}@${origin}`, items, origin);
+        await limits.getByName(name).settle(`${source}@${origin}`, items.flatMap(complete), origin);
       }
       done = position;
     }
@@ -233,6 +233,19 @@ export class Leader {
     this.#taking.set(origin, done);
     return done;
   }
+}
+
+type Always = 'name' | 'keyId' | 'prompt' | 'completion';
+
+interface QueuedSettlement {
+  position: number;
+  settlement: Partial<Settlement> & Pick<Settlement, Always> & { repeated?: boolean };
+}
+
+/** A follower of an earlier version does not say when an attempt ended, and which one it was. */
+function complete({ position, settlement: { repeated, ...given } }: QueuedSettlement) {
+  if (repeated === true) return [];
+  return [{ position, settlement: { at: Date.now(), attempt: 1, isComplete: true, isReserved: true, ...given } }];
 }
 
 /** Streams are numbered by each gateway: a node that both ask has the same number for two attempts. */

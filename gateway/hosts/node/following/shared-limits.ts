@@ -1,7 +1,8 @@
 /** LIMITS of a gateway that is one of several: the first counts for all while they hear each other. */
-import { GPU, metersOf, type Reservation, type Verdict } from '../../../accounts/limits/limiter.ts';
+import type { Reservation, Verdict } from '../../../accounts/limits/limiter.ts';
 import type { Limits } from '../../../accounts/limits/limits.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
+import { GPU, metersOf } from '../../../accounts/limits/parties.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
 import { type Elsewhere, type Part, shared } from './shares.ts';
 
@@ -66,17 +67,17 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
           // The first counts for all as long as it hears this gateway: a part beside that would be more than the limit.
           if (options.now() - from > ASKED_FOR_MS) {
             // It may have been granted there, and that place would stay taken for an hour.
-            void options.ask(subject, 'release', [asked.name, false]).catch(() => {});
+            void options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
             throw error;
           }
           await options.pause(PAUSE_MS);
         }
       }
     },
-    release: async (name, used) => {
+    release: async (name, attempts) => {
       // One of the two granted it; the other does not know the name. Unheard, its settlement or its lease frees the place too.
-      await stub.release(name, used);
-      await options.ask(subject, 'release', [name, used]).catch(() => {});
+      await stub.release(name, attempts);
+      await options.ask(subject, 'release', [name, attempts]).catch(() => {});
     },
     correct: async (items) => {
       await stub.correct(items);

@@ -1,7 +1,8 @@
 /** What a gateway may allow of a limit while it does not hear the other: parts that are exact in sum. Pure. */
 
-import { GPU, modelMeter, PROJECT, type Reservation, userMeter } from '../../../accounts/limits/limiter.ts';
+import type { Reservation } from '../../../accounts/limits/limiter.ts';
 import { type Limits, limitsOfModel } from '../../../accounts/limits/limits.ts';
+import { GPU, modelMeter, PROJECT, userMeter } from '../../../accounts/limits/parties.ts';
 
 /** Of each limit, how much a follower allows that is alone; several followers divide it. */
 export const FOLLOWERS_SHARE = 0.5;

@@ -1,0 +1,69 @@
+/** Which meters count a request, and which limits hold for each. */
+import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
+
+/** The request's owner and model, as far as limits count them. Absent members are not counted. */
+export interface CountedBy {
+  keyId: string;
+  userId?: string | undefined;
+  model?: string | undefined;
+}
+
+export interface LimitSet extends CountedBy {
+  key: Limits | undefined;
+  project: Limits | undefined;
+  /** What all keys of the person share; held by `userId`. */
+  user?: Limits | undefined;
+}
+
+export type Scope = 'project' | 'user' | 'key';
+
+/** Ids of meters: the project's, a key's own, `user:…`; of one model that, a line's end and the model; of GPU time GPU and that. */
+export const PROJECT = '';
+export const GPU = 'gpu\n';
+
+export function userMeter(userId: string): string {
+  return `user:${userId}`;
+}
+
+export function modelMeter(id: string, model: string): string {
+  return `${id}\n${model}`;
+}
+
+/** The meters of a request, whatever limits there are. */
+export function metersOf({ keyId, userId, model }: CountedBy): string[] {
+  const ids = [PROJECT, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
+  return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
+}
+
+/** One set of limits that a request counts against. */
+export interface Party {
+  scope: Scope;
+  id: string;
+  limits: Limits | undefined;
+  model: string | undefined;
+}
+
+export function partiesOf({ keyId, userId, model, key, project, user }: LimitSet): Party[] {
+  const parties: Party[] = [
+    { scope: 'project', id: PROJECT, limits: project, model: undefined },
+    { scope: 'key', id: keyId, limits: key, model: undefined },
+  ];
+  if (userId !== undefined) parties.push({ scope: 'user', id: userMeter(userId), limits: user, model: undefined });
+  if (model === undefined) return parties;
+  for (const { scope, id, limits } of [...parties]) {
+    const ofModel = limitsOfModel(limits, model);
+    if (ofModel !== undefined) parties.push({ scope, id: modelMeter(id, model), limits: ofModel, model });
+  }
+  return parties;
+}
+
+/** Models with limits for themselves, and `asked` if it has some as one of the others. */
+export function limitedModels(
+  limits: Limits | undefined,
+  asked: string | undefined,
+): [model: string, ofModel: Limits][] {
+  const named = Object.entries(limits?.models ?? {}).filter(([model]) => model !== EACH_OTHER);
+  const ofAsked =
+    asked === undefined || named.some(([model]) => model === asked) ? undefined : limitsOfModel(limits, asked);
+  return asked === undefined || ofAsked === undefined ? named : [...named, [asked, ofAsked]];
+}

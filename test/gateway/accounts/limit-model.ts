@@ -1,0 +1,385 @@
+/**
+ * Histories of one project's requests, and the limiter held against a list that is added up anew for each question. What the list knows is
+ * plain: who asked when, what each attempt used, what was told of it, and what the months have.
+ */
+import fc from 'fast-check';
+import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limits/limiter.ts';
+import { type Limits, limitsConcurrency } from '../../../gateway/accounts/limits/limits.ts';
+import type { Moment } from '../../../gateway/accounts/limits/meter.ts';
+import { TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
+
+/** One slot of the windows: at its multiples they are exact. */
+export const TICK_MS = 250;
+/** Ten minutes before a month's end, so that most histories pass it. */
+export const START = Date.parse('2026-11-30T23:50:00Z');
+const MINUTE_MS = 60_000;
+/** As the limiter documents them. */
+const [LEASE_MS, REPORTS_MS, RELEASE_MS] = [60 * MINUTE_MS, 5 * MINUTE_MS, MINUTE_MS];
+
+const monthOf = (ms: number) => new Date(ms).toISOString().slice(0, 7);
+
+/** What objects keep on disk, and a copy of each state as JSON: what does not survive that is lost. */
+export class MemoryStore implements LimiterStore {
+  readonly months = new Map<string, number>();
+  readonly #minutes = new Map<string, unknown>();
+  readonly #estimators = new Map<string, unknown>();
+  readonly #holds = new Map<string, unknown>();
+  #savedAt = 0;
+  /** Milliseconds; what `holds` measures ages by. */
+  now = 0;
+
+  minute(id: string): unknown {
+    return this.#minutes.get(id);
+  }
+
+  estimator(id: string): unknown {
+    return this.#estimators.get(id);
+  }
+
+  ledger(id: string) {
+    return {
+      used: (month: string) => this.months.get(`${id} ${month}`) ?? 0,
+      write: (month: string, used: number) => void this.months.set(`${id} ${month}`, used),
+    };
+  }
+
+  holds() {
+    return [...this.#holds].map(([name, state]) => ({ name, state, savedMsAgo: this.now - this.#savedAt }));
+  }
+
+  save(limiter: Limiter, now: Moment): void {
+    this.#savedAt = now.ms;
+    const copy = (state: object): unknown => JSON.parse(JSON.stringify(state));
+    for (const { id, minute, estimator } of limiter.states(now)) {
+      this.#estimators.set(id, copy(estimator));
+      if (minute === undefined) this.#minutes.delete(id);
+      else this.#minutes.set(id, copy(minute));
+    }
+    for (const { name, state } of limiter.changedHolds(now)) {
+      if (state === undefined) this.#holds.delete(name);
+      else this.#holds.set(name, copy(state));
+    }
+  }
+}
+
+const limit = (max: number) => fc.option(fc.integer({ min: 1, max }), { nil: undefined });
+export const limitsOf: fc.Arbitrary<Limits> = fc.record({
+  requests_per_minute: limit(10),
+  tokens_per_minute: limit(3_000),
+  concurrent_requests: limit(6),
+  tokens_per_month: limit(10_000),
+});
+
+const use = { which: fc.nat(), attempt: fc.integer({ min: 1, max: 3 }), prompt: fc.nat(500), completion: fc.nat(900) };
+export const step = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('ask' as const),
+      key: fc.constantFrom('a', 'b'),
+      bodyBytes: fc.nat(2_000),
+      maxTokens: fc.option(fc.integer({ min: 1, max: 1_000 }), { nil: undefined }),
+      counts: fc.constantFrom('answer' as const, 'answer' as const, 'nothing' as const),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constantFrom('correct' as const, 'settle' as const), ...use, whole: fc.boolean() }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('recount' as const), ...use }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('release' as const), which: fc.nat(), attempts: fc.nat(3) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('batch' as const, 'late' as const),
+      key: fc.constantFrom('a', 'b'),
+      tokens: fc.nat(800),
+      ageMs: fc.constantFrom(0, 10_000, 2 * MINUTE_MS, 86_400_000),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constantFrom('evict' as const, 'restart' as const) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('pass' as const), ticks: fc.nat(80) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('pass' as const), ticks: fc.nat(4_000) }) },
+  // The machine's clock is set: only the month follows it.
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('clock' as const),
+      wrongMs: fc.integer({ min: -1_800_000, max: 1_800_000 }),
+    }),
+  },
+);
+export type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+interface Request {
+  name: string;
+  keyId: string;
+  at: number;
+  forecast: Pick<Reservation, 'counts' | 'bodyBytes' | 'maxTokens'>;
+  reserved: number;
+  uses: Map<number, { tokens: number; booked: number }>;
+  expected: number | undefined;
+  whole: boolean;
+  running: boolean;
+  since: number | undefined;
+  gone: boolean;
+}
+
+interface ToldUse {
+  attempt: number;
+  prompt: number;
+  completion: number;
+  isComplete: boolean;
+  isBooked: boolean;
+}
+
+/** The list. Its sums are what the documentation of limits says, in the fewest words. */
+class Reference {
+  readonly requests: Request[] = [];
+  /** Tokens by the time at which a minute counts them. */
+  readonly tokens: { at: number; keyId: string; count: number }[] = [];
+  readonly months = new Map<string, number>();
+  readonly #estimators = new Map<string, TokenEstimator>();
+  readonly #concurrent: boolean;
+  #sweptAt = 0;
+
+  constructor(limits: readonly Limits[]) {
+    this.#concurrent = limitsConcurrency(limits);
+  }
+
+  estimator(id: string): TokenEstimator {
+    const estimator = this.#estimators.get(id) ?? new TokenEstimator();
+    this.#estimators.set(id, estimator);
+    return estimator;
+  }
+
+  estimate(asked: Reservation): number {
+    const [own, project] = [this.estimator(asked.keyId), this.estimator('')];
+    const tightest = Math.min(asked.key?.tokens_per_minute ?? Infinity, asked.project?.tokens_per_minute ?? Infinity);
+    const estimator = !own.believed && project.believed ? project : own;
+    return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
+  }
+
+  fits(asked: Reservation, { ms, month }: Moment): boolean {
+    this.#sweep(ms);
+    const wanted = this.estimate(asked);
+    return [asked.project, asked.key].every((limits, index) => {
+      const mine = ({ keyId }: { keyId: string }) => index === 0 || keyId === asked.keyId;
+      const requests = this.requests.filter(mine);
+      const minute = this.tokens.filter((one) => mine(one) && one.at + MINUTE_MS > ms);
+      const used = minute.reduce((sum, { count }) => sum + count, 0);
+      const tpm = limits?.tokens_per_minute ?? Infinity;
+      const unbooked = requests.reduce((sum, one) => sum + countedOf(one) - bookedOf(one), 0);
+      const booked = this.months.get(`${index === 0 ? '' : asked.keyId} ${month}`) ?? 0;
+      return (
+        requests.filter(({ at }) => at + MINUTE_MS > ms).length < (limits?.requests_per_minute ?? Infinity) &&
+        (wanted === 0 || used + Math.min(wanted, tpm) <= tpm) &&
+        (asked.counts === 'nothing' || (asked.maxTokens ?? 0) <= tpm) &&
+        booked + unbooked < (limits?.tokens_per_month ?? Infinity) &&
+        requests.filter(({ running }) => running).length < (limits?.concurrent_requests ?? Infinity)
+      );
+    });
+  }
+
+  take(asked: Reservation, { ms }: Moment): Request {
+    const { name, keyId, counts, bodyBytes, maxTokens } = asked;
+    const reserved = this.estimate(asked);
+    const forecast = { counts, bodyBytes, maxTokens };
+    const more = { uses: new Map(), expected: undefined, whole: false, running: true, since: undefined, gone: false };
+    const request: Request = { name, keyId, at: ms, forecast, reserved, ...more };
+    this.requests.push(request);
+    this.tokens.push({ at: ms, keyId, count: reserved });
+    return request;
+  }
+
+  correct(request: Request, { attempt, prompt, completion, isComplete, isBooked }: ToldUse, ms: number): void {
+    if (request.gone) return;
+    if (request.uses.size === 0)
+      for (const id of ['', request.keyId]) this.estimator(id).learn(request.forecast, { prompt, completion });
+    this.change(request, ms, () => {
+      const tokens = prompt + completion;
+      request.uses.set(attempt, { tokens, booked: isBooked ? tokens : (request.uses.get(attempt)?.booked ?? 0) });
+      if (isComplete) Object.assign(request, { whole: true, since: request.since ?? ms });
+    });
+  }
+
+  book(keyId: string, tokens: number, month: string): void {
+    for (const id of ['', keyId]) {
+      const name = `${id} ${month}`;
+      this.months.set(name, Math.max(0, (this.months.get(name) ?? 0) + tokens));
+    }
+  }
+
+  /** Applies `change`, and counts the difference where its minute has the request, or from now on. */
+  change(request: Request, ms: number, change: () => void): void {
+    const before = countedOf(request);
+    change();
+    this.addTokens(request.keyId, countedOf(request) - before, request.at, ms);
+    const settled = [...request.uses.values()].every(({ tokens, booked }) => tokens === booked);
+    if (isOver(request) && settled && !(request.running && this.#concurrent)) this.forget(request, ms);
+  }
+
+  addTokens(keyId: string, more: number, then: number, ms: number): void {
+    const slot = this.tokens.find((one) => one.at === then && one.keyId === keyId && one.at + MINUTE_MS > ms);
+    if (slot !== undefined) slot.count += more;
+    else if (more > 0) this.tokens.push({ at: ms, keyId, count: more });
+  }
+
+  forget(request: Request, ms: number): void {
+    if (request.gone) return;
+    request.running = false;
+    this.change(request, ms, () => {
+      Object.assign(request, { gone: true, reserved: 0 });
+      for (const [attempt, { booked }] of request.uses) request.uses.set(attempt, { tokens: booked, booked });
+    });
+  }
+
+  #sweep(ms: number): void {
+    if (ms - this.#sweptAt < MINUTE_MS) return;
+    this.#sweptAt = ms;
+    for (const request of this.requests) {
+      if (request.gone) continue;
+      const { at, running, since } = request;
+      const sinceMs = since === undefined ? 0 : ms - since;
+      if (ms - at >= LEASE_MS || (!running && sinceMs >= REPORTS_MS)) this.forget(request, ms);
+      else if (isOver(request) && sinceMs >= RELEASE_MS) {
+        request.running = false;
+        this.change(request, ms, () => {});
+      }
+    }
+  }
+
+  /** The object forgot when it swept last. */
+  reopened(): void {
+    this.#sweptAt = 0;
+  }
+}
+
+function isOver({ whole, expected, uses }: Request): boolean {
+  return whole || (expected !== undefined && uses.size >= expected);
+}
+
+function bookedOf({ uses }: Request): number {
+  return [...uses.values()].reduce((sum, { booked }) => sum + booked, 0);
+}
+
+function countedOf(request: Request): number {
+  const used = [...request.uses.values()].reduce((sum, { tokens }) => sum + tokens, 0);
+  return isOver(request) || request.gone ? used : Math.max(request.reserved, used);
+}
+
+/** One history from its start. */
+export class History {
+  readonly #limits: { key: Limits; project: Limits };
+  readonly #store = new MemoryStore();
+  readonly #reference: Reference;
+  readonly #open: Request[] = [];
+  #limiter: Limiter;
+  #ms = START;
+  #wrongMs = 0;
+  #names = 0;
+
+  constructor(key: Limits, project: Limits) {
+    this.#limits = { key, project };
+    this.#reference = new Reference([key, project]);
+    this.#limiter = new Limiter(this.#store, this.#now);
+  }
+
+  get #now(): Moment {
+    return { ms: this.#ms, month: monthOf(this.#ms + this.#wrongMs) };
+  }
+
+  /** @throws Error where limiter and list disagree */
+  run(one: Step): void {
+    switch (one.kind) {
+      case 'pass':
+        this.#ms += one.ticks * TICK_MS;
+        return;
+      case 'clock':
+        this.#wrongMs = one.wrongMs;
+        return;
+      case 'evict':
+      case 'restart':
+        return this.#reopen(one.kind === 'restart');
+      case 'ask':
+        return this.#ask(one);
+      case 'batch':
+      case 'late':
+        return this.#settleUnknown(one);
+      default:
+        return this.#tell(one);
+    }
+  }
+
+  #ask({ key: keyId, bodyBytes, maxTokens, counts }: Extract<Step, { kind: 'ask' }>): void {
+    const asked: Reservation = { name: `r${this.#names++}`, keyId, ...this.#limits, bodyBytes, maxTokens, counts };
+    const expected = this.#reference.fits(asked, this.#now);
+    const { granted } = this.#limiter.reserve(asked, this.#now);
+    if (granted !== expected) throw new Error(`${asked.name} was ${granted ? 'granted' : 'refused'}`);
+    if (granted) this.#open.push(this.#reference.take(asked, this.#now));
+  }
+
+  #reopen(isOtherProcess: boolean): void {
+    this.#store.save(this.#limiter, this.#now);
+    this.#store.now = this.#ms;
+    this.#limiter = new Limiter(this.#store, this.#now);
+    this.#reference.reopened();
+    if (!isOtherProcess) return;
+    this.#limiter.interrupt(this.#now);
+    for (const request of this.#reference.requests)
+      if (!request.gone) Object.assign(request, { running: false, since: request.since ?? this.#ms });
+  }
+
+  /** A line of a batch, or a record whose request nobody holds. */
+  #settleUnknown({ kind, key: keyId, tokens, ageMs }: Extract<Step, { kind: 'batch' | 'late' }>): void {
+    const month = monthOf(this.#ms + this.#wrongMs - ageMs);
+    const isReserved = kind === 'late';
+    const use = { name: `u${this.#names++}`, attempt: 1, prompt: 0, completion: tokens, isComplete: true };
+    this.#limiter.settle({ ...use, keyId, gpuMs: 0, isReserved, ageMs, month }, this.#now);
+    this.#reference.book(keyId, tokens, month);
+    if (isReserved && ageMs < MINUTE_MS) this.#reference.addTokens(keyId, tokens, this.#ms - ageMs, this.#ms);
+  }
+
+  #tell(one: Extract<Step, { which: number }>): void {
+    const request = this.#open[one.which % Math.max(1, this.#open.length)];
+    if (request === undefined) return;
+    if (one.kind === 'release') return this.#release(request, one.attempts);
+    const { attempt, prompt, completion } = one;
+    const { name, keyId } = request;
+    const known = request.uses.get(attempt);
+    const tokens = prompt + completion;
+    if (one.kind === 'correct') {
+      if (known !== undefined) return; // its node says it once
+      this.#limiter.correct({ name, attempt, prompt, completion, isComplete: one.whole }, this.#now);
+      const use = { attempt, prompt, completion, isComplete: one.whole, isBooked: false };
+      this.#reference.correct(request, use, this.#ms);
+      return;
+    }
+    // An attempt is settled once; once more only if that was an estimate.
+    const booked = known?.booked ?? 0;
+    if (one.kind === 'settle' && (booked > 0 || request.gone)) return;
+    if (one.kind === 'recount' && booked === 0) return;
+    const before = one.kind === 'recount' ? { prompt: booked, completion: 0 } : undefined;
+    const isComplete = one.kind === 'settle' && one.whole;
+    const use = { name, attempt, prompt, completion, isComplete, ...(before && { before }) };
+    const { month } = this.#now;
+    const wasGone = request.gone;
+    this.#limiter.settle({ ...use, keyId, gpuMs: 0, isReserved: true, ageMs: 0, month }, this.#now);
+    this.#reference.book(keyId, tokens - booked, month);
+    if (wasGone) {
+      this.#reference.addTokens(keyId, tokens - booked, this.#ms, this.#ms);
+      request.uses.set(attempt, { tokens, booked: tokens });
+    } else this.#reference.correct(request, { attempt, prompt, completion, isComplete, isBooked: true }, this.#ms);
+  }
+
+  #release(request: Request, attempts: number): void {
+    this.#limiter.release(request.name, attempts, this.#now);
+    if (request.gone) return;
+    request.running = false;
+    if (attempts === 0) return this.#reference.forget(request, this.#ms);
+    this.#reference.change(request, this.#ms, () => Object.assign(request, { expected: attempts, since: this.#ms }));
+  }
+}
