@@ -2,6 +2,7 @@
 import { Agent, request } from 'undici';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import type { EngineTarget } from './address.ts';
+import { metric, metricValues, sum } from './metrics.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
 
@@ -15,38 +16,57 @@ const TIMEOUT_MS = 1_000;
 /** vLLM's histograms are some 200 KiB. */
 const METRICS_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Gauges of vLLM (the older name of its cache's gauge too) and of SGLang. */
-const RUNNING = /^(?:vllm:num_requests_running|sglang:num_running_reqs)(?:\{.*\})?[ \t]+(\S+)/gm;
-const WAITING = /^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+(\S+)/gm;
-const KV_USE = /^(?:vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|sglang:token_usage)(?:\{.*\})?[ \t]+(\S+)/gm;
+const RUNNING = metric(
+  'vllm:num_requests_running',
+  'sglang:num_running_reqs',
+  'lmdeploy:num_requests_running',
+  'trtllm:num_requests_running',
+  'llamacpp:requests_processing',
+  'tgi_batch_current_size',
+);
+const WAITING = metric(
+  'vllm:num_requests_waiting',
+  'sglang:num_queue_reqs',
+  'lmdeploy:num_requests_waiting',
+  'trtllm:num_requests_waiting',
+  'llamacpp:requests_deferred',
+  'tgi_queue_size',
+);
+/** From 0 to 1; vLLM's older name of it, too. */
+const KV_USE = metric(
+  'vllm:kv_cache_usage_perc',
+  'vllm:gpu_cache_usage_perc',
+  'sglang:token_usage',
+  'lmdeploy:gpu_cache_usage_perc',
+  'llamacpp:kv_cache_usage_ratio',
+);
 
 /** Sequences that lost their place in the cache. vLLM counts them; SGLang's gauge says how many wait for it back. */
-const PREEMPTIONS = /^vllm:num_preemptions(?:_total)?(?:\{.*\})?[ \t]+(\S+)/gm;
+const PREEMPTIONS = metric('vllm:num_preemptions(?:_total)?');
 
 /** Reads Prometheus text; of an engine that runs several times behind one port the sum, and the fullest cache. Undefined: not told. */
 export function readLoad(text: string): EngineLoad | undefined {
-  const running = values(text, RUNNING);
+  const running = metricValues(text, RUNNING);
   if (running.length === 0) return undefined;
-  const kv = values(text, KV_USE);
+  const kv = metricValues(text, KV_USE);
   return {
     running: Math.round(sum(running)),
-    waiting: Math.round(sum(values(text, WAITING))),
+    waiting: Math.round(sum(metricValues(text, WAITING))),
     ...(kv.length === 0 ? {} : { kvUse: Math.min(1, Math.max(...kv)) }),
   };
 }
 
-function values(text: string, pattern: RegExp): number[] {
-  const found = Array.from(text.matchAll(pattern), ([, value]) => Number(value));
-  return found.filter((value) => Number.isFinite(value) && value >= 0 && value < 1e9);
-}
-
-function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, one) => total + one, 0);
-}
-
 /** What grows with every step of an engine, so that a long prefill is seen: vLLM counts each, SGLang the tokens of a chunk. */
-const COMPUTED =
-  /^(?:vllm:iteration_tokens_total_count|vllm:prompt_tokens_total|vllm:generation_tokens_total|sglang:prompt_tokens_total|sglang:generation_tokens_total)(?:\{.*\})?[ \t]+(\S+)/gm;
+const COMPUTED = [
+  'vllm:iteration_tokens_total_count',
+  'vllm:prompt_tokens_total',
+  'vllm:generation_tokens_total',
+  'sglang:prompt_tokens_total',
+  'sglang:generation_tokens_total',
+  'lmdeploy:prompt_tokens_total',
+  'lmdeploy:generation_tokens_total',
+  'llamacpp:n_decode_total',
+].map((name) => metric(name));
 
 interface Reading {
   load: EngineLoad;
@@ -194,10 +214,10 @@ export class LoadMeter {
       else {
         const at = performance.now();
         const tokensPerSecond = this.#rate.observe(text, at);
-        const computed = sum(values(text, COMPUTED));
+        const computed = sum(COMPUTED.flatMap((counter) => metricValues(text, counter)));
         if (computed !== this.#computed) this.heard();
         this.#computed = computed;
-        const preemptions = values(text, PREEMPTIONS);
+        const preemptions = metricValues(text, PREEMPTIONS);
         this.#preemptions = preemptions.length === 0 ? undefined : sum(preemptions);
         this.#reading = {
           load: { ...load, ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }) },

@@ -1,13 +1,15 @@
 /** Tokens that the engine writes per second, as it counts them itself: of all clients, streamed or not, and whatever one event holds. */
 
+import { metric, metricValues, sum } from './metrics.ts';
+
 /** Between two readings that are further apart lies a pause, and the mean says nothing about it. */
 const PAUSE_MS = 5_000;
 /** A shorter time says little: an engine counts once per step. */
 const LEAST_MS = 200;
 
 /** vLLM's counter grows with every step. SGLang's grows by whole answers, but there is a gauge of what its last steps made per second. */
-const WRITTEN = /^vllm:generation_tokens_total(?:\{.*\})?[ \t]+(\S+)/gm;
-const PER_SECOND = /^sglang:gen_throughput(?:\{.*\})?[ \t]+(\S+)/gm;
+const WRITTEN = metric('vllm:generation_tokens_total', 'lmdeploy:generation_tokens_total');
+const PER_SECOND = metric('sglang:gen_throughput');
 
 export class TokenRate {
   #last: { written: number; at: number } | undefined;
@@ -31,8 +33,6 @@ export class TokenRate {
 
 /** Of all engines behind one port. */
 function total(text: string, pattern: RegExp): number | undefined {
-  const found = Array.from(text.matchAll(pattern), ([, value]) => Number(value)).filter(
-    (value) => value >= 0 && value < 1e15,
-  );
-  return found.length === 0 ? undefined : found.reduce((sum, one) => sum + one, 0);
+  const found = metricValues(text, pattern);
+  return found.length === 0 ? undefined : sum(found);
 }

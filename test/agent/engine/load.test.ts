@@ -26,6 +26,32 @@ it.each([
     'sglang:num_running_reqs{model_name="m"} 4.0\nsglang:num_queue_reqs{model_name="m"} 2.0\nsglang:token_usage{model_name="m"} 1.2\n',
     { running: 4, waiting: 2, kvUse: 1 },
   ],
+  [
+    'vLLM in Ray Serve',
+    'ray_vllm:num_requests_running{WorkerId="a"} 8.0\nray_vllm:num_requests_waiting{WorkerId="a"} 50.0\nray_vllm:gpu_cache_usage_perc{WorkerId="a"} 0.9\n',
+    { running: 8, waiting: 50, kvUse: 0.9 },
+  ],
+  [
+    'vLLM in a newer Ray Serve, two replicas',
+    'ray_vllm_num_requests_running{ReplicaId="a"} 8\nray_vllm_num_requests_running{ReplicaId="b"} 1\nray_vllm_num_requests_waiting{ReplicaId="a"} 50\nray_vllm_num_requests_waiting_by_reason{reason="capacity"} 50\n',
+    { running: 9, waiting: 50 },
+  ],
+  [
+    'SGLang behind OpenTelemetry',
+    'sglang_num_running_reqs{model_name="m"} 4.0\nsglang_num_queue_reqs{model_name="m"} 50.0\nsglang_token_usage{model_name="m"} 0.5\n',
+    { running: 4, waiting: 50, kvUse: 0.5 },
+  ],
+  [
+    'one figure under two names once',
+    'sglang:num_running_reqs 4\nsglang_num_running_reqs 4\nsglang:num_queue_reqs 50\nsglang_num_queue_reqs 50\n',
+    { running: 4, waiting: 50 },
+  ],
+  [
+    'LMDeploy',
+    'lmdeploy:num_requests_running{engine="0"} 3.0\nlmdeploy:num_requests_waiting{engine="0"} 50.0\nlmdeploy:num_api_requests_waiting{engine="0"} 9\n',
+    { running: 3, waiting: 50 },
+  ],
+  ['llama.cpp', 'llamacpp:requests_processing 1\nllamacpp:requests_deferred 50\n', { running: 1, waiting: 50 }],
   ['numbers that are none', 'vllm:num_requests_running NaN\nvllm:num_requests_waiting -3\n', undefined],
   ['some other program', 'go_goroutines 7\n', undefined],
   ['no metrics at all', '<html>', undefined],
