@@ -16,14 +16,31 @@ export function proxyFor(url: URL, env: Env): URL | undefined {
   const text = name === undefined ? undefined : env[name];
   if (name === undefined || text === undefined || isExempt(url, env.no_proxy || env.NO_PROXY || '')) return undefined;
   const proxy = URL.parse(text.includes('://') ? text : `http://${text}`);
-  if (!proxy || proxy.hostname === '')
-    throw new Error(`${name} is not an address such as http://proxy.example.org:3128`);
+  // Behind an unwritten `/`, `?` or `#` of a password stands what was meant as the host: the password's beginning would be dialled and logged.
+  if (!proxy || proxy.hostname === '' || `${proxy.pathname}${proxy.search}${proxy.hash}`.includes('@'))
+    throw new Error(
+      `${name} is not an address such as http://proxy.example.org:3128; in its name and password / is written %2F, ? %3F, # %23 and % %25`,
+    );
   if (proxy.protocol !== 'http:' && proxy.protocol !== 'https:') {
     throw new Error(
       `${name} asks for a ${proxy.protocol.slice(0, -1)} proxy; only http and https proxies are supported`,
     );
   }
   return proxy;
+}
+
+/** The value of `proxy-authorization` (RFC 7617); undefined where the address has neither name nor password. */
+export function proxyAuthorization({ username, password }: URL): string | undefined {
+  if (username === '' && password === '') return undefined;
+  return `Basic ${Buffer.concat([decoded(username), Buffer.from(':'), decoded(password)]).toString('base64')}`;
+}
+
+/** As curl does: a `%` without two hexadecimal digits behind it is a percent sign, and the bytes need not be UTF-8. */
+function decoded(text: string): Buffer {
+  const parts = text.split(/(%[\da-f]{2})/i);
+  return Buffer.concat(
+    parts.map((part, at) => (at % 2 === 1 ? Buffer.from(part.slice(1), 'hex') : Buffer.from(part, 'utf8'))),
+  );
 }
 
 /** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY is a request header that a stranger wrote. */

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { WebSocket } from 'ws';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
-import { proxyFor } from '../host/proxy.ts';
+import { proxyAuthorization, proxyFor } from '../host/proxy.ts';
 
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
@@ -54,13 +54,14 @@ export function authority(url: URL): string {
 /** A connection to the host of `target` by CONNECT (RFC 9110 §9.3.6). */
 export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
   const request = proxy.protocol === 'https:' ? httpsRequest : httpRequest;
+  const pass = proxyAuthorization(proxy);
   return new Promise((resolve, reject) => {
     const connect = request({
       host: proxy.hostname.replace(/^\[|\]$/g, ''),
       port: proxy.port || (proxy.protocol === 'https:' ? 443 : 80),
       method: 'CONNECT',
       path: authority(target),
-      headers: { host: authority(target), ...proxyAuthorization(proxy) },
+      headers: { host: authority(target), ...(pass === undefined ? {} : { 'proxy-authorization': pass }) },
       timeout: HANDSHAKE_TIMEOUT_MS,
     });
     connect.on('connect', (response, socket) => {
@@ -72,10 +73,4 @@ export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
     connect.on('error', reject);
     connect.end();
   });
-}
-
-function proxyAuthorization(proxy: URL): Record<string, string> {
-  if (proxy.username === '') return {};
-  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
-  return { 'proxy-authorization': `Basic ${Buffer.from(credentials).toString('base64')}` };
 }

@@ -1,5 +1,5 @@
 import { type Dispatcher, ProxyAgent, request } from 'undici';
-import { proxyFor } from '../../host/proxy.ts';
+import { proxyAuthorization, proxyFor } from '../../host/proxy.ts';
 import { WeightsError } from '../error.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -24,7 +24,7 @@ export async function get({ url, secret, headers = {}, env, signal }: Get): Prom
   let at = url;
   for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
     const proxy = proxyFor(at, env);
-    const dispatcher = proxy === undefined ? undefined : new ProxyAgent(proxy.href);
+    const dispatcher = proxy === undefined ? undefined : proxyAgent(proxy);
     const answer = await request(at, {
       headers: { ...headers, ...(at.origin === url.origin ? secret : {}) },
       headersTimeout: HEAD_WITHIN_MS,
@@ -46,6 +46,12 @@ export async function get({ url, secret, headers = {}, env, signal }: Get): Prom
     at = to;
   }
   throw new WeightsError('unavailable', `${url.origin} redirects without end`);
+}
+
+/** undici by itself decodes credentials by decodeURIComponent, which throws on a percent sign. */
+function proxyAgent(proxy: URL): ProxyAgent {
+  const token = proxyAuthorization(proxy);
+  return new ProxyAgent({ uri: proxy.origin, ...(token === undefined ? {} : { token }) });
 }
 
 /** @throws WeightsError above `max` bytes */

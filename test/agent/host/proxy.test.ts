@@ -1,5 +1,8 @@
-import { describe, expect, it } from 'vitest';
-import { proxyFor } from '../../../agent/host/proxy.ts';
+import { createServer } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { proxyAuthorization, proxyFor } from '../../../agent/host/proxy.ts';
+import { throughProxy } from '../../../agent/tunnel/websocket.ts';
+import { get } from '../../../agent/weights/sources/http.ts';
 
 const proxy = (url: string, env: Record<string, string>) => proxyFor(new URL(url), env)?.href;
 const HTTPS = { HTTPS_PROXY: 'http://p:3128' };
@@ -63,6 +66,64 @@ describe('proxyFor', () => {
   ])('uses the proxy for %s with NO_PROXY=%s', (host, list) => {
     expect(proxy(`https://${host}`, { ...HTTPS, NO_PROXY: list })).toBe('http://p:3128/');
   });
+
+  it.each([
+    ['http://u:50%off@p:1', 'u:50%off'],
+    ['http://u:100%@p:1', 'u:100%'],
+    ['http://u:%2@p:1', 'u:%2'],
+    ['http://u:a%40b%2fc@p:1', 'u:a@b/c'],
+    ['http://u:a@b@p:1', 'u:a@b'],
+    ['http://u:%C3%A9@p:1', 'u:é'],
+    ['http://u:é@p:1', 'u:é'],
+    ['http://u%:%25@p:1', 'u%:%'],
+    ['http://u@p:1', 'u:'],
+    ['http://:secret@p:1', ':secret'],
+  ])('takes name and password from %s as curl does', (address, wanted) => {
+    const found = proxyFor(new URL('https://x.org'), { HTTPS_PROXY: address });
+    expect(found?.host).toBe('p:1');
+    const [, pass = ''] = (found && proxyAuthorization(found))?.split(' ') ?? [];
+    expect(Buffer.from(pass, 'base64').toString()).toBe(wanted);
+  });
+
+  it('connects and downloads with a percent sign in the password', async () => {
+    const heads: string[] = [];
+    const server = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', (head) => {
+        heads.push(String(head));
+        socket.end('HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n');
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    const env = { HTTPS_PROXY: `http://u:50%25off%@127.0.0.1:${port}` };
+    const target = new URL('https://gw.example.org');
+    const found = proxyFor(target, env);
+    if (found === undefined) throw new Error('no proxy');
+    await expect(throughProxy(found, target)).rejects.toThrow(/407/);
+    await expect(get({ url: target, secret: {}, env, signal: AbortSignal.timeout(30_000) })).rejects.toThrow();
+    const pass = Buffer.from('u:50%off%').toString('base64');
+    expect(heads).toHaveLength(2);
+    for (const head of heads) expect(head).toContain(`Basic ${pass}\r\n`);
+  });
+
+  it('keeps bytes of a password that are no UTF-8', () => {
+    expect(proxyAuthorization(new URL('http://u:%ff@p:1'))).toBe(
+      `Basic ${Buffer.from('753aff', 'hex').toString('base64')}`,
+    );
+    expect(proxyAuthorization(new URL('http://p:1'))).toBeUndefined();
+  });
+
+  it.each(['http://u:secret/1@p:1', 'http://u:77/secret@p:1', 'http://u:77#secret@p:1', 'http://u:77?secret@p:1'])(
+    'refuses %s with the variable and the remedy, and tells nothing of the password',
+    (address) => {
+      const use = () => proxy('https://x.org', { HTTPS_PROXY: address });
+      expect(use).toThrow(/^HTTPS_PROXY .*# %23/);
+      expect(use).toThrow(/^(?!.*(secret|77))/);
+    },
+  );
 
   it('refuses what it cannot use, without telling the password', () => {
     expect(() => proxy('https://x.org', { HTTPS_PROXY: 'socks5://user:secret@p:1080' })).toThrow(/socks5/);
