@@ -12,7 +12,7 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
   duplicate_key: ['a key stands twice in the body', 'send it once'],
   invalid_requirement: [
     '`x-otela-require` or `x-otela-prefer` cannot be read',
-    'keys: `gpu vram quantization context engine tier region time_left`, with `=` or `>=`',
+    'keys: `gpu vram quantization context engine tier region time_left reasoning_budget`, with `=` or `>=`',
   ],
   unknown_provider: [
     'a name in `x-otela-trusted-providers` that this gateway never knew',
@@ -67,6 +67,10 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
   unprocessable_content: [
     'the form is right, and the content contradicts itself, what is stored, or the time',
     'the message names the member',
+  ],
+  upgrade_required: [
+    'a WebSocket was opened where only POST answers',
+    'send the same as POST; Codex does so by itself',
   ],
   rate_limit_exceeded: [
     'a limit of the key or its project: requests or tokens a minute, or requests at once',

@@ -33,7 +33,7 @@ export interface Endpoint {
   /** Written while a client waits for the first data of an SSE answer. */
   readonly ping: Uint8Array;
   /** The form of an error after the head has gone out. */
-  readonly inBandError: 'openai' | 'anthropic';
+  readonly inBandError: 'openai' | 'responses' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
   /** Its answer is generated, token by token, of unknown length. */
@@ -97,6 +97,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
     streams: true,
     terminal: RESPONSES,
     usage: 'responses',
+    inBandError: 'responses',
     answerLimits: ['max_output_tokens'],
   },
   v1(4, 'embeddings'),

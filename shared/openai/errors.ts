@@ -44,6 +44,8 @@ export const ERROR_KINDS = {
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
   /** Of the described form, and yet not possible: it contradicts itself, what is here, or the time (RFC 9110 §15.5.21). */
   unprocessable_content: { status: 422, type: 'invalid_request_error' },
+  /** Codex opens a WebSocket first, and only this status makes it ask by POST at once. */
+  upgrade_required: { status: 426, type: 'invalid_request_error', headers: { ...NO_RETRY, upgrade: 'HTTP/1.1' } },
   rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   insufficient_quota: { status: 429, type: 'insufficient_quota', headers: NO_RETRY },
   queue_full: { status: 429, type: 'rate_limit_error', headers: { 'retry-after': '2' } },
@@ -152,6 +154,12 @@ export function errorBodyFor(endpoint: Pick<Endpoint, 'inBandError'> | undefined
 /** An error after the head has gone out. What follows must be the end of the stream, without a terminal event. */
 export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiError): Uint8Array {
   switch (endpoint.inBandError) {
+    case 'responses': {
+      // Its clients go by `type` and skip an event without one. OpenAI's SDKs look for `error` in every event.
+      const { message, param, code } = error;
+      const event = { type: 'error', sequence_number: 0, code, message, param, ...envelope(error) };
+      return utf8(`event: error\ndata: ${JSON.stringify(event)}\n\n`);
+    }
     case 'openai':
       // With an event name openai-python 3 does not raise.
       return utf8(`data: ${errorBody(error)}\n\n`);

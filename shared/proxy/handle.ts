@@ -137,10 +137,13 @@ async function forward<C>(
   return respond(await pending, context);
 }
 
-/** @throws ApiError 404, 405 */
-function requireEndpoint({ method, path }: ProxyRequest): Endpoint {
+/** @throws ApiError 404, 405, 426 */
+function requireEndpoint(request: ProxyRequest): Endpoint {
+  const { method, path } = request;
   const endpoint = findEndpoint(method, path);
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
+  if (method === 'GET' && 'methodNotAllowed' in endpoint && request.header('upgrade')?.toLowerCase() === 'websocket')
+    throw new ApiError('upgrade_required', `${quoted(path)} takes no WebSocket; use POST.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
   return endpoint;
 }

@@ -23,7 +23,7 @@ export class InBand {
 
   /** Its clients skip comments that say more than a ping. */
   get takesComments(): boolean {
-    return this.#cursor === undefined && this.#endpoint.inBandError === 'openai';
+    return this.#cursor === undefined && this.#endpoint.inBandError !== 'anthropic';
   }
 
   /** Bytes of the answer that go out. */

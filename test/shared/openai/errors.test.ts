@@ -23,6 +23,7 @@ const at = (path: string): Endpoint => {
 };
 const chat = at('/v1/chat/completions');
 const messages = at('/v1/messages');
+const responses = at('/v1/responses');
 const codes = Object.keys(ERROR_KINDS) as ErrorCode[];
 
 describe('our own errors', () => {
@@ -124,8 +125,20 @@ describe('an error after the head has gone out', () => {
     ]);
   });
 
-  it('is raised by the OpenAI SDK, with its code', async () => {
-    const body = [bytes(': ping\n\n'), bytes('data: {"choices":[]}\n\n'), inBandError(chat, error)];
+  it('has a type where clients go by types', () => {
+    const [, data = ''] = text(inBandError(responses, error)).split('\ndata: ');
+    expect(text(inBandError(responses, error))).toMatch(/^event: error\ndata: [^\n]+\n\n$/);
+    expect(JSON.parse(data)).toMatchObject({
+      type: 'error',
+      sequence_number: 0,
+      code: 'upstream_timeout',
+      message: error.message,
+      param: null,
+    });
+  });
+
+  it.each([chat, responses])('is raised by the OpenAI SDK, with its code: $path', async (endpoint) => {
+    const body = [bytes(': ping\n\n'), bytes('data: {"choices":[]}\n\n'), inBandError(endpoint, error)];
     const stream = Stream.fromSSEResponse(new Response(Buffer.concat(body)), new AbortController());
     const failure = await drain(stream).catch((thrown: unknown) => thrown);
     expect(failure).toBeInstanceOf(APIError);

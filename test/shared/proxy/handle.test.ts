@@ -20,6 +20,16 @@ test('an unknown path is 404 before the key is looked at, a wrong method 405, an
   expect(codeOf((await handle(keyless, host)).body)).toBe('invalid_api_key');
 });
 
+test('a WebSocket to an endpoint is 426, so that its client asks by POST at once; another method stays 405', async () => {
+  const host = new FakeHost();
+  const socket = { headers: { upgrade: 'WebSocket', connection: 'Upgrade' }, path: '/v1/responses' };
+  const response = await handle(requestOf({ ...socket, method: 'GET' }), host);
+  expect([response.status, codeOf(response.body)]).toEqual([426, 'upgrade_required']);
+  expect(response.headers).toMatchObject({ upgrade: 'HTTP/1.1' });
+  expect((await handle(requestOf({ ...socket, method: 'DELETE' }), host)).status).toBe(405);
+  expect((await handle(requestOf({ path: '/v1/responses', method: 'GET' }), host)).status).toBe(405);
+});
+
 test('a stream goes to the client as the engine sent it, and is over before its end goes out', async () => {
   const host = new FakeHost();
   host.add(entry('a'), ['data: 1\n\n', 'data: [DONE]\n\n']);
