@@ -32,10 +32,13 @@ export async function leave(ending: Ending, options: LeaveOptions): Promise<numb
   switch (ending.kind) {
     case 'drain': {
       const plan = job.plan(ending.cause);
-      if (!registers) await shutdown.keep(plan, ending.why);
+      const { why } = ending;
+      const signal = ending.cause === 'signal';
+      const warning = signal && why === 'SIGTERM' ? job.warning() : undefined;
+      if (!registers) await shutdown.keep(plan, why, warning);
       else {
-        const fate = ending.cause === 'signal' ? job.fate() : undefined;
-        await shutdown.drain(plan, ending.why, job.drainReason(ending.cause, ending.why), fate);
+        const reason = job.drainReason(ending.cause, why);
+        await shutdown.drain(plan, why, reason, { fate: signal ? job.fate() : undefined, warning });
       }
       return signalled() ? EXIT_SIGNALLED : EXIT_DONE;
     }

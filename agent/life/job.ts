@@ -25,6 +25,12 @@ const NO_JOB = '-';
 /** slurmctld answers within a second, and of the time that is left requests need most. */
 const FATE_WAIT_MS = 2_000;
 
+/** A signal that did not begin the job's end. */
+export interface Warning {
+  plan: DrainPlan;
+  reason: string;
+}
+
 export class Job {
   readonly #options: JobOptions;
   readonly #batch: BatchJob | undefined;
@@ -105,17 +111,31 @@ export class Job {
     return this.#fate;
   }
 
+  /**
+   * What a SIGTERM that came means where the batch system says that the job runs on: a warning, with the time until its end. Undefined where
+   * it ends the job, does not tell or gives no answer in time.
+   */
+  async warning(): Promise<Warning | undefined> {
+    const asked = this.#batch?.askRunsUntil?.(this.#options.run).catch(() => undefined);
+    if (asked === undefined) return undefined;
+    const late = new Promise<undefined>((resolve) => void setTimeout(resolve, FATE_WAIT_MS, undefined).unref());
+    const until = await Promise.race([asked, late]);
+    if (until === undefined) return undefined;
+    const leftMs = until.getTime() - Date.now();
+    return { plan: this.#planFor('warning', leftMs), reason: drainReason('warning', 'SIGTERM', leftMs) };
+  }
+
   get #leftMs(): number | undefined {
     return this.ends ? this.ends.getTime() - Date.now() : undefined;
   }
 
   plan(cause: DrainCause): DrainPlan {
-    return drainPlan({
-      cause,
-      timeoutMs: this.#options.config.drainTimeoutMs,
-      killWaitMs: this.#killWaitMs,
-      leftMs: this.#leftMs,
-    });
+    return this.#planFor(cause, this.#leftMs);
+  }
+
+  #planFor(cause: DrainCause, leftMs: number | undefined): DrainPlan {
+    const { drainTimeoutMs: timeoutMs } = this.#options.config;
+    return drainPlan({ cause, timeoutMs, killWaitMs: this.#killWaitMs, leftMs });
   }
 
   close(): void {

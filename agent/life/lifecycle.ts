@@ -326,8 +326,8 @@ export class Lifecycle {
       this.#options.log(`${signal} again: ending at once`);
       this.#shutdown.force();
     } else if (kind === 'drain' && this.#ending.settled) {
-      // Already draining at its ease: from now on a SIGKILL is near.
-      this.#shutdown.shorten(this.#job.plan(cause).drainMs);
+      // Already draining at its ease: from now on a SIGKILL is near, unless the batch system says otherwise.
+      void this.#shutdown.shorten(this.#job.plan(cause), signal === 'SIGTERM' ? this.#job.warning() : undefined);
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });
     }

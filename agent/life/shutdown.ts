@@ -9,6 +9,7 @@ import type { JobFate } from '../host/jobs/batch-job.ts';
 import type { RequestService } from '../ingress/service.ts';
 import type { BatchWork } from './batches.ts';
 import type { DrainPlan } from './drain-plan.ts';
+import type { Warning } from './job.ts';
 import type { NodeWeights } from './node-weights.ts';
 import type { RemoteLogs } from './remote-logs.ts';
 import type { Sessions } from './session/sessions.ts';
@@ -28,6 +29,14 @@ export interface Parts {
   weights?: NodeWeights;
   /** Lines of batches. */
   batches?: BatchWork;
+}
+
+/** What the batch system says after a signal. */
+interface Told {
+  /** Of the job's end; it counts before the reason that the signal gives. */
+  fate?: Promise<JobFate | undefined> | undefined;
+  /** The job runs on. */
+  warning?: Promise<Warning | undefined> | undefined;
 }
 
 /** Answers already on their way when the engine died are passed on; nothing new can come. */
@@ -71,20 +80,22 @@ export class Shutdown {
     this.#forced.settle();
   }
 
-  /** A drain in progress waits no longer than this from now. */
-  shorten(drainMs: number): void {
-    setTimeout(() => this.#shortened.settle(), drainMs).unref();
+  /** A drain in progress waits no longer than `plan` has it from now. */
+  async shorten(plan: DrainPlan, warning?: Promise<Warning | undefined>): Promise<void> {
+    await this.#wait(never, plan, warning);
+    this.#shortened.settle();
   }
 
-  /** DOWN, running requests, LEFT, engine. `fate`: what the batch system says of the end, which counts before `reason`. */
-  async drain({ drainMs, graceMs }: DrainPlan, why: string, reason: string, fate?: Promise<JobFate | undefined>) {
+  /** DOWN, running requests, LEFT, engine. */
+  async drain(plan: DrainPlan, why: string, reason: string, { fate, warning }: Told = {}) {
     const running = this.inFlight;
-    this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
+    this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(plan.drainMs)}`);
     this.#parts.sessions?.down(reason);
     const told = this.#tellFate(fate);
     const batches = new AbortController();
     const lines = this.#parts.batches?.drain(batches.signal);
-    await within(drainMs, Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]));
+    const done = Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]);
+    const { graceMs } = await this.#wait(done, plan, warning);
     batches.abort();
     const given = within(BATCHES_WAIT_MS, lines ?? Promise.resolve());
     const left = this.inFlight;
@@ -93,6 +104,28 @@ export class Shutdown {
     // At once: of the three seconds before SIGKILL one must be left for LEFT, whatever a gateway does not answer.
     await Promise.all([given, this.#uploadLogTail()]);
     await this.#leave(graceMs);
+  }
+
+  /** Waits for `done`, at most as `plan` has it, or as a warning's plan has it once the batch system has told it. That plan counts from then on. */
+  async #wait(done: Promise<unknown>, plan: DrainPlan, warning?: Promise<Warning | undefined>): Promise<DrainPlan> {
+    const from = performance.now();
+    let counts = plan;
+    let until = from + plan.drainMs;
+    let over = false;
+    const ended = done.then(() => {
+      over = true;
+    });
+    const told = (warning ?? Promise.resolve(undefined)).then((found) => {
+      if (found === undefined || over) return;
+      counts = found.plan;
+      until = performance.now() + counts.drainMs;
+      this.#log(`the batch system lets the job run on: waiting at most ${formatDuration(counts.drainMs)}`);
+      this.#parts.sessions?.down(found.reason);
+    });
+    await within(plan.drainMs, Promise.race([ended, told]));
+    const restMs = Math.round(until - performance.now());
+    if (!over && restMs > 0) await within(restMs, ended);
+    return counts;
   }
 
   async #tellFate(fate: Promise<JobFate | undefined> | undefined): Promise<void> {
@@ -115,9 +148,9 @@ export class Shutdown {
   }
 
   /** A part of an engine on another rank: the requests that rank 0 waits for are computed here as well. */
-  async keep({ drainMs, graceMs }: DrainPlan, why: string): Promise<void> {
-    this.#log(`${why}: keeping this part of the engine for up to ${formatDuration(drainMs)}`);
-    await within(drainMs, this.#sooner());
+  async keep(plan: DrainPlan, why: string, warning?: Promise<Warning | undefined>): Promise<void> {
+    this.#log(`${why}: keeping this part of the engine for up to ${formatDuration(plan.drainMs)}`);
+    const { graceMs } = await this.#wait(this.#sooner(), plan, warning);
     await this.#leave(graceMs);
   }
 

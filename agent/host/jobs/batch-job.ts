@@ -24,6 +24,8 @@ export interface BatchJob {
   askEnd?(run: RunTool): Promise<EndTime>;
   /** Undefined: nothing ends the job, or the system does not tell. */
   askFate(run: RunTool): Promise<JobFate | undefined>;
+  /** When the job ends, where the system says that it runs on until then although a SIGTERM came. Absent: this system cannot tell. */
+  askRunsUntil?(run: RunTool): Promise<Date | undefined>;
   /** Time between SIGTERM and SIGKILL; undefined: it cannot be learnt. */
   killWaitMs(run: RunTool): Promise<number | undefined>;
 }

@@ -17,16 +17,20 @@ export function slurmJob(env: Env): BatchJob | undefined {
     ends: environmentEndTime(env),
     askEnd: (run) => askEndTime(query, run),
     askFate: (run) => askFate(query, run),
+    askRunsUntil: (run) => askRunsUntil(query, run),
     killWaitMs,
   };
 }
 
+/** Slurm prints local time, so it is told that local is UTC. */
+const UTC_TIMES = { TZ: 'UTC', SLURM_TIME_FORMAT: 'standard' };
+
 /**
  * The end of the job as slurmctld knows it now: limits are changed by `scontrol update` while jobs run, and
- * SLURM_JOB_END_TIME stays what it was. squeue prints local time, so it is told that local is UTC.
+ * SLURM_JOB_END_TIME stays what it was.
  */
 async function askEndTime(query: string, run: RunTool): Promise<EndTime> {
-  const answer = await run('squeue', ['-h', '-j', query, '-o', '%e'], { TZ: 'UTC', SLURM_TIME_FORMAT: 'standard' });
+  const answer = await run('squeue', ['-h', '-j', query, '-o', '%e'], UTC_TIMES);
   if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
   // The parts of a heterogeneous job are several lines that end at one time.
   const lines = new Set(answer.stdout.split('\n').flatMap((line) => line.trim() || []));
@@ -35,9 +39,15 @@ async function askEndTime(query: string, run: RunTool): Promise<EndTime> {
     return { kind: 'unknown', reason: `squeue tells ${lines.size} end times for job ${query}` };
   }
   if (line === 'NONE' || line === 'N/A' || line === 'UNLIMITED') return { kind: 'known', ends: undefined };
-  const ends = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/.test(line) ? new Date(`${line}Z`) : undefined;
-  if (!ends || Number.isNaN(ends.getTime())) return { kind: 'unknown', reason: `squeue says "${line.slice(0, 40)}"` };
+  const ends = utcTime(line);
+  if (ends === undefined) return { kind: 'unknown', reason: `squeue says "${line.slice(0, 40)}"` };
   return { kind: 'known', ends };
+}
+
+/** As Slurm prints it with `UTC_TIMES`. */
+function utcTime(text: string): Date | undefined {
+  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/.test(text) ? new Date(`${text}Z`) : undefined;
+  return time === undefined || Number.isNaN(time.getTime()) ? undefined : time;
 }
 
 /** SLURM_JOB_END_TIME, seconds since 1970: Slurm 23.02 and later. */
@@ -54,7 +64,7 @@ function environmentEndTime(env: Env): Date | undefined {
 async function askFate(query: string, run: RunTool): Promise<JobFate | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query]);
   if (!answer.ok) return undefined;
-  const field = (name: string) => new RegExp(`(?:^|\\s)${name}=(\\S+)`).exec(answer.stdout)?.[1] ?? '';
+  const field = (name: string) => fieldOf(answer.stdout, name);
   const state = field('JobState');
   const preempted = field('PreemptTime');
   if (state === 'PREEMPTED' || (preempted !== '' && preempted !== 'None')) return 'preempted';
@@ -63,6 +73,21 @@ async function askFate(query: string, run: RunTool): Promise<JobFate | undefined
   if (state === 'OUT_OF_MEMORY' || reason === 'OutOfMemory') return 'out-of-memory';
   if (state === 'NODE_FAIL' || reason === 'NodeDown') return 'node-failure';
   return state === 'CANCELLED' || state === 'COMPLETING' ? 'cancelled' : undefined;
+}
+
+/** Of a line of `name=value` words. */
+function fieldOf(line: string, name: string): string {
+  return new RegExp(`(?:^|\\s)${name}=(\\S+)`).exec(line)?.[1] ?? '';
+}
+
+/**
+ * A job whose end has begun is COMPLETING before its processes get a signal. A SIGTERM to one that is RUNNING is a warning
+ * (`--signal=TERM@120`) or preemption with a grace time, which moves EndTime.
+ */
+async function askRunsUntil(query: string, run: RunTool): Promise<Date | undefined> {
+  const answer = await run('scontrol', ['show', 'job', '--oneliner', query], UTC_TIMES);
+  if (!answer.ok || fieldOf(answer.stdout, 'JobState') !== 'RUNNING') return undefined;
+  return utcTime(fieldOf(answer.stdout, 'EndTime'));
 }
 
 /** slurm.conf(5): the default where it is not set. */

@@ -152,3 +152,16 @@ describe('what ends it', () => {
     [GE, { qstat: xml('r') }, undefined],
   ])('%o %o → %s', async (env, answers, fate) => expect(await batchJob(env)?.askFate(tools(answers))).toBe(fate));
 });
+
+describe('whether a Slurm job runs on after a SIGTERM', () => {
+  const until = (scontrol?: string) =>
+    batchJob({ SLURM_JOB_ID: '7' })?.askRunsUntil?.(tools(scontrol === undefined ? {} : { scontrol }));
+  it.each([
+    ['JobId=7 JobState=RUNNING Reason=None EndTime=2026-11-25T09:30:16 PreemptTime=None', '2026-11-25T09:30:16.000Z'],
+    ['JobId=7 JobState=COMPLETING Reason=None EndTime=2026-11-25T09:30:16', undefined],
+    ['JobId=7 JobState=CANCELLED Reason=None EndTime=2026-11-25T09:30:16', undefined],
+    ['JobId=7 JobState=RUNNING Reason=None EndTime=Unknown', undefined],
+    ['garbage', undefined],
+    [undefined, undefined],
+  ])('%s → %s', async (scontrol, ends) => expect((await until(scontrol))?.toISOString()).toBe(ends));
+});

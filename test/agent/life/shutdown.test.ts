@@ -1,6 +1,8 @@
 /** The order and the times of a drain; what is drained are the test's stand-ins. */
 import { afterEach, expect, test, vi } from 'vitest';
 import { drainPlan } from '../../../agent/life/drain-plan.ts';
+import { leave as leaveFor } from '../../../agent/life/ending.ts';
+import { Job, type Warning } from '../../../agent/life/job.ts';
 import { type Parts, Shutdown } from '../../../agent/life/shutdown.ts';
 
 const KILL_WAIT_MS = 30_000;
@@ -26,8 +28,69 @@ test('LEFT goes out before Slurm kills, though no request ends and no gateway ta
   const shutdown = new Shutdown(parts, { atEnd: () => Buffer.from('last words') }, () => {});
   const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
   const fate = new Promise<undefined>((resolve) => setTimeout(resolve, 2_000, undefined));
-  void shutdown.drain(plan, 'SIGTERM', 'SIGTERM', fate);
+  void shutdown.drain(plan, 'SIGTERM', 'SIGTERM', { fate });
   await vi.advanceTimersByTimeAsync(2 * KILL_WAIT_MS);
   expect(leftAt).toHaveLength(1);
   expect(leftAt[0]).toBeLessThanOrEqual(KILL_WAIT_MS - 1_000);
+});
+
+test('a SIGTERM while the batch system lets the job run on is a warning: answers have until its end', async () => {
+  vi.useFakeTimers();
+  const from = Date.now();
+  const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
+  const leave = async (warning: Promise<Warning | undefined>, answerMs: number) => {
+    const reasons: (string | undefined)[] = [];
+    const began = Date.now();
+    const parts = {
+      sessions: {
+        inFlight: 1,
+        down: (reason?: string) => void reasons.push(reason),
+        drain: () => new Promise((resolve) => setTimeout(resolve, answerMs)),
+        leave: async () => {},
+      },
+    } as unknown as Parts;
+    await new Shutdown(parts, { atEnd: () => undefined }, () => {}).drain(plan, 'SIGTERM', 'SIGTERM', { warning });
+    return { ms: Date.now() - began, reasons };
+  };
+  const warned = { plan: { drainMs: 83_000, graceMs: 10_000 }, reason: 'time-limit' };
+  const told = (value: Warning | undefined) => new Promise<Warning | undefined>((r) => setTimeout(r, 2_000, value));
+  const runs = Promise.all([
+    leave(told(warned), 60_000),
+    leave(told(warned), 600_000),
+    leave(told(undefined), 600_000),
+    leave(never, 600_000),
+    leave(told(warned), 500),
+  ]);
+  await vi.advanceTimersByTimeAsync(120_000);
+  const [answered, cut, ends, silent, quick] = await runs;
+  expect(answered.ms).toBe(60_000);
+  expect(answered.reasons).toEqual(['SIGTERM', 'time-limit', undefined]);
+  expect(cut.ms).toBe(85_000);
+  expect([ends.ms, silent.ms]).toEqual([plan.drainMs, plan.drainMs]);
+  expect(quick.ms).toBe(500);
+  expect(Date.now() - from).toBe(120_000);
+});
+
+test.each([
+  ['SIGTERM', 'RUNNING', 85_000],
+  ['SIGTERM', 'COMPLETING', undefined],
+  ['SIGINT', 'RUNNING', undefined],
+])('%s with 95 s of a job left that is %s: requests have %s', async (why, state, drainMs) => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+  const ends = new Date(Date.now() + 95_000).toISOString().slice(0, 19);
+  const job = new Job({
+    config: { drainBeforeMs: undefined, drainTimeoutMs: undefined, endsAt: undefined },
+    env: { SLURM_JOB_ID: '7' },
+    run: async () => ({ ok: true, stdout: `JobId=7 JobState=${state} EndTime=${ends}` }),
+    onChange: () => {},
+    onDue: () => {},
+    log: () => {},
+  });
+  const drain = vi.fn((..._: Parameters<Shutdown['drain']>) => Promise.resolve());
+  const parts = { job, shutdown: { drain } as unknown as Shutdown, registers: true, signalled: () => true };
+  expect(await leaveFor({ kind: 'drain', cause: 'signal', why }, { ...parts, stderr: process.stderr })).toBe(143);
+  const warned = await drain.mock.calls[0]?.[3]?.warning;
+  if (drainMs === undefined) expect(warned).toBeUndefined();
+  // Slurm's times are whole seconds.
+  else expect(Math.abs((warned?.plan.drainMs ?? 0) - drainMs)).toBeLessThan(1_001);
 });
