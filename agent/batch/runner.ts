@@ -245,7 +245,7 @@ export class BatchRunner {
     switch (answer.kind) {
       case 'answered':
         this.#ended += 1;
-        if (answer.status === 429 || answer.status >= 500) this.#failed();
+        if (answer.status === 404 || answer.status === 429 || answer.status >= 500) this.#failed();
         else this.#answered();
         lease.add({ line, status_code: answer.status, request_id: requestId, body: answer.body });
         break;

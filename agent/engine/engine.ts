@@ -70,6 +70,8 @@ export class Engine {
     switch (prefill.kind) {
       case 'models':
         return result;
+      case 'loading':
+        return { kind: 'unknown', reason: 'prefill engine: it loads its model' };
       case 'refused':
         return { kind: 'refused', where: this.#prefillProbe.url };
       case 'unknown':
@@ -116,6 +118,11 @@ export class Engine {
 
   follow(listener: (chunk: Buffer) => void): () => void {
     return this.#child?.follow(listener) ?? (() => {});
+  }
+
+  /** An answer of it does not fit what is believed. */
+  lookSoon(): void {
+    this.#watch?.soon();
   }
 
   /** As if it had never answered: what answers next at that address is another engine. */

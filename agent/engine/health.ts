@@ -23,6 +23,8 @@ export function nextHealth(health: Health, result: ProbeResult): Health {
   switch (result.kind) {
     case 'models':
       return { everReady: true, answering: true, models: result.models, refusals: 0 };
+    case 'loading':
+      return { ...health, answering: false, models: result.models, refusals: 0, trouble: 'it loads its model' };
     case 'unknown':
       // Unknown is not gone: an engine too busy to answer is still the one that serves.
       return { ...health, refusals: 0, trouble: result.reason };

@@ -89,6 +89,7 @@ export class LoadMeter {
   #own = 0;
   /** Lines of batches at the engine. They give way to requests, so the load that gateways hear of leaves them out. */
   #background: () => number = () => 0;
+  #onLost: () => void = () => {};
   #reading: Reading | undefined;
   #preemptions: number | undefined;
   /** Slowest since it was last taken. */
@@ -127,6 +128,15 @@ export class LoadMeter {
 
   heard(): void {
     this.#heardAt = performance.now();
+  }
+
+  /** `look`: called when an answer says that the engine may not have its model any more. */
+  onLost(look: () => void): void {
+    this.#onLost = look;
+  }
+
+  lost(): void {
+    this.#onLost();
   }
 
   /** When the engine last gave a piece of an answer, or was seen to compute; by `performance.now`. */

@@ -8,6 +8,8 @@ import type { EngineTarget } from './address.ts';
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
 export type ProbeResult =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }
+  /** It lists these and answers no requests yet. */
+  | { kind: 'loading'; models: ServedModel[] }
   | { kind: 'refused'; where?: string }
   | { kind: 'unknown'; reason: string };
 
@@ -21,19 +23,27 @@ const ANSWER_MAX_BYTES = 1024 * 1024;
 const MODELS_MAX = 64;
 
 const modelListSchema = z.object({
-  data: z.array(
-    z.object({
-      id: z.string(),
-      /** vLLM and SGLang: the longest prompt plus answer in tokens. */
-      max_model_len: z.number().int().positive().nullish().catch(undefined),
-      /** Others name it so. */
-      context_length: z.number().int().positive().nullish().catch(undefined),
-      owned_by: z.string().nullish().catch(undefined),
-    }),
+  /** Ollama's is null while it has no model. */
+  data: z.preprocess(
+    (data) => (data === null ? [] : data),
+    z.array(
+      z.object({
+        id: z.string(),
+        /** vLLM and SGLang: the longest prompt plus answer in tokens. */
+        max_model_len: z.number().int().positive().nullish().catch(undefined),
+        /** Others name it so. */
+        context_length: z.number().int().positive().nullish().catch(undefined),
+        owned_by: z.string().nullish().catch(undefined),
+        /** llama.cpp: facts of the model, null while it loads. */
+        meta: z.unknown().optional(),
+      }),
+    ),
   ),
 });
 
 export class EngineProbe {
+  /** It was seen to be ready. */
+  #served = false;
   readonly #target: EngineTarget;
   /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: PROBE_TIMEOUT_MS });
@@ -49,14 +59,7 @@ export class EngineProbe {
   /** Never rejects. */
   async look(): Promise<ProbeResult> {
     try {
-      const response = await request(this.url, {
-        dispatcher: this.#agent,
-        signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
-        headers: {
-          accept: 'application/json',
-          ...(this.#target.key === undefined ? {} : { authorization: `Bearer ${this.#target.key}` }),
-        },
-      });
+      const response = await this.#get('/v1/models');
       const chunks: Buffer[] = [];
       let bytes = 0;
       for await (const chunk of response.body) {
@@ -64,10 +67,38 @@ export class EngineProbe {
         if (bytes > ANSWER_MAX_BYTES) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
         chunks.push(chunk);
       }
-      return readAnswer(response.statusCode, Buffer.concat(chunks).toString('utf8'));
+      const found = readAnswer(response.statusCode, Buffer.concat(chunks).toString('utf8'));
+      if (found.result.kind !== 'models') return found.result;
+      // A list alone is no sign: llama.cpp has one while it loads, SGLang before its first warm-up.
+      if (this.#served && !found.withoutFacts) return found.result;
+      if (await this.#isLoading()) return { kind: 'loading', models: loading(found.result.models) };
+      this.#served = true;
+      return found.result;
     } catch (error) {
       return readFailure(error);
     }
+  }
+
+  /** By its `/health`, where it has one. */
+  async #isLoading(): Promise<boolean> {
+    try {
+      const response = await this.#get('/health');
+      await response.body.dump({ limit: ANSWER_MAX_BYTES });
+      return response.statusCode === 503;
+    } catch {
+      return false; // no word of it is no word against the list
+    }
+  }
+
+  #get(path: string) {
+    return request(`${this.#target.origin}${this.#target.pathPrefix}${path}`, {
+      dispatcher: this.#agent,
+      signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
+      headers: {
+        accept: 'application/json',
+        ...(this.#target.key === undefined ? {} : { authorization: `Bearer ${this.#target.key}` }),
+      },
+    });
   }
 
   async close(): Promise<void> {
@@ -75,13 +106,24 @@ export class EngineProbe {
   }
 }
 
-function readAnswer(status: number, body: string): ProbeResult {
-  if (status === 401 || status === 403) {
-    return { kind: 'unknown', reason: `the engine wants its API key (${status}): give --engine-key-file` };
-  }
-  if (status !== 200) return { kind: 'unknown', reason: `the engine answered ${status}` };
+interface ListAnswer {
+  result: ProbeResult;
+  /** A model has `meta: null`. */
+  withoutFacts: boolean;
+}
+
+const unknown = (reason: string): ListAnswer => ({ result: { kind: 'unknown', reason }, withoutFacts: false });
+
+function loading(models: readonly ServedModel[]): ServedModel[] {
+  return models.map((model) => ({ ...model, state: 'loading' as const }));
+}
+
+function readAnswer(status: number, body: string): ListAnswer {
+  if (status === 401 || status === 403)
+    return unknown(`the engine wants its API key (${status}): give --engine-key-file`);
+  if (status !== 200) return unknown(`the engine answered ${status}`);
   const parsed = modelListSchema.safeParse(jsonOf(body));
-  if (!parsed.success) return { kind: 'unknown', reason: 'the answer is not a list of models' };
+  if (!parsed.success) return unknown('the answer is not a list of models');
   const { data } = parsed.data;
   // One such id must not cost the others: a record with it would be refused whole.
   const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
@@ -95,7 +137,9 @@ function readAnswer(status: number, body: string): ProbeResult {
       ...(owned_by === 'vllm' || owned_by === 'sglang' ? { engine: owned_by } : {}),
     });
   }
-  return { kind: 'models', models: [...models.values()], unnameable: data.length - nameable.length };
+  const unnameable = data.length - nameable.length;
+  const result: ProbeResult = { kind: 'models', models: [...models.values()], unnameable };
+  return { result, withoutFacts: data.some(({ meta }) => meta === null) };
 }
 
 function readFailure(error: unknown): ProbeResult {

@@ -15,12 +15,15 @@ interface WatchOptions {
 /** A line after 10 s, then ever rarer: a 405B model loads for half an hour and the log is read by people. */
 const FIRST_WORD_MS = 10_000;
 const RAREST_WORD_MS = 60_000;
+/** Between two looks, however often one is wanted. */
+const LEAST_PAUSE_MS = 250;
 
 export class EngineWatch {
   #health: Health = UNSEEN;
   readonly #options: WatchOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
+  #wake: () => void = () => {};
   #since = 0;
   #nextWord = FIRST_WORD_MS;
 
@@ -44,6 +47,11 @@ export class EngineWatch {
     this.#nextWord = FIRST_WORD_MS;
   }
 
+  /** What is believed may be wrong: the next look is not put off. */
+  soon(): void {
+    this.#wake();
+  }
+
   open(): void {
     this.#running ??= this.#run();
   }
@@ -51,6 +59,16 @@ export class EngineWatch {
   async close(): Promise<void> {
     this.#stop.abort();
     await this.#running;
+  }
+
+  /** Never rejects. */
+  async #pause(ms: number): Promise<void> {
+    const woken = new AbortController();
+    this.#wake = () => woken.abort();
+    const rest = (pauseMs: number, signal: AbortSignal) => delay(pauseMs, undefined, { signal }).catch(() => {});
+    const least = Math.min(ms, LEAST_PAUSE_MS);
+    await rest(least, this.#stop.signal);
+    await rest(ms - least, AbortSignal.any([this.#stop.signal, woken.signal]));
   }
 
   async #run(): Promise<void> {
@@ -67,7 +85,7 @@ export class EngineWatch {
         onWaiting(waited, this.#health.trouble ?? '');
         this.#nextWord = waited + Math.min(RAREST_WORD_MS, waited);
       }
-      await delay(pauseBeforeNextLook(this.#health, looks), undefined, { signal: this.#stop.signal }).catch(() => {});
+      await this.#pause(pauseBeforeNextLook(this.#health, looks));
     }
   }
 }

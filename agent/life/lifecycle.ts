@@ -101,6 +101,7 @@ export class Lifecycle {
     this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
     if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
     this.#load = new LoadMeter(() => this.#engineStart.target, config.limits);
+    this.#load.onLost(() => this.#parts.engine?.lookSoon());
     this.#seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence, log);
     this.#job = new Job({
       config,

@@ -16,6 +16,8 @@ export interface LoadCounter {
   firstToken(ms: number): void;
   /** The engine gave a piece of an answer. */
   heard?(): void;
+  /** The engine answered as one that may not have its model any more. */
+  lost?(): void;
   /** The engine may be asked what it does. */
   look(): void;
   readonly current: EngineLoad;

@@ -269,9 +269,9 @@ export class BatchRecord {
   }
 }
 
-/** Failures that are the engine's own: another attempt may do better. A 4xx is the line's own. */
+/** Failures that are the engine's own: another attempt may do better. A 4xx is the line's own, but an engine that lost its model says 404. */
 function isEngineFailure({ status_code: status, error }: LineResult): boolean {
-  return error !== undefined || status >= 500 || status === 429 || status < 200;
+  return error !== undefined || status >= 500 || status === 429 || status === 404 || status < 200;
 }
 
 function failed({ line, request_id, status_code: status, error, why }: LineResult): LineResult {

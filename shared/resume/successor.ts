@@ -2,7 +2,7 @@
 
 import type { After } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
-import { endingOf, isBusyStatus } from '../routing/attempts.ts';
+import { endingOf, mayTryAnotherAfter } from '../routing/attempts.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import {
   type AttemptPlan,
@@ -175,7 +175,7 @@ class Search<C extends Choice, A extends ResponseStream> {
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;
     await begun.answer.cancel();
-    if (!isBusyStatus(status)) throw new Unfit(`the next engine answered with status ${status}`);
+    if (!mayTryAnotherAfter(status)) throw new Unfit(`the next engine answered with status ${status}`);
     this.#busyStatus = status;
     throw new AttemptError('overloaded', `the next engine answered with status ${status}`);
   }

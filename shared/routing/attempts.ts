@@ -41,8 +41,11 @@ const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
 /** Time-outs of an engine: it was waited for as long as the operator allows. */
 const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_timeout']);
 
-/** Statuses of an engine that cannot serve now; another replica may. */
-const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
+/**
+ * Statuses of an engine that cannot serve now; another replica may. 404: an engine that has lost its model, or an object that another
+ * replica made.
+ */
+const TRY_ANOTHER_STATUS: ReadonlySet<number> = new Set([404, 429, 502, 503]);
 
 /** A node that says no before its engine hears of it, or that no channel can be had to, is no attempt; so many are passed over. */
 export const PASSED_MAX = 12;
@@ -114,6 +117,6 @@ export function tellsOfHang(failure: string): boolean {
   return failure === 'hung' || failure === 'suspected';
 }
 
-export function isBusyStatus(status: number): boolean {
-  return BUSY_STATUS.has(status);
+export function mayTryAnotherAfter(status: number): boolean {
+  return TRY_ANOTHER_STATUS.has(status);
 }

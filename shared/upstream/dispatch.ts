@@ -3,8 +3,8 @@ import type { ApiError } from '../openai/errors.ts';
 import {
   type Ending,
   endingOf,
-  isBusyStatus,
   mayTryAnother,
+  mayTryAnotherAfter,
   multiplies,
   PASSED_MAX,
   passesOver,
@@ -93,8 +93,9 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
       const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
       const movable = more && host.repeatable();
       const begun = await host.attempt(choice, { number, acceptMs, movable, moved });
-      const busy = isBusyStatus(begun.answer.status);
-      if (!busy || !more || !host.repeatable() || !host.mayRetry()) return new UpstreamResponse(begun, running, number);
+      const refused = mayTryAnotherAfter(begun.answer.status);
+      if (!refused || !more || !host.repeatable() || !host.mayRetry())
+        return new UpstreamResponse(begun, running, number);
       running.end(endingOf(begun.answer.status));
       await begun.answer.cancel();
       again = false; // paid for already

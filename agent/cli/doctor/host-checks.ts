@@ -63,6 +63,8 @@ export async function checkEngine(
   const seen = await probe.look();
   if (seen.kind === 'models')
     return good('engine', `${probe.url} serves ${seen.models.map(({ id }) => id).join(', ') || 'nothing yet'}`);
+  if (seen.kind === 'loading')
+    return good('engine', `${probe.url} still loads ${seen.models.map(({ id }) => id).join(', ')}`);
   const found = seen.kind === 'refused' ? `nothing listens at ${probe.url}` : `${probe.url}: ${seen.reason}`;
   return bad('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
 }

@@ -6,9 +6,10 @@ import { EngineChild } from '../../../agent/engine/child.ts';
 import { shellWrapped } from '../../../agent/engine/command.ts';
 import { commandFacts, parseFact, withFacts } from '../../../agent/engine/facts.ts';
 import { type Health, nextHealth, UNSEEN } from '../../../agent/engine/health.ts';
-import { EngineProbe } from '../../../agent/engine/probe.ts';
+import { EngineProbe, type ProbeResult } from '../../../agent/engine/probe.ts';
 import { engineSpan } from '../../../agent/engine/span.ts';
 import { Tail } from '../../../agent/engine/tail.ts';
+import { EngineWatch } from '../../../agent/engine/watch.ts';
 
 const words = (line: string) => line.split(' ');
 
@@ -135,6 +136,13 @@ describe('health', () => {
     });
   });
 
+  it('is loading, and not lost, while the engine lists what it does not serve yet', () => {
+    const loading = { kind: 'loading' as const, models: [{ id: 'm', state: 'loading' as const }] };
+    expect(believed(loading)).toMatchObject({ everReady: false, answering: false, models: loading.models });
+    const again = believed({ kind: 'models', models, unnameable: 0 }, loading);
+    expect(again).toMatchObject({ everReady: true, answering: false, models: loading.models });
+  });
+
   it('survives one refused connection, not two in a row', () => {
     const ready = { kind: 'models' as const, models, unnameable: 0 };
     expect(believed(ready, { kind: 'refused' })).toMatchObject({ answering: true, models });
@@ -190,6 +198,45 @@ describe('a look at /v1/models', () => {
     expect('reason' in sighting && sighting.reason).toContain(reason);
   });
 
+  it('takes a model for loading that is listed while /health says 503, and asks no more once it serves', async () => {
+    const asked: (string | undefined)[] = [];
+    let health: number | undefined = 503;
+    let meta: object | null = null;
+    const server = createServer((req, res) => {
+      asked.push(req.url);
+      if (req.url === '/health' && health === undefined) return void req.socket.destroy();
+      if (req.url === '/health') return void res.writeHead(health ?? 200).end('{"error":{"message":"Loading model"}}');
+      res.end(JSON.stringify({ data: [{ id: 'm', owned_by: 'llamacpp', meta }] }));
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const port = typeof address === 'object' && address ? address.port : 0;
+    const probe = new EngineProbe({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' });
+    onTestFinished(async () => {
+      await probe.close();
+      server.close();
+    });
+    const loading = { kind: 'loading', models: [{ id: 'm', state: 'loading' }] };
+    const ready = { kind: 'models', models: [{ id: 'm', state: 'ready' }] };
+    expect(await probe.look()).toMatchObject(loading);
+    meta = {};
+    expect(await probe.look()).toMatchObject(loading);
+    health = 404; // an engine without the path
+    expect(await probe.look()).toMatchObject(ready);
+    const before = asked.length;
+    expect(await probe.look()).toMatchObject(ready);
+    expect(asked.slice(before)).toEqual(['/v1/models']);
+    [health, meta] = [503, null]; // started again
+    expect(await probe.look()).toMatchObject(loading);
+    health = undefined;
+    expect(await probe.look()).toMatchObject(ready);
+  });
+
+  it('takes a list that is null for an empty one', async () => {
+    expect(await look(200, '{"object":"list","data":null}')).toEqual({ kind: 'models', models: [], unnameable: 0 });
+    expect(await look(200, '{"error":"no"}')).toMatchObject({ kind: 'unknown' });
+  });
+
   it('leaves out a model that no registry could name, and no other', async () => {
     const data = ['', 'x'.repeat(257), 'y'.repeat(256), 'good'].map((id) => ({ id }));
     const sighting = await look(200, JSON.stringify({ data }));
@@ -200,6 +247,37 @@ describe('a look at /v1/models', () => {
     const data = Array.from({ length: 100 }, (_, i) => ({ id: `m${i}` }));
     const sighting = await look(200, JSON.stringify({ data }));
     expect('models' in sighting && sighting.models).toHaveLength(64);
+  });
+});
+
+describe('a watch', () => {
+  it('looks at once when an answer does not fit what is believed, and not more than four times a second', async () => {
+    let looks = 0;
+    let change = () => {};
+    const results: ProbeResult[] = [
+      { kind: 'models', models: [{ id: 'm', state: 'ready' }], unnameable: 0 },
+      { kind: 'models', models: [], unnameable: 0 },
+    ];
+    const watch = new EngineWatch({
+      look: async () => results[looks++] ?? { kind: 'unknown', reason: '' },
+      onChange: () => change(),
+      onWaiting: () => {},
+      now: () => performance.now(),
+    });
+    onTestFinished(() => watch.close());
+    const changed = () =>
+      new Promise<void>((resolve) => {
+        change = resolve;
+      });
+    const first = changed();
+    watch.open();
+    await first;
+    const [from, second] = [performance.now(), changed()];
+    for (let n = 0; n < 100; n++) watch.soon();
+    await second;
+    expect(watch.health.models).toEqual([]);
+    expect(performance.now() - from).toBeGreaterThan(200);
+    expect(looks).toBe(2);
   });
 });
 
