@@ -53,13 +53,19 @@ export function isEventStream({ headers }: { headers: HeaderList }): boolean {
   return type !== undefined && (isEventStreamType(type[1]) || type[1] === SEALED_STREAM_TYPE);
 }
 
+/** What is played or written to disk as it comes: speech, whose listener waits for the first byte. */
+function isMedia({ headers }: { headers: HeaderList }): boolean {
+  const type = headers.find(([name]) => name === 'content-type');
+  return type !== undefined && /^(?:audio|video)\//i.test(type[1]);
+}
+
 /**
- * Reads so much of an answer that it may go out: the first data of an event stream, else all of it up to 1 MiB.
+ * Reads so much of an answer that it may go out: the first data of an event stream or of audio, else all of it up to 1 MiB.
  * @throws AttemptError when it breaks before that
  */
 export async function startResponse<A extends ResponseStream>(answer: A): Promise<StartedResponse<A>> {
   const chunks: Uint8Array[] = [];
-  const held = isEventStream(answer.head) ? 0 : UNARY_HELD_BYTES;
+  const held = isEventStream(answer.head) || isMedia(answer.head) ? 0 : UNARY_HELD_BYTES;
   try {
     for (let bytes = 0; bytes <= held; ) {
       const chunk = await answer.read();

@@ -265,6 +265,24 @@ it('a unary answer that breaks before its end is asked of another node; one abov
   expect(large.log).toEqual([]);
 });
 
+it('audio goes out with its first byte, an error in place of it when it is whole', async () => {
+  const answer = (type: string, ...pieces: string[]): ResponseStream => ({
+    status: 200,
+    head: { headers: [['content-type', type]], forwardMs: 0, engineMs: 0 },
+    read: async () => {
+      const next = pieces.shift();
+      return next === undefined ? new Promise<never>(() => {}) : new TextEncoder().encode(next);
+    },
+    cancel: () => {},
+  });
+  for (const type of ['audio/mpeg', 'Audio/WAV', 'audio/L16; rate=24000']) {
+    const begun = await startResponse(answer(type, 'RIFF'));
+    expect([begun.complete, begun.chunks.length]).toEqual([false, 1]);
+  }
+  const unary = startResponse(answer('application/json', '{"half":'));
+  expect(await Promise.race([unary, new Promise((resolve) => setImmediate(resolve, 'held'))])).toBe('held');
+});
+
 describe('an SDK is told not to send a request again', () => {
   const headersOf = (deeds: Record<string, Deed>) =>
     dispatch(new Side(deeds)).then(
