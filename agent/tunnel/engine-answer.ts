@@ -67,8 +67,8 @@ export class EngineAnswer {
 
   /** `broken`: what came cannot be believed, whatever its last word was. Call once. */
   end(said: Ending, broken: boolean): Outcome {
-    const { cut = false, complete, flush, usage } = this.#meter.end();
-    const ending = this.#endingFor(said, cut, broken);
+    const { cut = false, aborted: givenUp = false, complete, flush, usage } = this.#meter.end();
+    const ending = this.#endingFor(said, givenUp || (cut && !this.#sized), broken);
     const aborted = ending.kind === 'reset' && ending.code === 'cancelled';
     return { ending, flush, usage: { ...usage, complete: ending.kind === 'end' && complete, aborted } };
   }
@@ -76,7 +76,7 @@ export class EngineAnswer {
   #endingFor(said: Ending, cut: boolean, broken: boolean): Ending {
     const isWhole = said.kind === 'reset' && said.code !== 'cancelled' && this.#lastAt !== undefined && !broken;
     if (isWhole) return END; // all of it came, though its connection broke or stayed open
-    return cut && !this.#sized && this.#status < 400 ? unlessWhole(said) : said;
+    return cut && this.#status < 400 ? unlessWhole(said) : said;
   }
 }
 

@@ -3,7 +3,7 @@ import { textOf } from './bytes.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';
 import { JsonWatch, type Watched } from './json-watch.ts';
 import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
-import { estimateTokens, readFinish, readUsage, settleUsage, type Usage } from './usage.ts';
+import { ABORTED, estimateTokens, readFinish, readUsage, settleUsage, type Usage } from './usage.ts';
 
 const FINISH_KEYS: Readonly<Record<UsageKind, Watched | undefined>> = {
   openai: 'finish_reason',
@@ -47,6 +47,7 @@ export class JsonMeter implements Meter {
       usage: this.#usage(),
       complete: this.#watch.state === 'closed',
       ...(this.#watch.state === 'open' && { cut: true }),
+      ...(finish === ABORTED && { aborted: true }),
       ...(finish !== undefined && { finish }),
     };
   }

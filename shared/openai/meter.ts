@@ -1,6 +1,6 @@
 /**
  * What an answer cost, read while it passes. Sits in the agent between the engine and the tunnel. Bytes are never changed; the
- * one event that our own `include_usage` caused can be left out.
+ * events that our own `include_usage` caused can be left out.
  */
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-meter.ts';
@@ -28,6 +28,8 @@ export interface MeterEnd {
   complete: boolean;
   /** It ended before its end, whatever its framing says: inside a JSON value, or a stream without its last word. */
   cut?: boolean;
+  /** The engine gave it up, and sent an end that looks like any other. */
+  aborted?: boolean;
   /** Why generation stopped, in the engine's word: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
   finish?: string;
 }

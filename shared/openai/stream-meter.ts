@@ -4,7 +4,7 @@ import { parseObject } from './continuation/json.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse.ts';
-import { isObject, readFinish, readUsage, settleUsage, type UsageReport } from './usage.ts';
+import { ABORTED, isObject, readFinish, readUsage, settleUsage, type UsageReport } from './usage.ts';
 
 /** An event that has not ended by then is not the usage event, whose size does not depend on the answer. */
 const MAX_HELD_BYTES = 64 * 1024;
@@ -14,30 +14,44 @@ const DONE = utf8('[DONE]');
 const ERROR = utf8('"error"');
 const USAGE = new Needle('"usage"');
 const FINISH = new Needle('"finish_reason"');
+const ABORT = new Needle(`"${ABORTED}"`);
+const CHOICES = new Needle('"choices"');
+const INDEX = new Needle('"index"');
 const OPEN_OBJECT = 0x7b;
+const ONE = 0x31;
+const NINE = 0x39;
+/** Choices of one answer that are told apart; beyond, an end in the middle is not seen. */
+const CHOICES_MAX = 1024;
 const QUOTE = 0x22;
 
 function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Whether this is an object whose first key is `error`, however it is spaced. */
+/** Longer errors quote the request, and are seen by their first key alone. */
+const ERROR_MAX_BYTES = 4096;
+
+/** Whether this is an engine's error: `error` is its first key, or it has no choices and says so elsewhere, as older vLLMs do. */
 function isError(data: Uint8Array): boolean {
   if (data[0] !== OPEN_OBJECT) return false;
   let pos = 1;
   while (isSpace(data[pos])) pos++;
-  return startsWith(data, ERROR, pos);
+  if (startsWith(data, ERROR, pos)) return true;
+  if (data.length > ERROR_MAX_BYTES || CHOICES.indexIn(data) >= 0) return false;
+  const said = parseObject(data);
+  return said?.object === 'error' || isObject(said?.error);
 }
 
 /** Whether the key stands somewhere with a value that begins so: what text merely quotes has its quotes escaped. */
-function hasKey(data: Uint8Array, key: Needle, valueBegins: number): boolean {
+function hasKey(data: Uint8Array, key: Needle, from: number, to = from): boolean {
   for (let at = key.indexIn(data); at >= 0; at = key.indexIn(data, at + 1)) {
     let pos = at + key.bytes.length;
     while (isSpace(data[pos])) pos++;
     if (data[pos] !== 0x3a) continue;
     pos++;
     while (isSpace(data[pos])) pos++;
-    if (data[pos] === valueBegins) return true;
+    const begin = data[pos] ?? 0;
+    if (begin >= from && begin <= to) return true;
   }
   return false;
 }
@@ -50,11 +64,19 @@ export class StreamMeter implements Meter {
   /** Events that carried a piece of the answer: about one per token. */
   #pieces = 0;
   #complete = false;
+  #saidLast = false;
   #finish: string | undefined;
+  /** The highest index of a choice. */
+  #lastChoice = 0;
+  /** Choices that said why they ended. */
+  readonly #finished = new Set<number>();
   /** The engine said itself that it failed: nothing else is to come. */
   #failed = false;
-  /** The usage event is still to come and to be left out. */
-  #dropping: boolean;
+  /** The engine gave the answer up: nothing of that goes out, so that its end is told as a broken connection's is. */
+  #aborted = false;
+  #swallowing = false;
+  /** Usage events are left out, each: some engines send one behind every chunk. */
+  readonly #dropping: boolean;
   /** The unfinished event turned out too long to be held back. */
   #passing = false;
   /** The event that was left out ended with a CR: its LF may follow. */
@@ -68,12 +90,12 @@ export class StreamMeter implements Meter {
   }
 
   get saidLast(): boolean {
-    return this.#complete;
+    return this.#saidLast;
   }
 
   push(chunk: Uint8Array): Uint8Array[] {
-    if (chunk.length === 0) return [];
-    if (this.#dropping || this.#droppedLast) return this.#pushDropping(chunk);
+    if (chunk.length === 0 || this.#swallowing) return [];
+    if (this.#dropping || this.#droppedLast || ABORT.indexIn(chunk) >= 0) return this.#pushDropping(chunk);
     this.#splitter.push(chunk, this.#visit);
     return [chunk];
   }
@@ -81,7 +103,9 @@ export class StreamMeter implements Meter {
   #pushDropping(chunk: Uint8Array): Uint8Array[] {
     const out: Uint8Array[] = [];
     // A view that stays whole while the splitter adds to its buffer: it starts a new one for each event.
-    let held = this.#passing || this.#splitter.pendingBytes === 0 ? undefined : this.#splitter.pending;
+    const hasBegun = this.#splitter.pendingBytes > 0;
+    const keeps = this.#dropping && !this.#passing;
+    let held = hasBegun && keeps ? this.#splitter.pending : undefined;
     /** Everything before is given or dropped. */
     let from = 0;
     /** End of the last complete event, or of the line end that a chunk cut in two. */
@@ -98,17 +122,24 @@ export class StreamMeter implements Meter {
     }
     this.#droppedLast = false;
     this.#splitter.push(chunk, (event) => {
+      if (this.#swallowing) return;
       const isUsage = this.#look(event);
+      // Of an event whose beginning has gone out the rest goes out, too.
+      if (this.#aborted && (keeps || at > 0 || !hasBegun)) {
+        if (at > from) give(at);
+        this.#swallowing = true;
+        return;
+      }
       if (isUsage && this.#dropping && !this.#passing) {
         if (at > from) give(at);
         held = undefined;
         from = event.end;
-        this.#dropping = false;
         this.#droppedLast = event.end === chunk.length;
       }
       this.#passing = false;
       at = event.end;
     });
+    if (this.#swallowing) return out;
     if (this.#dropping && this.#splitter.pendingBytes > MAX_HELD_BYTES) this.#passing = true;
     give(this.#dropping && !this.#passing ? at : chunk.length);
     return out;
@@ -132,7 +163,8 @@ export class StreamMeter implements Meter {
   /** Chat and completions: objects with `choices`, then `[DONE]`. */
   #lookAtChunk(data: Uint8Array, tooLong: boolean): boolean {
     if (sameBytes(data, DONE)) {
-      this.#complete = true;
+      this.#saidLast = true;
+      this.#complete = !this.#failed;
       return false;
     }
     if (isError(data)) {
@@ -141,21 +173,29 @@ export class StreamMeter implements Meter {
     }
     const hasUsage = !tooLong && hasKey(data, USAGE, OPEN_OBJECT);
     const hasFinish = !tooLong && hasKey(data, FINISH, QUOTE);
-    const chunk = hasUsage || hasFinish ? parseObject(data) : undefined;
+    const hasMore = !tooLong && hasKey(data, INDEX, ONE, NINE);
+    const chunk = hasUsage || hasFinish || hasMore ? parseObject(data) : undefined;
     const choices = chunk?.choices;
     if (hasUsage) {
       const report = readUsage(this.#endpoint.usage, chunk?.usage);
       if (report !== undefined) this.#report = report;
     }
-    if (hasFinish && Array.isArray(choices)) this.#readFinish(choices);
+    if ((hasFinish || hasMore) && Array.isArray(choices)) this.#readChoices(choices);
     const isUsageEvent = isObject(chunk?.usage) && Array.isArray(choices) && choices.length === 0;
     if (!isUsageEvent) this.#pieces++;
     return isUsageEvent;
   }
 
-  #readFinish(choices: readonly unknown[]): void {
+  #readChoices(choices: readonly unknown[]): void {
     for (const choice of choices) {
-      if (isObject(choice)) this.#finish ??= readFinish(choice.finish_reason);
+      if (!isObject(choice)) continue;
+      const { index = 0 } = choice;
+      const finish = readFinish(choice.finish_reason);
+      this.#finish ??= finish;
+      if (finish === ABORTED) this.#aborted = true;
+      if (typeof index !== 'number' || !(index >= 0 && index < CHOICES_MAX)) continue;
+      this.#lastChoice = Math.max(this.#lastChoice, index);
+      if (finish !== undefined) this.#finished.add(index);
     }
   }
 
@@ -173,7 +213,7 @@ export class StreamMeter implements Meter {
     }
     if (type === 'error') this.#failed = true;
     const isTerminal = terminal.includes(type);
-    if (isTerminal) this.#complete = true;
+    if (isTerminal) this.#saidLast = this.#complete = true;
     if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
     object ??= parseObject(data);
     if (object === undefined) return;
@@ -207,24 +247,26 @@ export class StreamMeter implements Meter {
     return {
       flush,
       usage: settleUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
-      complete: this.#complete,
+      complete: this.#complete && !this.#aborted,
+      ...(this.#aborted && { aborted: true }),
       ...(this.#isCut && { cut: true }),
       ...(this.#finish !== undefined && { finish: this.#finish }),
     };
   }
 
   /**
-   * Neither its terminal event came nor a word why generation stopped. Behind a proxy that speaks HTTP/1.0 to it (nginx' default)
+   * Neither its terminal event came nor a word why generation stopped, of each choice where there are several. Behind a proxy that speaks HTTP/1.0 to it (nginx' default)
    * that is all there is to see of an engine that died. Transcriptions have no end that all engines agree on.
    */
   get #isCut(): boolean {
-    return !this.#complete && this.#finish === undefined && !this.#failed && this.#endpoint.usage !== 'none';
+    if (this.#complete || this.#failed || this.#endpoint.usage === 'none') return false;
+    return this.#finish === undefined || (this.#lastChoice > 0 && this.#finished.size <= this.#lastChoice);
   }
 
   /** Some engines end without the last blank line. */
   #lookAtRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
-    if (rest === undefined) return [];
+    if (rest === undefined || this.#swallowing) return [];
     const held = this.#dropping && !this.#passing;
     return this.#look(rest) || !held ? [] : [rest.bytes];
   }

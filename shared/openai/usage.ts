@@ -98,6 +98,12 @@ export function readFinish(value: unknown): string | undefined {
   return typeof value === 'string' && value.length > 0 && value.length <= MAX_FINISH_CHARS ? value : undefined;
 }
 
+/**
+ * The engine's word where it, and not the model, ended the answer: it shuts down, sleeps or was told to
+ * (https://github.com/vllm-project/vllm/issues/57082). No client knows it, so the answer would count as whole.
+ */
+export const ABORTED = 'abort';
+
 const NO_USAGE: Usage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
 
 /** Bytes per token of text, by the usual rule of thumb. */

@@ -43,6 +43,14 @@ it('that ends in the middle of its JSON is cut, unless its length was told', () 
   expect(answerOf('application/json', half, true).end(END, false).ending).toEqual(END);
 });
 
+it('that the engine gave up is no whole answer, though its length is right', () => {
+  const given =
+    '{"choices":[{"index":0,"message":{"content":""},"finish_reason":"abort"}],"usage":{"prompt_tokens":1,"completion_tokens":0}}';
+  const { ending, usage } = answerOf('application/json', [given], true).end(END, false);
+  expect(ending).toMatchObject({ kind: 'reset', code: 'engine_closed' });
+  expect(usage).toMatchObject({ complete: false });
+});
+
 it('may have cost something where the engine was asked and gave no head', () => {
   expect(unanswered(LEFT).usage).toMatchObject({ estimated: true, aborted: true });
   expect(unanswered({ kind: 'reset', code: 'engine_unreachable', message: '' }).usage).toBeUndefined();

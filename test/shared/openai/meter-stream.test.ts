@@ -31,8 +31,17 @@ describe('a metered stream', () => {
     }
   });
 
-  it('holds nothing back any more once the usage event has gone by', () => {
-    expect(run(chat, DROP, [usage, 'data: [DO', 'NE]\n\n']).steps).toEqual(['', 'data: [DO', 'NE]\n\n']);
+  it('leaves out each usage event of an engine that sends one behind every chunk', () => {
+    const each = token('a', ',"usage":{"prompt_tokens":11}');
+    const whole = usage + each + usage + usage + each + stop + usage + done;
+    for (const size of [1, 7, 64, whole.length]) {
+      const pieces = whole.match(new RegExp(`.{1,${size}}`, 'gs')) ?? [];
+      expect(run(chat, DROP, pieces)).toMatchObject({ out: each + each + stop + done, usage: counts, complete: true });
+    }
+  });
+
+  it('holds back an event that has not ended also behind the usage event', () => {
+    expect(run(chat, DROP, [usage, 'data: [DO', 'NE]\n\n']).steps).toEqual(['', '', 'data: [DONE]\n\n']);
   });
 
   it('holds back 64 KiB at most: a longer event passes as it comes', () => {
@@ -73,6 +82,50 @@ describe('a metered stream', () => {
     for (const [endpoint, stream, expected] of ends) {
       expect(run(endpoint, KEEP, [stream]).cut ?? false, `${endpoint.path} ${stream}`).toBe(expected);
     }
+  });
+
+  it('is cut where a choice has begun and not ended', () => {
+    const of = (index: number, finish: string | null) =>
+      `data: {"choices":[{"index":${index},"delta":{"content":"x"},"finish_reason":${JSON.stringify(finish)}}]}\n\n`;
+    const tool = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{"}}]},"finish_reason":null}]}\n\n`;
+    const ends: [string, boolean][] = [
+      [of(0, null) + of(0, 'stop') + of(1, null), true],
+      [of(0, null) + of(1, null) + of(1, 'stop'), true],
+      [of(0, null) + of(1, 'stop') + of(0, 'length'), false],
+      [of(2, 'stop') + of(0, 'stop'), true],
+      [of(0, 'stop') + of(1, null) + done, false],
+      [tool + of(0, 'tool_calls'), false],
+      [tool, true],
+      [of(0, 'stop') + of(1e9, null), false],
+      [`${of(0, 'stop')}data: {"choices":[{"index":1,"text":"\\"index\\":1"}]}\n\n`, true],
+      [`${of(0, 'stop')}data: {"choices":[{"index":"1"},null,7,{"index":-1}]}\n\n`, false],
+    ];
+    for (const [stream, expected] of ends) expect(run(chat, KEEP, [stream]).cut ?? false, stream).toBe(expected);
+  });
+
+  it.each([
+    ['one chunk', (whole: string) => [whole]],
+    ['events', (whole: string) => whole.split(/(?<=\n\n)/)],
+    ['cuts before it', (whole: string) => [whole.slice(0, 20), whole.slice(20)]],
+  ])('holds back that the engine gave the answer up, and all behind it: %s', (_, pieces) => {
+    const abort = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}\n\n`;
+    for (const options of [KEEP, DROP]) {
+      const ended = run(chat, options, pieces(token('a') + token('b') + abort + usage + done));
+      expect(ended).toMatchObject({ out: token('a') + token('b'), aborted: true, complete: false });
+    }
+    expect(run(chat, KEEP, [token('"abort"'), stop, done])).toMatchObject({ complete: true });
+    expect(run(chat, KEEP, [token('"abort"'), stop, done]).aborted).toBeUndefined();
+  });
+
+  it.each([
+    'data: {"error":{"message":"x"}}\n\n',
+    'data: {"object": "error", "message": "x", "code": 500}\n\n',
+    'data: {"id":"c","error":{"message":"x"}}\n\n',
+  ])('is not whole where the engine says that it failed, though [DONE] follows: %s', (error) => {
+    expect(run(chat, KEEP, [token('a'), error, done])).toMatchObject({
+      complete: false,
+      out: token('a') + error + done,
+    });
   });
 
   it('passes a usage event longer than any: it cannot be ours', () => {
