@@ -6,12 +6,13 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
+import { UsageOptions } from './usage-call.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s: leave before it does. */
 const KEEP_ALIVE_MS = 4_000;
 
-/** A connection that breaks this soon, before any answer, was closed by the engine while it was idle. */
-const STALE_MS = 250;
+/** A connection that breaks this soon, before any answer, was closed by the engine while it was idle. Longer than a busy machine needs to see it. */
+const STALE_MS = 2_000;
 
 /** What of an engine's headers goes into the tunnel; the gateway has the list that counts. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -43,7 +44,11 @@ export interface EngineCall {
 /** Connections to one engine. */
 export class EngineClient {
   readonly target: EngineTarget;
+  /** Whether it takes the `stream_options` that gateways put in. */
+  readonly usage = new UsageOptions();
   readonly #pool: Pool;
+  /** A connection for each request: of a body that streams nothing is kept, so it cannot be sent again after an idle connection broke. */
+  readonly #fresh: Pool;
   readonly #pair: PairState | undefined;
   readonly #heard: () => void;
   /** Connections that were made so far. */
@@ -56,14 +61,11 @@ export class EngineClient {
     this.#pair =
       target.prefill &&
       new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, heard), log);
-    this.#pool = new Pool(target.origin, {
-      pipelining: 1,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      keepAliveMaxTimeout: KEEP_ALIVE_MS,
-      // Time-outs are the request's own: stalls, settable per model.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
+    // Time-outs are the request's own: stalls, settable per model.
+    const patient = { headersTimeout: 0, bodyTimeout: 0 };
+    const kept = { keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
+    this.#pool = new Pool(target.origin, { pipelining: 1, ...kept, ...patient });
+    this.#fresh = new Pool(target.origin, { pipelining: 0, ...patient });
     this.#pool.on('connect', () => {
       this.#connections++;
     });
@@ -96,7 +98,8 @@ export class EngineClient {
       headers: this.#headers(open, length),
       body: content,
     };
-    const call = new Call(this.#pool, options, events, { connections: () => this.#connections, heard: this.#heard });
+    const pool = Buffer.isBuffer(content) ? this.#pool : this.#fresh;
+    const call = new Call(pool, options, events, { connections: () => this.#connections, heard: this.#heard });
     call.dispatch();
     return call;
   }
@@ -113,7 +116,7 @@ export class EngineClient {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#pool.destroy(), this.#pair?.prefill.close()]);
+    await Promise.all([this.#pool.destroy(), this.#fresh.destroy(), this.#pair?.prefill.close()]);
   }
 }
 

@@ -1,3 +1,4 @@
+import { withoutUsage } from '../../shared/openai/edits.ts';
 import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
 import { attemptName } from '../../shared/upstream/attempt.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
@@ -12,6 +13,10 @@ import { END, type Ending, EngineAnswer, unanswered } from './engine-answer.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
+import { UsageCall, type UsageOptions } from './usage-call.ts';
+
+/** Of a body that may have to be asked again without our `stream_options`. Gateways repeat no longer ones either. */
+const AGAIN_MAX_BYTES = 1024 * 1024;
 
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
@@ -22,8 +27,10 @@ export interface OriginRequestHost {
   now(): number;
   /** For deadlines: of `Patience`. */
   patientNow(): number;
+  /** Of the engine that is there now. */
+  usageOptions(): UsageOptions['state'];
   /** The engine answers: its head goes out next. */
-  onHead(): void;
+  onHead(status: number): void;
   /** A stream has begun, so many milliseconds after the engine was asked. */
   onFirstToken(ms: number): void;
   /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
@@ -48,6 +55,8 @@ export class OriginRequest {
   readonly body: RequestBody;
   readonly #host: OriginRequestHost;
   readonly #outgoing = new Outgoing();
+  /** It is not known whether the engine takes the `stream_options` that the gateway puts in. */
+  readonly #mayRefuse: boolean;
   #stream: number;
   #link: Link | undefined;
   #call: EngineCall | undefined;
@@ -76,7 +85,12 @@ export class OriginRequest {
     this.endpoint = endpoint;
     this.#host = host;
     this.#stream = open.stream;
-    this.body = new RequestBody(open.edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
+    const plain = withoutUsage(open.edits);
+    const options = plain.length < open.edits.length ? host.usageOptions() : 'taken';
+    this.#mayRefuse = options === 'unknown';
+    const edits = options === 'refused' ? plain : open.edits;
+    this.body = new RequestBody(edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
+    if (this.#mayRefuse) this.body.keepRaw(AGAIN_MAX_BYTES);
     if (open.prefixes === true && !isSealed(open) && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
   }
 
@@ -157,7 +171,11 @@ export class OriginRequest {
     const { open, endpoint, body } = this;
     const { seals: opener } = this.#host;
     const length = body.contentLength;
-    if (opener === undefined || !isSealed(open)) return client.call(open, endpoint, body.open(), length, events);
+    if (opener === undefined || !isSealed(open)) {
+      if (!this.#mayRefuse) return client.call(open, endpoint, body.open(), length, events);
+      const without = () => body.again(withoutUsage(open.edits));
+      return new UsageCall({ client, open, endpoint, events, without }).start(body.open(), length);
+    }
     const onOpened = (opened: OpenedFacts) => {
       this.#opened = opened;
     };
@@ -165,6 +183,7 @@ export class OriginRequest {
   }
 
   #onHead(status: number, headers: HeaderList, sized: boolean): void {
+    this.body.dropRaw();
     const opened = this.#opened;
     this.#answer = new EngineAnswer(this.endpoint, {
       status,
@@ -176,7 +195,7 @@ export class OriginRequest {
     const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
     const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
-    this.#host.onHead();
+    this.#host.onHead(status);
     this.#link?.put(this.#head);
   }
 
@@ -246,6 +265,7 @@ export class OriginRequest {
     this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
     const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
     this.body.abandon();
+    this.body.dropRaw();
     this.#shrink();
     // The attempt is kept until the gateway has stored its count, about a quarter of a second. It drops what it needs no more.
     this.#call = undefined;

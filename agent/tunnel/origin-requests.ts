@@ -28,6 +28,9 @@ const FINISHED_MAX = 10_000;
  */
 const SETTLED_WAIT_MS = 2_000;
 
+/** Statuses of an engine that may have lost a model since it was last looked at, or loads it anew. */
+const LOST_MODEL: ReadonlySet<number> = new Set([404, 503]);
+
 /** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
 export class OriginRequests {
   readonly reports: Reports;
@@ -61,7 +64,11 @@ export class OriginRequests {
       seals,
       now: () => performance.now(),
       patientNow: () => patience.now(),
-      onHead: () => this.#loadReports?.say(),
+      usageOptions: () => this.#client?.usage.state ?? 'unknown',
+      onHead: (status) => {
+        if (LOST_MODEL.has(status)) this.#load?.lost?.();
+        this.#loadReports?.say();
+      },
       onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
       onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),

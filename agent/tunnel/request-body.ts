@@ -15,6 +15,8 @@ const AHEAD_BYTES = 64 * 1024;
 export class RequestBody {
   readonly incoming = new Incoming();
   readonly #edited: EditedBody;
+  /** As it came, for another request with other edits. */
+  #raw: { chunks: Uint8Array[]; bytes: number; max: number } | undefined;
   readonly #length: number | undefined;
   readonly #onConsumed: (bytes: number) => void;
   /** Chunks as they came, with what they become. */
@@ -39,7 +41,9 @@ export class RequestBody {
     const repeated = bytes.length - fresh.length;
     if (repeated > 0) this.#onConsumed(repeated);
     if (fresh.length === 0) return;
-    const pieces = this.#edited.push(owned(fresh));
+    const own = owned(fresh);
+    this.#keepRaw(own);
+    const pieces = this.#edited.push(own);
     this.#keep(pieces);
     this.#waiting.push({ original: fresh.length, pieces });
     this.#feed();
@@ -49,6 +53,30 @@ export class RequestBody {
   keep(max: number): void {
     this.#keepMax = max;
     this.#kept = { chunks: [], bytes: 0 };
+  }
+
+  /** From here on the body is kept as it came, up to `max` bytes, until `dropRaw`. */
+  keepRaw(max: number): void {
+    this.#raw = { chunks: [], bytes: 0, max };
+  }
+
+  dropRaw(): void {
+    this.#raw = undefined;
+  }
+
+  #keepRaw(chunk: Uint8Array): void {
+    const raw = this.#raw;
+    if (raw === undefined) return;
+    raw.bytes += chunk.length;
+    if (raw.bytes > raw.max) this.#raw = undefined;
+    else raw.chunks.push(chunk);
+  }
+
+  /** All of it, with other edits; undefined where it was not kept, or is not all here. @throws RangeError */
+  again(edits: BodyEdit[]): Buffer | undefined {
+    if (this.#raw === undefined || !this.incoming.complete) return undefined;
+    const edited = new EditedBody(edits);
+    return Buffer.concat([...this.#raw.chunks.flatMap((chunk) => edited.push(chunk)), ...edited.end()]);
   }
 
   #keep(pieces: readonly Uint8Array[]): void {

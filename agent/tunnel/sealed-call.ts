@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { JoinedStream } from '../../shared/openai/continuation/joined.ts';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
-import { EditedBody } from '../../shared/openai/edits.ts';
+import { type Edit, EditedBody, withoutUsage } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBodyFor, toApiError } from '../../shared/openai/errors.ts';
 import { headersToEngine } from '../../shared/openai/headers.ts';
@@ -22,6 +22,7 @@ import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { readWhole } from './read-whole.ts';
 import { askEngine, continueSent } from './sealed-continuation.ts';
+import { UsageCall } from './usage-call.ts';
 
 /** The same message for every cause. */
 const REFUSED = 'this node does not open it';
@@ -58,10 +59,10 @@ export function isSealed(open: OpenFrame): boolean {
 }
 
 /** Makes the edits that a gateway makes in clear bodies. */
-function edited({ edits }: RequestFields, body: Buffer): { content: Buffer; dropUsage: boolean } {
-  if (edits.length === 0) return { content: body, dropUsage: false };
+function edited(edits: readonly Edit[], body: Buffer): Buffer {
+  if (edits.length === 0) return body;
   const made = new EditedBody(edits);
-  return { content: Buffer.concat([...made.push(body), ...made.end()]), dropUsage: true };
+  return Buffer.concat([...made.push(body), ...made.end()]);
 }
 
 export class SealedCall implements EngineCall {
@@ -99,9 +100,9 @@ export class SealedCall implements EngineCall {
       if (this.#options.endpoint.path === EVIDENCE_PATH) return await this.#tellEvidence(opened);
       const body = sent === undefined ? this.#begin(opened) : await this.#continue(opened, sent);
       if (body === undefined || this.#over) return;
-      const { content, dropUsage } = edited(body === opened.body ? known : this.#parsed(opened, body), body);
-      onOpened({ sealer, dropUsage, promptBytes: body.length, unanswered });
-      this.#ask(opened, content);
+      const { edits } = body === opened.body ? known : this.#parsed(opened, body);
+      onOpened({ sealer, dropUsage: edits.length > 0, promptBytes: body.length, unanswered });
+      this.#ask(opened, edits, body);
     } catch (error) {
       onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
       this.#refuse(toApiError(error));
@@ -183,20 +184,29 @@ export class SealedCall implements EngineCall {
     return parseBody(body, contentType, this.#options.endpoint);
   }
 
-  #ask({ headers }: OpenedRequest, content: Buffer): void {
-    const { open, endpoint, client, events } = this.#options;
+  #ask({ headers }: OpenedRequest, edits: readonly Edit[], body: Buffer): void {
+    const { open, endpoint, client } = this.#options;
     const [inside, outside] = [new Map(headers), new Map(open.headers)];
     const value = (name: string) => (name.startsWith('trace') ? outside.get(name) : inside.get(name));
     const cleared = { ...open, edits: [], headers: headersToEngine(value, outside.get('x-request-id')) };
-    this.#call = client.call(cleared, endpoint, content, content.length, {
-      onHead: events.onHead,
-      onData: events.onData,
+    const events: EngineEvents = {
+      ...this.#options.events,
       onEnd: () => {
         this.#end();
-        events.onEnd();
+        this.#options.events.onEnd();
       },
       onError: (code, message) => this.#fail(code, message),
-    });
+    };
+    const plain = withoutUsage(edits);
+    const asks = plain.length < edits.length && client.usage.state !== 'refused';
+    const without = () => edited(plain, body);
+    if (!asks) {
+      const content = without();
+      this.#call = client.call(cleared, endpoint, content, content.length, events);
+      return;
+    }
+    const content = edited(edits, body);
+    this.#call = new UsageCall({ client, open: cleared, endpoint, events, without }).start(content, content.length);
   }
 
   /** Sealed as an engine's own answer would be. */

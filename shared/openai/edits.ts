@@ -1,5 +1,5 @@
 /** Small insertions and replacements in a body that streams through: computed from a scan, applied without a copy. */
-import { utf8 } from './bytes.ts';
+import { sameBytes, utf8 } from './bytes.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { JsonScan } from './scan.ts';
 
@@ -49,6 +49,12 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
       return edits.sort((one, other) => one.at - other.at);
     }
   }
+}
+
+/** Without those that put in `stream_options` where the client had none: for an engine that refuses them. */
+export function withoutUsage(edits: readonly Edit[]): Edit[] {
+  const ours = [FIRST_KEY, NEXT_KEY, OPTIONS];
+  return edits.filter(({ insert }) => !ours.some((one) => sameBytes(one, insert)));
 }
 
 /** Gives a body that names a model from `start` to `end`, quotes included, another model's name. */

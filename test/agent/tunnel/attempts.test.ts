@@ -180,3 +180,45 @@ describe('a stream whose last word came', () => {
     expect(await socket.when('report', 1)).toMatchObject({ usage: { complete: true, aborted: false } });
   });
 });
+
+describe('an engine that refuses the stream_options that the gateway put in', () => {
+  const asked = (standIn: object, body: object = { stream: true }) => {
+    const bytes = new TextEncoder().encode(JSON.stringify(chatBody({ tokens: 3, ...standIn }, body)));
+    const insert = new TextEncoder().encode(',"stream_options":{"include_usage":true}');
+    return { bytes, edits: [{ at: bytes.length - 1, remove: 0, insert }] };
+  };
+  const ask = (socket: HandSocket, stream: number, { bytes, edits }: ReturnType<typeof asked>, own = false) =>
+    socket.put(
+      openingFrame(stream, { bodyLength: bytes.length, streaming: true, dropUsage: true, edits: own ? [] : edits }),
+      { type: 'data', stream, offset: 0, bytes },
+      { type: 'end', stream, offset: bytes.length },
+    );
+  const textOf = (socket: HandSocket, stream: number) =>
+    Buffer.concat(socket.all('data', stream).map(({ bytes }) => bytes)).toString();
+
+  it('is asked again without them, once; its tokens are counted otherwise', async () => {
+    const { engine, socket } = await openAgentSide();
+    socket.byHand = true;
+    ask(socket, 1, asked({ refusesUsage: true }));
+    await socket.when('end', 1);
+    expect(await socket.when('head', 1)).toMatchObject({ status: 200 });
+    expect(textOf(socket, 1)).toContain('[DONE]');
+    expect(await socket.when('report', 1)).toMatchObject({ usage: { complete: true, estimated: true } });
+    ask(socket, 2, asked({ refusesUsage: true }));
+    await socket.when('end', 2);
+    expect(engine.requests.map(({ bodyStart }) => bodyStart.includes('stream_options'))).toEqual([true, false, false]);
+  });
+
+  it.each([
+    ['another refusal', { status: 400 }, { stream: true }, false],
+    ['the client’s own', { refusesUsage: true }, { stream: true, stream_options: { include_usage: true } }, true],
+  ])('gets %s through as it is', async (_, standIn, body, own) => {
+    const { engine, socket } = await openAgentSide();
+    socket.byHand = true;
+    ask(socket, 1, asked(standIn, body), own);
+    await socket.when('end', 1);
+    expect(await socket.when('head', 1)).toMatchObject({ status: 400 });
+    expect(textOf(socket, 1)).toContain('"error"');
+    expect(engine.requests).toHaveLength(1);
+  });
+});

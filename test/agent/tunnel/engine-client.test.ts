@@ -1,5 +1,6 @@
 /** The agent's connections to its engine. */
 import { createServer, type Server } from 'node:http';
+import { Readable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { EngineClient } from '../../../agent/tunnel/engine-client.ts';
@@ -23,7 +24,7 @@ function listen(server: Server): Promise<number> {
 }
 
 /** The engine's status, or how the request failed. */
-function ask(client: EngineClient): Promise<number | string> {
+function ask(client: EngineClient, content?: Readable, length?: number): Promise<number | string> {
   const endpoint = findEndpoint('POST', '/v1/chat/completions');
   if (endpoint === undefined || 'methodNotAllowed' in endpoint) throw new Error('no such endpoint');
   const bytes = new TextEncoder().encode('{"model":"m"}');
@@ -32,7 +33,8 @@ function ask(client: EngineClient): Promise<number | string> {
   body.end(bytes.length);
   return new Promise((resolve) => {
     let answered = 0;
-    client.call(openingFrame(1, { bodyLength: bytes.length }), endpoint, body.open(), body.contentLength, {
+    const total = length ?? body.contentLength;
+    client.call(openingFrame(1, { bodyLength: bytes.length }), endpoint, content ?? body.open(), total, {
       onHead: (status) => {
         answered = status;
       },
@@ -94,3 +96,23 @@ it.each(['end', 'reset'] as const)(
     expect(asked).toBe(1);
   },
 );
+
+it('a body that streams gets a connection that nothing idle can break', async () => {
+  const sockets = new Set<object>();
+  const server = createServer((request, response) => {
+    const known = sockets.has(request.socket);
+    sockets.add(request.socket);
+    if (known) request.socket.resetAndDestroy();
+    else request.resume().once('end', () => response.end('{}'));
+  });
+  const client = new EngineClient({ origin: `http://127.0.0.1:${await listen(server)}`, pathPrefix: '' });
+  endings.push(() => client.close());
+  const large = Buffer.alloc(3 * 1024 * 1024, 'a');
+  for (let round = 0; round < 3; round++) {
+    expect(await ask(client)).toBe(200);
+    await setImmediate();
+    const pieces = Array.from({ length: 48 }, (_, n) => large.subarray(n * 65_536, (n + 1) * 65_536));
+    expect(await ask(client, Readable.from(pieces), large.length)).toBe(200);
+    await setImmediate();
+  }
+});

@@ -17,6 +17,8 @@ export const behaviourSchema = z.object({
   earlyHead: z.boolean().optional(),
   /** Answers with this status and an error body instead. */
   status: z.number().int().min(200).max(599).optional(),
+  /** Refuses bodies with `stream_options`, as servers with strict schemas do. */
+  refusesUsage: z.boolean().optional(),
   /** The answer's id. With it the answer depends on the request alone: two of them can be compared byte for byte. */
   id: z.string().max(64).optional(),
   /** More headers of the answer. */

@@ -166,6 +166,8 @@ export class StandIn {
     if (behaviour.status !== undefined && behaviour.bytes === undefined) {
       return refuse(behaviour.status, 'StandInError', `status ${behaviour.status} was asked for`);
     }
+    if (behaviour.refusesUsage === true && body?.stream_options !== undefined)
+      return refuse(400, 'extra_forbidden', "('body', 'stream_options'): Extra inputs are not permitted");
     if (UPLOADS.has(path)) return this.#upload(start, request);
     const endpoint = ENDPOINTS[(this.#options.likeSglang ? SGLANG[path] : undefined) ?? path];
     if (endpoint === undefined) return NO_PATH;
