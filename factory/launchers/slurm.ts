@@ -36,7 +36,8 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
     seen: 'real',
     async submit(submission) {
       const out = told(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
-      const [, id] = /^(\d+)(?:;|\s|$)/m.exec(out.trim()) ?? [];
+      // Sites print words before it: a line of them may begin with a number.
+      const id = [...out.matchAll(/^(\d+)(?:;\S+)?[ \t\r]*$/gm)].at(-1)?.[1];
       if (id === undefined) throw new LauncherError('unclear', `sbatch answered "${out.slice(0, 200)}", no job id`);
       return submission.count === 1 ? [id] : Array.from({ length: submission.count }, (_, n) => `${id}_${n}`);
     },

@@ -41,6 +41,13 @@ it('Slurm: several jobs are one array, and a job is never put back by the schedu
   expect(script).toContain('alps-%A_%a.log');
 });
 
+it('finds the job id behind the words that a site prints before it', async () => {
+  const words = '2 nodes of normal are idle\n--> Verifying valid submit host...OK\n12;daint\n';
+  expect(await launcherWith('slurm', () => done(words)).launcher.submit(submission('slurm'))).toEqual(['12']);
+  const none = launcherWith('slurm', () => done('2 nodes of normal are idle\n')).launcher.submit(submission('slurm'));
+  await expect(none).rejects.toMatchObject({ code: 'unclear' });
+});
+
 it('the clusters of a federation are named in every call, and told apart in what squeue prints', async () => {
   const answers: Record<string, string> = {
     sbatch: '12;daint\n',
