@@ -3,6 +3,8 @@
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
+import type { Demand } from '../../shared/routing/candidates.ts';
+import type { Requirement } from '../../shared/routing/requirements.ts';
 import type { HttpRequest } from '../http.ts';
 import type { Account, AccountLimits } from './account.ts';
 
@@ -11,6 +13,8 @@ const TOKENS_MAX = 1_000_000;
 
 /** A node whose engine takes such a limit says so: by what name. */
 const LABEL = 'reasoning-budget';
+/** What a node says whose models do not reason: every limit holds there. */
+const NO_REASONING = 'none';
 
 /** `unseen`: the gateway does not read the body, so it can write nothing into it. Undefined: no limit. @throws ApiError 400, 403 */
 export function reasoningBudget(
@@ -35,6 +39,28 @@ function allowedTokens(limits: Account['limits']): number[] {
   return [limits?.key, limits?.user, limits?.project].flatMap((one) => one?.reasoning_tokens_per_request ?? []);
 }
 
+/**
+ * What a request with a limit demands of a node: to hold it, where it can be written into the body, or to have no reasoning at all. Without
+ * this the limit of a key would be skipped in silence. `writable`: the body has a place for it.
+ */
+export function budgetDemand(demand: Demand, writable: boolean): Demand {
+  const values = writable ? [BUDGET_KEY, NO_REASONING] : [NO_REASONING];
+  const one: Requirement = { key: 'reasoning_budget', operator: '=', values };
+  return { ...demand, require: [...demand.require, one], words: `${demand.words} reasoning ${values.length}` };
+}
+
+/** Whether a node may have lines of a batch of this key. */
+export function mayHaveLines(
+  { limits }: Pick<Account, 'limits'>,
+  endpoint: string,
+  node: { labels: Readonly<Record<string, string>> },
+): boolean {
+  const found = findEndpoint('POST', endpoint);
+  if (allowedTokens(limits).length === 0 || found === undefined || !('generates' in found) || !found.generates)
+    return true;
+  return (found.injectUsage && takesBudget(node)) || label(node) === NO_REASONING;
+}
+
 /** Of each line of a batch, at this node; undefined: no limit, or an engine that takes none. */
 export function lineReasoningBudget(
   { limits }: Pick<Account, 'limits'>,
@@ -54,8 +80,12 @@ function readHeader(request: HttpRequest): number | undefined {
   throw new ApiError('invalid_request', `${HEADER} is a number of tokens, at most ${TOKENS_MAX}.`, { param: HEADER });
 }
 
-export function takesBudget({ labels }: { labels: Readonly<Record<string, string>> }): boolean {
-  return Object.hasOwn(labels, LABEL) && labels[LABEL] === BUDGET_KEY;
+export function takesBudget(node: { labels: Readonly<Record<string, string>> }): boolean {
+  return label(node) === BUDGET_KEY;
+}
+
+function label({ labels }: { labels: Readonly<Record<string, string>> }): string | undefined {
+  return Object.hasOwn(labels, LABEL) ? labels[LABEL] : undefined;
 }
 
 /** Whether there is anything to be counted over several requests. */

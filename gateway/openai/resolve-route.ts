@@ -1,4 +1,5 @@
 /** From a request's model and headers to its route: aliases, trust, requirements, and the view of the registry that knows them. */
+import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import { readStartWait } from '../../shared/proxy/cold-model.ts';
@@ -9,7 +10,7 @@ import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { Account } from '../accounts/account.ts';
 import { catalogued, hasAccess, lifeHeaders } from '../accounts/catalogue.ts';
-import { reasoningBudget } from '../accounts/reasoning.ts';
+import { budgetDemand, reasoningBudget } from '../accounts/reasoning.ts';
 import { receiptOf } from '../accounts/receipt.ts';
 import { type Settings, settingsOf, timeoutsOf } from '../accounts/settings.ts';
 import {
@@ -109,6 +110,8 @@ function routeIn(
   if (opaque) requireOpenNodes(view, account, chain.model);
   const trust = trustOf(account, asked.trust, settings);
   const own = routeOf(request, parsed, chain, account, settings);
+  const limited = asked.reasoningBudget !== undefined && generates(request);
+  const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
   // A fallback model has kinds of its own, by which this request was not judged.
   const said = (model: string) => ({
     sampling: parsed.sampling,
@@ -116,6 +119,7 @@ function routeIn(
   });
   return {
     ...own,
+    demand,
     ...(opaque && {
       only: ({ session }: Pick<Candidate, 'session'>) => isOpenNode(view, account, chain.model, session),
     }),
@@ -136,6 +140,11 @@ function routeIn(
     resumes: account.resumes,
     reasoningBudget: asked.reasoningBudget,
   };
+}
+
+function generates({ method, url }: HttpRequest): boolean {
+  const endpoint = findEndpoint(method, new URL(url).pathname);
+  return endpoint !== undefined && 'generates' in endpoint && endpoint.generates;
 }
 
 /**

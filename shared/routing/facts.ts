@@ -2,6 +2,9 @@
 import { GPU_CLASSES } from '../hardware/classes.ts';
 import type { Gpu, RegistryEntry, ServedModel } from '../lattice/node.ts';
 
+/** A label that the provider gives. */
+const BUDGET_LABEL = 'reasoning-budget';
+
 type Facts = Partial<Record<string, readonly (string | number)[]>>;
 
 /** Facts of the machine; a key that is absent is not published. */
@@ -14,6 +17,9 @@ export function nodeFacts(entry: RegistryEntry, now: number): Facts {
     tier: [entry.tier],
     ...(entry.region === undefined ? {} : { region: [entry.region.toLowerCase()] }),
     ...(left === undefined ? {} : { time_left: [left] }),
+    ...(Object.hasOwn(entry.labels, BUDGET_LABEL) && {
+      reasoning_budget: [entry.labels[BUDGET_LABEL]?.toLowerCase() ?? ''],
+    }),
   };
 }
 

@@ -28,6 +28,8 @@ const KEYS = {
   tier: { kind: 'text', read: (value: string) => value.toLowerCase() },
   region: { kind: 'text', read: (value: string) => value.toLowerCase() },
   time_left: { kind: 'number', read: durationMs },
+  /** By what name its engine takes a limit of reasoning tokens; `none`: its models do not reason. */
+  reasoning_budget: { kind: 'text', read: (value: string) => value.toLowerCase() },
 } as const satisfies Record<string, { kind: Kind; read(value: string): string | number | undefined }>;
 
 export type RequirementKey = keyof typeof KEYS;

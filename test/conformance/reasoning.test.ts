@@ -7,12 +7,16 @@ import { atEnd, endAll } from '../support/processes.ts';
 
 afterAll(endAll);
 
-it('the least of what request, key and project say reaches engines that take a budget, and nothing reaches others', async () => {
+it('the least of what request, key and project say reaches engines that take a budget, and no engine that takes none gets the request', async () => {
   const house = await openHouse({ agentArgs: ['--label', 'reasoning-budget=thinking_token_budget'] });
   const plain = await startEngine({ models: ['plain'] });
   atEnd(() => plain.close());
+  const calm = await startEngine({ models: ['calm'] });
+  atEnd(() => calm.close());
   await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: plain.url });
-  await house.gateway.serving(2);
+  const args = ['--label', 'reasoning-budget=none'];
+  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: calm.url, args });
+  await house.gateway.serving(3);
   const limited = await house.gateway.createKey('limited', { limits: { reasoning_tokens_per_request: 500 } });
   const ask = (headers: Record<string, string>, more: object = {}) =>
     house.ask('/v1/chat/completions', chatBody({}, more), { headers });
@@ -30,8 +34,18 @@ it('the least of what request, key and project say reaches engines that take a b
   expect(await told(withKey, { thinking_token_budget: 20 })).toBe(20);
   expect(await told(withKey, { thinking_token_budget: -1 })).toBe(500);
 
-  expect((await ask({ 'x-otela-reasoning-budget': '100' }, { model: 'plain' })).status).toBe(200);
-  expect(plain.requests.at(-1)?.bodyStart).not.toContain('thinking_token_budget');
+  for (const headers of [{ 'x-otela-reasoning-budget': '100' }, withKey]) {
+    const refused = await ask(headers, { model: 'plain' });
+    expect([refused.status, (await envelopeOf(refused)).code]).toEqual([412, 'requirement_not_met']);
+    expect((await ask(headers, { model: 'calm' })).status).toBe(200);
+  }
+  expect(calm.requests.at(-1)?.bodyStart).not.toContain('thinking_token_budget');
+  expect(plain.requests).toEqual([]);
+  expect((await ask({}, { model: 'plain' })).status).toBe(200);
+  const responses = await house.ask('/v1/responses', { model: 'stand-in/model-1', input: 'x' }, { headers: withKey });
+  expect(responses.status).toBe(412);
+  const vectors = await house.ask('/v1/embeddings', { model: 'plain', input: 'x' }, { headers: withKey });
+  expect(vectors.status).toBe(200);
 
   expect((await ask({ 'x-otela-reasoning-budget': 'much' })).status).toBe(400);
   const past = await ask({ ...withKey, 'x-otela-model': 'stand-in/model-1' });

@@ -9,7 +9,7 @@ import { parseRequirements, RequirementError, satisfies } from '../../../shared/
 import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess, isRetired } from '../../accounts/catalogue.ts';
-import { lineReasoningBudget } from '../../accounts/reasoning.ts';
+import { lineReasoningBudget, mayHaveLines } from '../../accounts/reasoning.ts';
 import { trustOf } from '../../accounts/trust.ts';
 import { after } from '../../after.ts';
 import type { Env } from '../../env.ts';
@@ -124,11 +124,12 @@ async function granted(
 
 /** Indexes of the demands of a batch that this node meets. */
 function allowedDemands(
-  { account, demands }: BatchAdmission,
+  { account, endpoint, demands }: BatchAdmission,
   entry: RegistryEntry,
   view: View,
   wanted: (demands: Demands) => boolean,
 ): number[] {
+  if (!mayHaveLines(account, endpoint, entry)) return [];
   return demands.flatMap((one, index) => (wanted(one) && meets(one, account, entry, view) ? [index] : []));
 }
 

@@ -3,7 +3,7 @@ import { env as worker } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { lineReasoningBudget } from '../../../gateway/accounts/reasoning.ts';
+import { lineReasoningBudget, mayHaveLines } from '../../../gateway/accounts/reasoning.ts';
 import { batches } from '../../../gateway/accounts/schema.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { knownBatch } from '../../../gateway/batch/leases/known-batch.ts';
@@ -109,6 +109,17 @@ test('the bound of a key for reasoning goes with its lines to nodes whose engine
   expect(lineReasoningBudget(account, '/v1/chat/completions', { labels: {} })).toBeUndefined();
   expect(lineReasoningBudget(account, '/v1/embeddings', taking)).toBeUndefined();
   expect(lineReasoningBudget(consumer, '/v1/chat/completions', taking)).toBeUndefined();
+  const may = (
+    endpoint: string,
+    labels: Record<string, string>,
+    whose: Pick<typeof account, 'limits'> | typeof consumer = account,
+  ) => mayHaveLines(whose, endpoint, { labels });
+  expect(may('/v1/chat/completions', taking.labels)).toBe(true);
+  expect(may('/v1/chat/completions', {})).toBe(false);
+  expect(may('/v1/chat/completions', { 'reasoning-budget': 'none' })).toBe(true);
+  expect(may('/v1/responses', taking.labels)).toBe(false);
+  expect(may('/v1/embeddings', {})).toBe(true);
+  expect(may('/v1/chat/completions', {}, consumer)).toBe(true);
 });
 
 test('batches that are begun at once are no more than may be open', async () => {
