@@ -1,5 +1,5 @@
 /**
- * `npm run chaos`: sixteen agents, victims, clients. `-- --minutes 10` is how long (A) lasts; `--short` the form of `npm test`; `--only a,c`
+ * `npm run chaos`: sixteen agents, victims, clients. `-- --minutes 10` is how long (A) lasts; `--short` the form of `npm run test:all`; `--only a,c`
  * some parts, `--keep` with those of the run before. Prints the findings and writes everything to bench/results/chaos.json, with `--report` into bench/results/chaos.md too; exit code 1 if
  * one is missed.
  */

@@ -5,10 +5,11 @@ import { judge } from '../../scheduler/judge/exhaustive.ts';
 import { tinyInstance } from '../../scheduler/judge/instances.ts';
 import { type Verdict, verdictOn } from '../../scheduler/judge/verdict.ts';
 import { OBJECTIVES } from '../../scheduler/solver/problem.ts';
+import { scaled } from '../support/long-form.ts';
 import { catalogue, demand, planOptions, pool } from './support/small.ts';
 
 /** Instances for each objective; together less than a minute. */
-const SEEDS = Number(process.env.JUDGE_SEEDS ?? 200);
+const SEEDS = Number(process.env.JUDGE_SEEDS ?? scaled(200));
 /** A seed in ten may have no plan at all: always-on models without room on stable nodes. */
 const WITHOUT_PLAN_MAX = 0.1;
 

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { scaled } from '../support/long-form.ts';
 import { runSeed } from './swarm.ts';
 import { World } from './world.ts';
 
 /** SIM_SEED=n runs that one again; SIM_SEEDS=n runs as many, from SIM_FROM on. */
 const only = process.env.SIM_SEED;
-const count = Number(process.env.SIM_SEEDS ?? 400);
+const count = Number(process.env.SIM_SEEDS ?? scaled(400));
 const from = Number(process.env.SIM_FROM ?? 1);
 const BATCH = 20;
 

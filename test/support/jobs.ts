@@ -1,4 +1,4 @@
-/** A run of all tests as pieces of about equal time: what is started first, and what may run side by side. */
+/** A run of tests as pieces of about equal time: what is started first, and what may run side by side. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -11,9 +11,9 @@ export interface Job {
   part: string;
   /** The part, and which of its pieces where it has several. */
   title: string;
-  /** vitest's project, or a pattern of several; another than the part for `worker` and `gateway`. */
+  /** vitest's project; another than the part for `worker`. */
   project: string;
-  /** Paths from the root; none: all of the project. */
+  /** Paths from the root. */
   files: string[];
   env: NodeJS.ProcessEnv;
   /** As measured once; an order is all that it decides. */
@@ -21,22 +21,35 @@ export interface Job {
 }
 
 /** Files of a part are divided among runs of at most so long, unless one file takes longer. */
-const PIECE_SECONDS = 300;
+const PIECE_SECONDS = 200;
 /** Of a file that the table does not have. */
 const OTHER_FILE_SECONDS = 5;
-/** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, and vitest runs files of `shared` and `sim` side by side. */
-const WHOLE: ReadonlySet<string> = new Set(['netns', 'slurm', 'shared', 'sim', 'worker']);
+/** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, those of the others a runtime or loaded modules. */
+const WHOLE: ReadonlySet<string> = new Set([
+  'netns',
+  'slurm',
+  'gateway',
+  'shared',
+  'sim',
+  'scheduler',
+  'factory',
+  'worker',
+]);
 /** `wrangler dev` takes so many times as long for the same files. */
 const WORKER_SLOWER = 4;
-/** A part that is not the vitest project of its name: some files of another's, elsewhere, or two projects. */
-const ELSEWHERE: Record<string, { project: string; files?: string[]; env?: NodeJS.ProcessEnv }> = {
-  gateway: { project: 'gateway*' },
-  worker: {
-    project: 'conformance',
-    files: WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`),
-    env: { OTELA_TEST_HOST: 'worker' },
-  },
-};
+
+/** The part `worker` is some files of another project, on another host. */
+export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {
+  return part === 'worker'
+    ? { project: 'conformance', env: { OTELA_TEST_HOST: 'worker' } }
+    : { project: part, env: {} };
+}
+
+/** All test files of a part. */
+export function filesOf(part: string): string[] {
+  if (part === 'worker') return WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`);
+  return globSync(`test/${part}/**/*.test.ts`, { cwd: ROOT }).toSorted();
+}
 
 /** Seconds by test file, of those that take long. `npm test` prints the slowest at its end. */
 function fileTimes(): Record<string, number> {
@@ -60,30 +73,20 @@ export function pieces(files: readonly string[], seconds: (file: string) => numb
   return made.map((piece) => piece.files).filter((piece) => piece.length > 0);
 }
 
-/** All pieces of `parts`, the longest first. */
-export function jobsOf(parts: readonly string[]): Job[] {
+/** The pieces of these files by part, the longest first. */
+export function jobsOf(files: ReadonlyMap<string, readonly string[]>): Job[] {
   const times = fileTimes();
   const seconds = (file: string) => times[file] ?? OTHER_FILE_SECONDS;
-  const jobs = parts.flatMap((part): Job[] => {
-    const elsewhere = ELSEWHERE[part];
-    const project = elsewhere?.project ?? part;
-    const files = elsewhere?.files ?? globSync(`test/${part}/**/*.test.ts`, { cwd: ROOT }).toSorted();
-    const all = WHOLE.has(part) ? [files] : pieces(files, seconds, PIECE_SECONDS);
+  const jobs = [...files].flatMap(([part, all]): Job[] => {
+    const divided = WHOLE.has(part) ? [[...all]] : pieces(all, seconds, PIECE_SECONDS);
     const slower = part === 'worker' ? WORKER_SLOWER : 1;
-    return all.map((piece, index) => ({
+    return divided.map((piece, index) => ({
       part,
-      title: all.length === 1 ? part : `${part} ${index + 1}/${all.length}`,
-      project,
+      title: divided.length === 1 ? part : `${part} ${index + 1}/${divided.length}`,
+      ...environmentOf(part),
       files: piece,
-      env: elsewhere?.env ?? {},
       seconds: slower * piece.reduce((sum, file) => sum + seconds(file), 0),
     }));
   });
   return jobs.toSorted((a, b) => b.seconds - a.seconds);
-}
-
-/** What vitest is to run for files of `part`. */
-export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {
-  const { project = part, env = {} } = ELSEWHERE[part] ?? {};
-  return { project, env };
 }

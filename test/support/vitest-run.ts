@@ -1,60 +1,44 @@
 /** One run of vitest: started, read, and swept after. */
 import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { open, readFile } from 'node:fs/promises';
-import { join, relative } from 'node:path';
+import { join } from 'node:path';
 import { z } from 'zod';
+import { endedChildrenSeconds } from './ended-children.ts';
 import { MARK, sweep } from './processes.ts';
+import { type Failure, type FileReport, REPORT_VARIABLE, type RunReport } from './reporter.ts';
 import { ROOT } from './where.ts';
 
 /** What runs longer hangs. */
 const LIMIT_MS = 45 * 60_000;
 
-const reportSchema = z.object({
-  numPassedTests: z.number(),
-  numFailedTests: z.number(),
-  numPendingTests: z.number(),
-  numTodoTests: z.number(),
-  testResults: z.array(
+const reportSchema: z.ZodType<RunReport> = z.object({
+  passed: z.number(),
+  skipped: z.number(),
+  failures: z.array(
     z.object({
-      name: z.string(),
-      status: z.string(),
-      startTime: z.number(),
-      endTime: z.number(),
-      assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
+      file: z.string().exactOptional(),
+      test: z.string().exactOptional(),
+      message: z.string(),
+      again: z.string().exactOptional(),
     }),
   ),
+  files: z.array(z.object({ file: z.string(), seconds: z.number(), cpuSeconds: z.number().exactOptional() })),
 });
 
 export interface Outcome {
   passed: number;
-  failed: number;
   skipped: number;
-  /** Absolute paths of test files. */
-  failedFiles: string[];
-  /** `file > test` of what failed. */
-  failures: string[];
-  /** How long each file took, its imports left out. */
-  times: FileTime[];
+  failures: Failure[];
+  files: FileReport[];
   wallSeconds: number;
-  /** Of vitest and all that its tests started and waited for; daemons that leave their parent, as Slurm's, are not in it. */
+  /** Of vitest and all that its tests started and waited for. */
   cpuSeconds: number;
 }
 
-/**
- * Absolute paths of the files that run a second time; none if more than `most` failed, or if a run broke without a failed file:
- * then it is not known what it would have said.
- */
-export function filesToTryAgain(outcomes: readonly Outcome[], most: number): string[] {
-  const broke = outcomes.some(({ failed, failedFiles }) => failed > 0 && failedFiles.length === 0);
-  const files = outcomes.flatMap(({ failedFiles }) => failedFiles);
-  return broke || files.length > most ? [] : files;
-}
-
-export interface FileTime {
-  /** From the root. */
-  file: string;
-  seconds: number;
+/** The files that run a second time; none if more than `most` failed, or if a run broke beside its files: then it is not known what it would have said. */
+export function filesToTryAgain(failures: readonly Failure[], most: number): string[] {
+  const files = new Set(failures.flatMap(({ file }) => (file === undefined ? [] : [file])));
+  return failures.some(({ file }) => file === undefined) || files.size > most ? [] : [...files];
 }
 
 interface Exit {
@@ -63,24 +47,7 @@ interface Exit {
   cpuSeconds: number;
 }
 
-/** Linux counts in ticks of 10 ms (`getconf CLK_TCK`). */
-const TICKS_PER_SECOND = 100;
-let childrenTicks = 0;
-
-/** What children of this process have used that ended since the last call; 0 where there is no /proc. */
-function endedCpuSeconds(): number {
-  try {
-    const stat = readFileSync('/proc/self/stat', 'utf8');
-    // cutime and cstime: fields 16 and 17 of proc(5), the name in brackets being the second.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    const ticks = Number(fields[13]) + Number(fields[14]);
-    const used = ticks - childrenTicks;
-    childrenTicks = ticks;
-    return used / TICKS_PER_SECOND;
-  } catch {
-    return 0;
-  }
-}
+let secondsBefore = 0;
 
 /** `logTo`: its words go into that file; without it they are seen as they come. */
 export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: string): Promise<Exit> {
@@ -97,7 +64,9 @@ export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: st
     });
     // A child is waited for in the moment before this event: what was added since the last one is its own.
     child.once('exit', () => {
-      cpuSeconds = endedCpuSeconds();
+      const seconds = endedChildrenSeconds();
+      cpuSeconds = seconds - secondsBefore;
+      secondsBefore = seconds;
     });
     child.once('close', (code) => resolve(code ?? 1));
   });
@@ -106,53 +75,46 @@ export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: st
   return { code, cpuSeconds };
 }
 
-/** What vitest's JSON report says; a file that failed to load, and a run that failed with no failed test, count as one failure each. */
-async function readReport(path: string, status: number): Promise<Omit<Outcome, 'wallSeconds' | 'cpuSeconds'>> {
+/** What the reporter wrote. A run that failed with no failed test, or without a report, is one failure. */
+async function readReport(path: string, code: number): Promise<RunReport> {
   try {
     const report = reportSchema.parse(JSON.parse(await readFile(path, 'utf8')));
-    const failedFiles = report.testResults.filter((file) => file.status === 'failed');
-    const unloaded = failedFiles.filter((file) => file.assertionResults.length === 0).length;
-    const failed = report.numFailedTests + unloaded;
-    return {
-      passed: report.numPassedTests,
-      failed: failed === 0 && status !== 0 ? 1 : failed,
-      skipped: report.numPendingTests + report.numTodoTests,
-      failedFiles: failedFiles.map(({ name }) => name),
-      failures: failedFiles.flatMap(({ name, assertionResults }) => {
-        const tests = assertionResults.filter((one) => one.status === 'failed').map(({ fullName }) => fullName);
-        return (tests.length > 0 ? tests : ['(the file itself)']).map((test) => `${relative(ROOT, name)} > ${test}`);
-      }),
-      times: report.testResults.map(({ name, startTime, endTime }) => ({
-        file: relative(ROOT, name),
-        seconds: (endTime - startTime) / 1_000,
-      })),
-    };
+    if (code === 0 || report.failures.length > 0) return report;
+    return { ...report, failures: [{ message: `vitest ended with ${code}, and no test failed` }] };
   } catch (error) {
-    console.error(`no report: ${error instanceof Error ? error.message : String(error)}`);
-    return { passed: 0, failed: 1, skipped: 0, failedFiles: [], failures: [], times: [] };
+    const why = error instanceof Error ? error.message : String(error);
+    return {
+      passed: 0,
+      skipped: 0,
+      failures: [{ message: `vitest ended with ${code} and no report: ${why}` }],
+      files: [],
+    };
   }
 }
 
-/**
- * `id` is a name of its own, by which what its tests leave running is found and ended; report and log are in `directory`. With a `title`
- * what it says is printed under that when it is over, else as it comes.
- */
+export interface RunOptions {
+  /** A name of its own, by which what its tests leave running is found and ended. */
+  id: string;
+  /** Report and log are there. */
+  directory: string;
+  env: NodeJS.ProcessEnv;
+  /** What it says is printed under that when it is over; without it, as it comes. */
+  title?: string;
+}
+
 export async function vitestRun(
   project: string,
   files: readonly string[],
-  { id, directory, env, title }: { id: string; directory: string; env: NodeJS.ProcessEnv; title?: string },
+  { id, directory, env, title }: RunOptions,
 ): Promise<Outcome> {
   const report = join(directory, `${id}.json`);
   const log = join(directory, `${id}.log`);
-  const skipped = join(ROOT, 'test/support/skipped.ts');
-  const reporters = ['--reporter=default', `--reporter=${skipped}`, '--reporter=json', `--outputFile.json=${report}`];
-  const argv = ['vitest', 'run', '--project', project, ...reporters, ...files];
+  const argv = ['vitest', 'run', '--project', project, ...files];
   const startedAt = performance.now();
-  const { code, cpuSeconds } = await command(argv, { ...env, [MARK]: id }, title && log);
+  const { code, cpuSeconds } = await command(argv, { ...env, [MARK]: id, [REPORT_VARIABLE]: report }, title && log);
   const wallSeconds = (performance.now() - startedAt) / 1_000;
   const took = `${Math.round(wallSeconds)} s, CPU ${Math.round(cpuSeconds)} s`;
   process.stdout.write(`\n== ${title ?? project}, ${took}\n${title === undefined ? '' : await readFile(log, 'utf8')}`);
-  const outcome = { ...(await readReport(report, code)), wallSeconds, cpuSeconds };
   for (const left of sweep(id)) console.error(`left running by ${project}, ended now: ${left}`);
-  return outcome;
+  return { ...(await readReport(report, code)), wallSeconds, cpuSeconds };
 }

@@ -1,0 +1,115 @@
+/**
+ * Which test files a change can break. Computed from the sources: a file reaches what it names in a string, be it an import, a page, a script or a
+ * program that it starts; and what that names, and so on.
+ */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+
+/** Their strings are read; other files reach nothing. */
+const SOURCE = /\.(ts|tsx|toml|py|sh)$|^[^.]+$/;
+/** A path from the file itself or from the root, in quotes of any kind. */
+const QUOTED = /(['"`])((?:\.{1,2}\/)*[\w@.-]+(?:\/[\w@.-]+)*\/?)\1/g;
+/** A page that a comment quotes is not read. */
+const COMMENT = /^\s*(\/\*\*|\*|\/\/).*$/gm;
+/** Names each program by its file, of which an importer starts those that it imports by name. */
+const PROGRAMS = 'test/support/where.ts';
+const PROGRAM = /export const (\w+) = programFile\('[^']*', '([^']+)'\)/g;
+/** Names all programs by what it makes of them: who names it runs it, and who names `dist/NAME` reaches that program. */
+const BUILD = 'build.ts';
+const BUILT = /'([\w-]+\.js)': '([^']+)'/g;
+
+/** What a part's tests reach without a word of it: the page in the browser, the runtime and its setup. */
+const OF_PART: Readonly<Record<string, readonly string[]>> = {
+  browser: ['dashboard/'],
+  gateway: ['vitest.gateway.config.ts'],
+  conformance: ['test/conformance/setup.ts', 'test/support/wrangler-gateway.ts'],
+};
+
+/** They decide how everything is installed, built or run, as do the files of test/ that the runner and vitest's settings need. */
+const EVERYTHING =
+  /^(package(-lock)?\.json|\.npmrc|tsconfig.*|vitest\..*|build\.ts|wrangler\.toml|migrations\/.*|\.ci\/.*)$/;
+const RUNNER = ['test/run.ts', 'vitest.config.ts', 'vitest.gateway.config.ts'];
+/** Of those, the ones that only choose, order and remember. */
+const CHOICE: ReadonlySet<string> = new Set(['test/tiers.ts', 'test/file-times.json', 'test/tested.json']);
+/** Read by tests of the docs, which look at all pages. */
+const PAGE = /\.(md|svg|png)$|^docs\/|^LICENSE$/;
+
+export class Reach {
+  /** For each file those that name it. */
+  readonly #namers = new Map<string, Set<string>>();
+  readonly #names = new Map<string, Set<string>>();
+  readonly #files: ReadonlySet<string>;
+  /** The entry of each program in dist/. */
+  readonly #built: ReadonlyMap<string, string>;
+
+  constructor(root: string) {
+    const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
+      cwd: root,
+      encoding: 'utf8',
+      maxBuffer: 1 << 26,
+    });
+    this.#files = new Set(listed.split('\n').filter((path) => path !== ''));
+    const read = (path: string) => readFileSync(join(root, path), 'utf8');
+    const table = (path: string, row: RegExp) =>
+      new Map([...read(path).matchAll(row)].map(([, name = '', file = '']) => [name, file]));
+    const programs = table(PROGRAMS, PROGRAM);
+    this.#built = table(BUILD, BUILT);
+    for (const path of this.#files) {
+      const part = /^test\/([^/]+)\/.*\.test\.ts$/.exec(path)?.[1];
+      for (const more of OF_PART[part ?? ''] ?? []) this.#add(path, more);
+      if (!SOURCE.test(path) || path === PROGRAMS || path === BUILD) continue;
+      const text = read(path).replaceAll(COMMENT, '');
+      for (const [, , name = ''] of text.matchAll(QUOTED)) this.#add(path, this.#resolved(path, name));
+      if (!text.includes('/where.ts')) continue;
+      for (const [name, program] of programs) if (text.includes(name)) this.#add(path, program);
+    }
+  }
+
+  /** From the root. */
+  #resolved(from: string, name: string): string {
+    if (name.startsWith('dist/dashboard')) return 'dashboard/';
+    if (name.startsWith('dist/')) return this.#built.get(name.slice('dist/'.length)) ?? BUILD;
+    return normalize(name.startsWith('.') ? join(dirname(from), name) : name);
+  }
+
+  #add(from: string, to: string): void {
+    // The gateway hands out the page that was built, and reads none of it.
+    if (to.startsWith('dashboard/') && (from.startsWith('gateway/') || from === 'wrangler.toml')) return;
+    // A folder is named with a slash in it; one word is a word.
+    const all = this.#files.has(to) ? [to] : to.includes('/') ? this.#below(to) : [];
+    for (const one of all) {
+      this.#namers.set(one, (this.#namers.get(one) ?? new Set()).add(from));
+      this.#names.set(from, (this.#names.get(from) ?? new Set()).add(one));
+    }
+  }
+
+  #below(folder: string): string[] {
+    const prefix = folder.endsWith('/') ? folder : `${folder}/`;
+    return [...this.#files].filter((path) => path.startsWith(prefix));
+  }
+
+  #runner(): Set<string> {
+    const found = new Set(RUNNER);
+    for (const path of found)
+      for (const next of this.#names.get(path) ?? []) if (next.startsWith('test/support/')) found.add(next);
+    return found;
+  }
+
+  /** Test files that `changed`, paths from the root, can break; undefined: any of them, or it is not known which. */
+  tests(changed: readonly string[]): ReadonlySet<string> | undefined {
+    const runner = this.#runner();
+    const read = changed.filter((path) => !CHOICE.has(path));
+    const isUnknown = (path: string) =>
+      EVERYTHING.test(path) || runner.has(path) || !(PAGE.test(path) || /\.tsx?$/.test(path) || this.#namers.has(path));
+    if (read.some(isUnknown)) return undefined;
+    const reached = new Set(read);
+    for (const path of reached) for (const namer of this.#namers.get(path) ?? []) reached.add(namer);
+    const pages = read.some((path) => PAGE.test(path));
+    return new Set(
+      [...this.#files].filter(
+        (path) => path.endsWith('.test.ts') && (reached.has(path) || (pages && path.startsWith('test/docs/'))),
+      ),
+    );
+  }
+}

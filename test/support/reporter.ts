@@ -1,0 +1,114 @@
+/**
+ * vitest's reporter for every run: the first line of a failure says what broke, the second runs that test alone. Names what was skipped, or is
+ * known to fail, with its reason. Where `npm test` asks for it, writes what it saw into a file.
+ */
+import { writeFileSync } from 'node:fs';
+import { relative } from 'node:path';
+import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';
+import { ROOT } from './where.ts';
+
+/** Path of the file with a RunReport. */
+export const REPORT_VARIABLE = 'OTELA_TEST_REPORT';
+/** Of a message in one line. */
+const MESSAGE_CHARS = 200;
+
+export interface Failure {
+  /** From the root; none: of the run, in no file. */
+  file?: string;
+  /** With the `describe`s around it; none: the file itself, as when it cannot be loaded. */
+  test?: string;
+  /** Its first line. */
+  message: string;
+  /** For a shell. */
+  again?: string;
+}
+
+export interface FileReport {
+  /** From the root. */
+  file: string;
+  seconds: number;
+  /** None in Cloudflare's runtime. */
+  cpuSeconds?: number;
+}
+
+export interface RunReport {
+  passed: number;
+  skipped: number;
+  failures: Failure[];
+  files: FileReport[];
+}
+
+const firstLine = (errors: readonly SerializedError[]) =>
+  (errors[0]?.message ?? 'failed').split('\n', 1).join().slice(0, MESSAGE_CHARS);
+
+/** How one test is run alone: `-t` takes a regular expression, of the names joined by spaces. */
+function again(project: string, file: string, names?: string): string {
+  const host = process.env.OTELA_TEST_HOST === undefined ? '' : `OTELA_TEST_HOST=${process.env.OTELA_TEST_HOST} `;
+  const pattern = names?.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&').replaceAll("'", "'\\''");
+  return `${host}npx vitest run --project ${project} ${file}${pattern === undefined ? '' : ` -t '${pattern}'`}`;
+}
+
+export function failureLines({ file, test, message, again }: Failure): string {
+  const where = [file, test].filter((part) => part !== undefined).join(' > ');
+  return `failed: ${where || 'the run'}: ${message}${again === undefined ? '' : `\n  again: ${again}`}`;
+}
+
+/** Of a test: its own name, after those of the `describe`s around it. */
+function namesOf(test: TestCase): string[] {
+  const names = [test.name];
+  for (let at = test.parent; at.type === 'suite'; at = at.parent) names.unshift(at.name);
+  return names;
+}
+
+function failuresOf(module: TestModule): Failure[] {
+  const file = relative(ROOT, module.moduleId);
+  const project = module.project.name;
+  const tests: Failure[] = [...module.children.allTests('failed')].map((test) => ({
+    file,
+    test: test.fullName,
+    message: firstLine(test.result().errors ?? []),
+    again: again(project, file, namesOf(test).join(' ')),
+  }));
+  // A file that cannot be loaded has no tests; hooks fail beside tests that pass.
+  const own = [module, ...module.children.allSuites()].map((suite) => suite.errors()).find(({ length }) => length > 0);
+  if (own === undefined && (tests.length > 0 || module.state() !== 'failed')) return tests;
+  return [...tests, { file, message: firstLine(own ?? []), again: again(project, file) }];
+}
+
+function tellSkipped(module: TestModule): void {
+  const file = relative(ROOT, module.moduleId);
+  for (const test of module.children.allTests('skipped')) {
+    const result = test.result();
+    const reason = result.state === 'skipped' && result.note !== undefined ? `: ${result.note}` : '';
+    console.log(`skipped: ${file} > ${test.fullName}${reason}`);
+  }
+  for (const test of module.children.allTests('passed')) {
+    const { knownFailing } = test.meta();
+    if (typeof knownFailing === 'string') console.log(`known failing: ${file} > ${test.fullName}: ${knownFailing}`);
+  }
+}
+
+export default class RunReporter implements Reporter {
+  onTestRunEnd(modules: readonly TestModule[], errors: readonly SerializedError[]): void {
+    const count = (state: 'passed' | 'skipped') =>
+      modules.reduce((sum, { children }) => sum + [...children.allTests(state)].length, 0);
+    const report: RunReport = {
+      passed: count('passed'),
+      skipped: count('skipped'),
+      failures: [...modules.flatMap(failuresOf), ...errors.map((error) => ({ message: firstLine([error]) }))],
+      files: modules.map((module) => {
+        const { cpuSeconds } = module.meta();
+        return {
+          file: relative(ROOT, module.moduleId),
+          seconds: module.diagnostic().duration / 1_000,
+          ...(cpuSeconds === undefined ? {} : { cpuSeconds }),
+        };
+      }),
+    };
+    for (const failure of report.failures) console.log(failureLines(failure));
+    // A run of some tests by name skips all others, and says so itself.
+    if (process.argv.every((word) => word !== '-t')) modules.forEach(tellSkipped);
+    const path = process.env[REPORT_VARIABLE];
+    if (path !== undefined) writeFileSync(path, JSON.stringify(report));
+  }
+}

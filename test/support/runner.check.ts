@@ -1,0 +1,78 @@
+/** The runner's own tests, which prove nothing of the product: `node --test test/support/runner.check.ts`, one of the checks. */
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { isShort, LONG, PARTS, SHORT, SHORT_WORKER } from '../tiers.ts';
+import { filesOf, jobsOf, pieces } from './jobs.ts';
+import { Reach } from './reach.ts';
+import { Tally, together } from './tally.ts';
+import { filesToTryAgain } from './vitest-run.ts';
+import { ROOT } from './where.ts';
+
+test('files go, the longest first, to the piece that has the least so far; none is lost and none runs twice', () => {
+  const seconds: Record<string, number> = { a: 100, b: 60, c: 50, d: 30, e: 10 };
+  assert.deepEqual(
+    pieces(Object.keys(seconds), (file) => seconds[file] ?? 0, 130),
+    [
+      ['a', 'd'],
+      ['b', 'c', 'e'],
+    ],
+  );
+  assert.deepEqual(
+    pieces([], () => 1, 10),
+    [],
+  );
+});
+
+test('every test file is in one job, and every file of the lists is there and on the right one', () => {
+  const jobs = jobsOf(new Map(PARTS.map((part) => [part, filesOf(part)])));
+  const own = jobs.filter(({ part }) => part !== 'worker').flatMap(({ files }) => files);
+  assert.equal(new Set(own).size, own.length);
+  for (const file of [...Object.keys(LONG), ...Object.keys(SHORT)])
+    assert(own.includes(file), `${file} is listed and not there`);
+  for (const file of SHORT_WORKER) assert(filesOf('worker').includes(`test/conformance/${file}.test.ts`), file);
+  for (const file of own) assert(existsSync(join(ROOT, file)), file);
+  for (const file of Object.keys(LONG))
+    assert(!isShort(file.split('/')[1] ?? '', file), `${file} is in LONG and short`);
+  for (const file of Object.keys(SHORT))
+    assert(isShort(file.split('/')[1] ?? '', file), `${file} is in SHORT and long`);
+});
+
+test('no second try makes a run good that broke beside its files', () => {
+  const [one, other, broken] = [
+    { file: 'a.test.ts', message: '' },
+    { file: 'b.test.ts', message: '' },
+    { message: 'vitest ended' },
+  ];
+  assert.deepEqual(filesToTryAgain([one, one], 1), ['a.test.ts']);
+  assert.deepEqual(filesToTryAgain([one, broken], 6), []);
+  assert.deepEqual(filesToTryAgain([one, other], 1), []);
+});
+
+test('what passes at the second try is flaky and counts as passed; what fails again is a failure once', () => {
+  const outcome = (passed: number, failed: string[]) => ({
+    ...together([]),
+    passed,
+    failures: failed.map((name) => ({ file: 'a.test.ts', test: name, message: 'expected 1 to be 2' })),
+  });
+  const tally = new Tally();
+  tally.add('shared', outcome(3, ['now and then', 'always']), outcome(4, ['always']));
+  assert.deepEqual([tally.passed, tally.failures.length], [4, 1]);
+  assert.deepEqual(tally.flaky, [{ test: 'a.test.ts > now and then', message: 'expected 1 to be 2' }]);
+  assert(!tally.isClean());
+});
+
+test('a change reaches the tests that import it, start its program or read its page, and no others', () => {
+  const reach = new Reach(ROOT);
+  const has = (changed: string, file: string) => reach.tests([changed])?.has(file);
+  assert(has('shared/openai/sse.ts', 'test/shared/openai/sse.test.ts'));
+  assert(has('shared/openai/sse.ts', 'test/e2e/failure.test.ts'), 'through the program of the gateway');
+  assert(has('agent/cli/main.ts', 'test/slurm/jobs.test.ts'));
+  assert(has('gateway/index.ts', 'test/gateway/admin/roles.test.ts'), 'through wrangler.toml');
+  assert(!has('scheduler/planner/planner.ts', 'test/e2e/failure.test.ts'));
+  assert(has('docs/architecture.md', 'test/docs/links.test.ts'));
+  assert(!has('docs/architecture.md', 'test/e2e/failure.test.ts'));
+  for (const all of ['package-lock.json', 'test/support/reporter.ts', 'build.ts', 'an/unknown.bin'])
+    assert.equal(reach.tests([all]), undefined, all);
+});

@@ -1,0 +1,132 @@
+/**
+ * The short form, which `npm test` runs, and the long one, which `npm run test:all` adds. Files of UNITS are short unless LONG names them, all others
+ * are long unless SHORT does: a new test of a unit is short by itself, and one that starts a cluster is not. A long file says why it may wait.
+ */
+
+/** Parts of `npm test -- PART`, the ones with the longest tests first. */
+export const PARTS = [
+  'e2e',
+  'conformance',
+  'worker',
+  'agent',
+  'gateway',
+  'release',
+  'netns',
+  'slurm',
+  'browser',
+  'docs',
+  'sim',
+  'shared',
+  'scheduler',
+  'factory',
+  'chaos',
+] as const;
+
+/** Parts whose files are short by default. */
+export const UNITS: ReadonlySet<string> = new Set([
+  'shared',
+  'sim',
+  'scheduler',
+  'factory',
+  'agent',
+  'gateway',
+  'conformance',
+  'docs',
+]);
+
+const rooms = (part: string, files: Readonly<Record<string, string>>) =>
+  Object.fromEntries(Object.entries(files).map(([name, why]) => [`test/${part}/${name}.test.ts`, why]));
+
+/** Files of UNITS that only the long form runs, and what the short form has of them. */
+export const LONG: Readonly<Record<string, string>> = {
+  ...rooms('shared', {
+    'lattice/mutants': 'thirty builds of a broken lattice: lattice/laws holds the laws that they break',
+  }),
+  ...rooms('gateway', {
+    'registry/figures': 'a benchmark of a thousand nodes',
+    'registry/gossip': 'waits a minute for quiet; shared/gossip proves the steps in virtual time',
+  }),
+  ...rooms('agent', {
+    'weights/faults': 'pulls by four agents, some of which are killed; weights/pull, hung and sources have the rules',
+    'weights/environment': 'packs and unpacks environments of Python',
+    'mesh/circuit': 'a minute of circuits through relays; e2e/circuit-object has the object that joins them',
+  }),
+  ...rooms('scheduler', {
+    'follow/follower': 'follows simulated days; follow/decide has each decision',
+  }),
+  ...rooms('conformance', {
+    'batch/batch-faults':
+      'a gateway for each of twelve faults; batch/batches and shared/batch/ledger have each line once',
+    'batch/batch-engine-faults': 'engines that break in the middle of lines; batch/batch-edge-cases has the answers',
+    'batch/functions': 'functions in processes; agent/batch/functions have the rules',
+    'batch/python-function': 'functions in Python',
+    'cold-models': 'waits for models that start; gateway/queue and gateway/factory have the rules',
+    waiting: 'engines that are silent for 20 s',
+    peers: 'gateways beside each other by the minute',
+    'http/floods': 'floods by the minute',
+    'access/key-timing': 'statistics of times',
+    'sdk/sdk-retries': 'waits as the SDKs wait',
+    'sealed/sealed-python': 'the Python client; sealed-sdk has the other one',
+    'gateway-cli': 'eighty processes of the command line',
+    'known-failures': "lists the suite's tests by a vitest of its own",
+  }),
+};
+
+/** Files of the other parts that the short form has, and what they prove. */
+export const SHORT: Readonly<Record<string, string>> = {
+  ...rooms('e2e', {
+    'standalone/serve': 'a gateway starts, serves, refuses what it cannot do, and ends',
+    'standalone/backup': 'what was stored is there after a copy is put back',
+    'standalone/doctor': 'a broken data directory is told',
+    'standalone/copy-of': 'units of the Node host: each starts nothing, or one part of it',
+    'standalone/layout': '',
+    'standalone/local-calls': '',
+    'standalone/node-connections': '',
+    'standalone/node-objects': '',
+    'standalone/node-plain': '',
+    'standalone/node-upgrades': '',
+    'standalone/node-write-answer': '',
+    'standalone/opening-mac': '',
+    'standalone/stream-of-reset-object': '',
+    'files/batch-bounds': '',
+    'files/batch-clock': 'batches over days in virtual time, a crash at any moment: each line is answered once',
+    'files/directory-files': '',
+    'files/file-quota': '',
+    'following/record-queue': '',
+    'following/following': 'one gateway follows another, and takes over',
+    'following/shares': 'records are shared, and kept by epoch',
+    'following/kill': 'a gateway that is killed loses nothing',
+    'tunnel-memory': '',
+    'circuit-object': '',
+    'agent-killed': 'a killed agent is noticed, and its requests end or go on',
+    continued: 'a stream goes on at another node without a lost or doubled token',
+    failure: 'gateways, agents and engines fail under requests',
+    ingress: 'the endpoint on an agent',
+    observe: 'metrics, logs and stories of real requests',
+    sealed: 'sealed requests through the whole path',
+    'sealed-eavesdropper': 'nothing readable on the wire',
+    'tunnel-admission': 'who may open a tunnel',
+    'tunnel-failures': 'a tunnel that breaks, and comes back',
+    'tunnel-hostile-agent': 'an agent that breaks the protocol harms itself alone',
+    'tunnel-resume': 'an answer goes on over a new socket',
+    'without-gateway': 'the ingress serves with all gateways dead',
+  }),
+  ...rooms('slurm', {
+    jobs: 'a real Slurm: tokens from a job, a drain by signal, a job that is preempted and comes back',
+  }),
+  ...rooms('browser', {
+    login: 'logging in and out',
+    keys: 'keys are made and taken back',
+    chat: 'a chat streams, stops and is found again',
+    tasks: 'what people come for, from beginning to end',
+  }),
+};
+
+/** Files of test/conformance that the short form runs in Cloudflare's runtime, too. */
+export const SHORT_WORKER: readonly string[] = ['http/answers', 'sdk/openai-sdk', 'registry'];
+
+/** Whether the short form runs `file`, a path from the root, in `part`. */
+export function isShort(part: string, file: string): boolean {
+  if (part === 'worker') return SHORT_WORKER.some((name) => file === `test/conformance/${name}.test.ts`);
+  return UNITS.has(part) ? !(file in LONG) : file in SHORT;
+}
