@@ -194,7 +194,7 @@ async function unpackedImage(): Promise<{ rootfs: string; user: string; command:
 it('image and single file: the gateway of one, as its user, and the agent that needs no Node', async ({ skip }) => {
   skip(noRoot !== undefined, noRoot);
   const { rootfs, user, command } = await unpackedImage();
-  expect(globSync(['**/*.pyc', 'etc/resolv.conf', 'etc/apt'], { cwd: rootfs })).toEqual([]);
+  expect(globSync(['etc/resolv.conf', 'etc/hostname'], { cwd: rootfs })).toEqual([]);
   const container = await emptyRoot(rootfs, user);
   // Only root makes devices; docker brings these.
   await mkdir(join(container.path, 'dev'), { recursive: true });
@@ -305,6 +305,7 @@ it('without a key it says that it is not signed, and admits any agent', async ({
 });
 
 it.for(['16', '18', '22'])('under Node %s each command says that it needs another', async (major, { skip }) => {
+  skip(out === undefined, 'not installed: mmdebstrap');
   const directory = await temporaryDirectory('otela-old-node');
   const packed = spawnSync('npm', ['pack', '--silent', `node-${PLATFORM}@${major}`], {
     cwd: directory,
@@ -312,10 +313,15 @@ it.for(['16', '18', '22'])('under Node %s each command says that it needs anothe
   });
   if (packed.status !== 0) return skip(`npm cannot fetch Node ${major}: ${packed.stderr.slice(-200)}`);
   execFileSync('tar', ['-xzf', packed.stdout.trim(), 'package/bin/node'], { cwd: directory });
+  execFileSync('tar', ['-xzf', join(out, `opentela-${version}.tgz`)], { cwd: directory });
   for (const name of ['otela', 'otela-agent', 'otela-gateway', 'otela-plan', 'otela-factory']) {
-    const { status, stderr } = spawnSync(join(directory, 'package/bin/node'), [join(ROOT, `dist/${name}.js`), 'help'], {
-      encoding: 'utf8',
-    });
+    const { status, stderr } = spawnSync(
+      join(directory, 'package/bin/node'),
+      [join(directory, `package/dist/${name}.js`), 'help'],
+      {
+        encoding: 'utf8',
+      },
+    );
     expect([name, status, stderr]).toEqual([
       name,
       2,

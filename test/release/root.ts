@@ -1,8 +1,8 @@
 /** A machine with nothing on it but a base system: a directory that programs are started in by chroot, in which every change shows. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, renameSync } from 'node:fs';
+import { existsSync, realpathSync, renameSync } from 'node:fs';
 import { cp, mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { nodeBinary } from '../../packaging/node-binaries.ts';
 import { which } from '../support/abilities.ts';
 import { atEnd, Managed, type SpawnOptions, temporaryDirectory } from '../support/processes.ts';
@@ -75,8 +75,8 @@ export async function emptyRoot(lower?: string, asUser?: string): Promise<EmptyR
 /** Node and npm, laid out as in the archive of nodejs.org. */
 export async function addNode(root: EmptyRoot): Promise<void> {
   await writeFile(join(root.path, 'usr/local/bin/node'), await nodeBinary(PLATFORM, CACHE), { mode: 0o755 });
-  const modules = execFileSync('npm', ['root', '--global'], { encoding: 'utf8' }).trim();
-  await cp(join(modules, 'npm'), join(root.path, 'usr/local/lib/node_modules/npm'), {
+  const npm = dirname(dirname(realpathSync(which('npm') ?? '')));
+  await cp(npm, join(root.path, 'usr/local/lib/node_modules/npm'), {
     recursive: true,
     dereference: true,
   });
