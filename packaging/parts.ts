@@ -49,17 +49,21 @@ interface BomOptions {
   date: number;
 }
 
-/** `npm sbom` knows everything that the lock file has; what stays is what is handed out. */
+/** `npm sbom` knows everything that the lock file has; what stays is what is handed out. Without dev it lacks what packages of both kinds need. */
 export async function writeBom(
   file: string,
   root: string,
   { packages, debian, version, date }: BomOptions,
 ): Promise<void> {
-  const { stdout } = await promisify(execFile)('npm', ['sbom', '--sbom-format=cyclonedx', '--package-lock-only'], {
-    cwd: root,
-    env: quietly(),
-    maxBuffer: BOM_BYTES,
-  });
+  const { stdout } = await promisify(execFile)(
+    'npm',
+    ['sbom', '--sbom-format=cyclonedx', '--package-lock-only', '--include=dev'],
+    {
+      cwd: root,
+      env: quietly(),
+      maxBuffer: BOM_BYTES,
+    },
+  );
   // The lock file has a placeholder for whichever registry is configured; the packages are those of npm's.
   const whole = bomSchema.parse(
     JSON.parse(stdout.replaceAll('https://registry.invalid/', 'https://registry.npmjs.org/')),
