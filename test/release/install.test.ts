@@ -30,27 +30,34 @@ const { version } = z
 /** Why nothing can be installed here. */
 const noRoot = noRoots();
 
+let clone: string;
 let out: string;
 let log: string;
 
-/** A release, made by a copy of this clone in another place than the one that is compared with it. */
-async function released(name: string, key: string): Promise<{ out: string; log: string }> {
+interface Released {
+  clone: string;
+  out: string;
+  log: string;
+}
+
+/** A release, made by a copy of the clone in `from`. */
+async function released(name: string, key: string, from: string): Promise<Released> {
   const directory = await temporaryDirectory(name);
   const clone = join(directory, 'clone');
   const left = new Set(['node_modules', 'dist', '.git', '.ci', '.wrangler', 'data', 'release', 'cloudflare-keys']);
-  await cp(ROOT, clone, { recursive: true, filter: (path) => !left.has(relative(ROOT, path)) });
+  await cp(from, clone, { recursive: true, filter: (path) => !left.has(relative(from, path)) });
   execFileSync('cp', ['-al', join(ROOT, 'node_modules'), join(clone, 'node_modules')]);
   const made = join(directory, 'release');
   const args = [join(clone, 'packaging/main.ts'), '--key', key, '--out', made];
   const env = { ...process.env, SOURCE_DATE_EPOCH: '1767225600' };
-  return { out: made, log: execFileSync(NODE, args, { cwd: clone, encoding: 'utf8', env, maxBuffer: 2 ** 24 }) };
+  return { clone, out: made, log: execFileSync(NODE, args, { cwd: clone, encoding: 'utf8', env, maxBuffer: 2 ** 24 }) };
 }
 
 let key: string;
 beforeAll(async () => {
   key = join(await temporaryDirectory('otela-release-key'), 'key.pem');
   execFileSync(NODE, [join(ROOT, 'packaging/main.ts'), '--new-key', key]);
-  if (which('mmdebstrap') !== undefined) ({ out, log } = await released('otela-first', key));
+  if (which('mmdebstrap') !== undefined) ({ clone, out, log } = await released('otela-first', key, ROOT));
 });
 afterAll(endAll);
 
@@ -85,7 +92,7 @@ async function answer(gateway: GatewayClient): Promise<void> {
 
 it('two runs in two places give the same bytes, and every file has its checksum', async ({ skip }) => {
   skip(out === undefined, 'not installed: mmdebstrap');
-  const second = await released('otela-second-in-a-place-with-a-longer-name', key);
+  const second = await released('otela-second-in-a-place-with-a-longer-name', key, clone);
   expect(await sums(second.out)).toBe(await sums(out));
   const names = [...(await sums(out)).matchAll(/^[0-9a-f]{64} {2}(.*)$/gm)].map(([, name = '']) => name);
   expect(names.toSorted()).toEqual(
