@@ -1,19 +1,31 @@
+import { AdaptiveTimeout } from '../shared/patience/adaptive-timeout.ts';
 import { Patience } from '../shared/patience/patience.ts';
-import { after } from './after.ts';
 
 /** How long this process waits for others. Deadlines are set and judged by `patience.now()`, waits are ended by `patience.after`. */
 export const patience = new Patience({
   now: () => performance.now(),
-  after,
+  after: (ms, ring) => {
+    const timer = setTimeout(ring, ms);
+    return () => clearTimeout(timer);
+  },
   every: (ms, ring) => {
     const timer = setInterval(ring, ms).unref();
     return () => clearInterval(timer);
   },
 });
 
-/** As `AbortSignal.timeout`, by this process's patience. */
-export function patientSignal(ms: number): AbortSignal {
+/**
+ * A gateway's answer to one request: an upgrade, a welcome, a POST. When a gateway stood still all its agents come at once, and then each
+ * answer takes longer than usual: without the growth they would all give up and come again, without end.
+ */
+export const gatewayAnswers = new AdaptiveTimeout({ leastMs: 10_000, mostMs: 60_000 });
+
+/** Asks a peer by `ask`, whose signal ends the question where no answer comes in time. @throws NoAnswer, or what `ask` throws */
+export function call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
-  patience.after(ms, () => controller.abort(new DOMException(`no answer within ${ms} ms`, 'TimeoutError')));
-  return controller.signal;
+  return patience.call(
+    wait,
+    (why) => controller.abort(why),
+    () => ask(controller.signal),
+  );
 }

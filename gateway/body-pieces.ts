@@ -4,10 +4,9 @@ import { ApiError } from '../shared/openai/errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../shared/proxy/body-pace.ts';
 import type { BodyReader } from '../shared/proxy/message.ts';
 import { PieceReader } from '../shared/upstream/piece-reader.ts';
-import { after } from './after.ts';
 import type { Env } from './env.ts';
 import type { HttpRequest } from './http.ts';
-import { steadyNow } from './steady-clock.ts';
+import { patience } from './patience.ts';
 
 type BodyEnv = Pick<Env, 'BODY_STALL_MS'>;
 
@@ -28,7 +27,7 @@ export function bodyStallMs({ BODY_STALL_MS: set }: BodyEnv): number {
 export async function* piecesOf({ req, env }: BodyContext): AsyncGenerator<Uint8Array, undefined> {
   const reader = readerOf(req.raw);
   if (reader === undefined) return;
-  const pace = new BodyPace(bodyStallMs(env), { steadyNow, after });
+  const pace = new BodyPace(bodyStallMs(env), { steadyNow: () => patience.now(), after: patience.after });
   let standing = true;
   try {
     for (;;) {

@@ -1,4 +1,5 @@
 import type { After } from '../shared/collections/timer.ts';
+import type { AdaptiveTimeout } from '../shared/patience/adaptive-timeout.ts';
 import { Patience, type PatienceHost } from '../shared/patience/patience.ts';
 import { after } from './after.ts';
 import { steadyNow } from './steady-clock.ts';
@@ -14,4 +15,26 @@ export const patience = new Patience(host);
  */
 export function countTurns(every: After): void {
   host.every = every;
+}
+
+/**
+ * Resolves when `work` has settled, after `ms` at the latest. `work` may belong to another request, which may never settle it, and code
+ * after it must run in this request's context: so this makes a promise of its own.
+ */
+export async function settledWithin(work: Promise<void>, ms: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const stop = patience.after(ms, resolve);
+  void work.finally(resolve);
+  await promise;
+  stop();
+}
+
+/** Asks a peer by `ask`, whose signal ends the question where no answer comes in time. @throws NoAnswer, or what `ask` throws */
+export function call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  return patience.call(
+    wait,
+    (why) => controller.abort(why),
+    () => ask(controller.signal),
+  );
 }

@@ -8,7 +8,7 @@ type Env = Readonly<Record<string, string>>;
 const IGNORE = '--ignore-signal=USR1';
 
 /** env(1) does nothing here; more than this is a hanging file system. */
-const ENV_TIMEOUT_MS = 2000;
+const ENV_TIMEOUT_MS = 20_000;
 
 /**
  * Slurm gives a step's signals to every process in it: `--signal=USR1@120` without `B:`, meant for the agent, would end

@@ -1,6 +1,8 @@
 /** How busy the engine is, from its `/metrics` where it has one, and from what this agent itself has given it. */
 import { Agent, request } from 'undici';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
+import { call } from '../patience.ts';
 import type { EngineTarget } from './address.ts';
 import { metric, metricValues, sum } from './metrics.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
@@ -12,7 +14,7 @@ const LOOK_EVERY_MS = 500;
 const READING_MS = 2_000;
 /** An engine without metrics is asked again after this. */
 const ABSENT_MS = 60_000;
-const TIMEOUT_MS = 1_000;
+const METRICS = { leastMs: 1_000, mostMs: 20_000 };
 /** vLLM's histograms are some 200 KiB. */
 const METRICS_MAX_BYTES = 4 * 1024 * 1024;
 
@@ -84,7 +86,8 @@ export class LoadMeter {
   readonly #saturation = new Saturation();
   readonly #rate = new TokenRate();
   /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
-  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: TIMEOUT_MS });
+  readonly #answers = new AdaptiveTimeout(METRICS);
+  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: METRICS.mostMs });
   /** Requests that this agent has given to the engine. */
   #own = 0;
   /** Lines of batches at the engine. They give way to requests, so the load that gateways hear of leaves them out. */
@@ -213,13 +216,12 @@ export class LoadMeter {
     const own = this.#own;
     const background = this.#background();
     try {
-      const response = await request(`${origin}${pathPrefix}/metrics`, {
-        dispatcher: this.#agent,
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-        headers: key === undefined ? {} : { authorization: `Bearer ${key}` },
+      const { statusCode, text } = await call(this.#answers, async (signal) => {
+        const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+        const response = await request(`${origin}${pathPrefix}/metrics`, { dispatcher: this.#agent, signal, headers });
+        return { statusCode: response.statusCode, text: await textOf(response.body) };
       });
-      const text = await textOf(response.body);
-      const load = response.statusCode === 200 ? readLoad(text) : undefined;
+      const load = statusCode === 200 ? readLoad(text) : undefined;
       if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
       else {
         const at = performance.now();

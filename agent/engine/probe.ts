@@ -2,7 +2,9 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { jsonOf } from '../../shared/text/json.ts';
+import { call } from '../patience.ts';
 import type { EngineTarget } from './address.ts';
 
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
@@ -14,7 +16,7 @@ export type ProbeResult =
   | { kind: 'unknown'; reason: string };
 
 /** An engine in prefill can leave its HTTP server waiting for seconds. */
-const PROBE_TIMEOUT_MS = 5000;
+const ANSWER = { leastMs: 5_000, mostMs: 60_000 };
 
 /** A list of models is a few KiB; an engine that sends more is not one. */
 const ANSWER_MAX_BYTES = 1024 * 1024;
@@ -46,7 +48,8 @@ export class EngineProbe {
   #served = false;
   readonly #target: EngineTarget;
   /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
-  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: PROBE_TIMEOUT_MS });
+  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: ANSWER.mostMs });
+  readonly #answers = new AdaptiveTimeout(ANSWER);
 
   constructor(target: EngineTarget) {
     this.#target = target;
@@ -59,15 +62,9 @@ export class EngineProbe {
   /** Never rejects. */
   async look(): Promise<ProbeResult> {
     try {
-      const response = await this.#get('/v1/models');
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      for await (const chunk of response.body) {
-        bytes += chunk.length;
-        if (bytes > ANSWER_MAX_BYTES) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
-        chunks.push(chunk);
-      }
-      const found = readAnswer(response.statusCode, Buffer.concat(chunks).toString('utf8'));
+      const answer = await call(this.#answers, (signal) => this.#get('/v1/models', signal));
+      if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
+      const found = readAnswer(answer.status, answer.text);
       if (found.result.kind !== 'models') return found.result;
       // A list alone is no sign: llama.cpp has one while it loads, SGLang before its first warm-up.
       if (this.#served && !found.withoutFacts) return found.result;
@@ -82,23 +79,31 @@ export class EngineProbe {
   /** By its `/health`, where it has one. */
   async #isLoading(): Promise<boolean> {
     try {
-      const response = await this.#get('/health');
-      await response.body.dump({ limit: ANSWER_MAX_BYTES });
-      return response.statusCode === 503;
+      const answer = await call(this.#answers, (signal) => this.#get('/health', signal));
+      return answer?.status === 503;
     } catch {
       return false; // no word of it is no word against the list
     }
   }
 
-  #get(path: string) {
-    return request(`${this.#target.origin}${this.#target.pathPrefix}${path}`, {
+  /** Undefined: the answer is longer than 1 MiB. */
+  async #get(path: string, signal: AbortSignal): Promise<{ status: number; text: string } | undefined> {
+    const response = await request(`${this.#target.origin}${this.#target.pathPrefix}${path}`, {
       dispatcher: this.#agent,
-      signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
+      signal,
       headers: {
         accept: 'application/json',
         ...(this.#target.key === undefined ? {} : { authorization: `Bearer ${this.#target.key}` }),
       },
     });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of response.body) {
+      bytes += chunk.length;
+      if (bytes > ANSWER_MAX_BYTES) return undefined;
+      chunks.push(chunk);
+    }
+    return { status: response.statusCode, text: Buffer.concat(chunks).toString('utf8') };
   }
 
   async close(): Promise<void> {

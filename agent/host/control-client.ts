@@ -7,8 +7,8 @@ import { type AgentStatus, answerSchema, type ControlRequest, type NetworkRow } 
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
 
-/** An agent answers at once or is stuck. */
-const ANSWER_TIMEOUT_MS = 5000;
+/** An agent on time answers at once. One that shares its core with an engine that loads may need this long. */
+const ANSWER_TIMEOUT_MS = 30_000;
 
 export interface LocalAgent {
   session: string;

@@ -45,7 +45,7 @@ const CONNECTIONS_MAX = 32;
 const FOLLOWER_MAX_BYTES = 4 * 1024 * 1024;
 
 /** A caller says its line at once. */
-const REQUEST_TIMEOUT_MS = 5000;
+const REQUEST_TIMEOUT_MS = 30_000;
 
 export class ControlServer {
   readonly #server: Server;

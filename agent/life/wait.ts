@@ -1,15 +1,16 @@
 /** Small waits that always end and leave no timer behind. */
+import { patience } from '../patience.ts';
 
 /** Resolves with the promise or after `ms`, whichever is first; true when the promise was. Rejections pass through. */
 export async function within(ms: number, promise: Promise<unknown>): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
+  let stop = () => {};
   const late = new Promise<boolean>((resolve) => {
-    timer = setTimeout(() => resolve(false), ms);
+    stop = patience.after(ms, () => resolve(false));
   });
   try {
     return await Promise.race([promise.then(() => true), late]);
   } finally {
-    clearTimeout(timer);
+    stop();
   }
 }
 

@@ -1,6 +1,7 @@
 import type { GossipState } from '../../shared/gossip/index.ts';
 import { StepQueue } from '../../shared/gossip/step-queue.ts';
 import type { Action, Event } from '../../shared/gossip/types.ts';
+import { patience } from '../patience.ts';
 
 interface GossipDriverOptions {
   state: GossipState;
@@ -11,7 +12,7 @@ interface GossipDriverOptions {
 /** Runs the gossip core at an agent, and keeps its one timer. */
 export class GossipDriver {
   readonly #steps: StepQueue;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: (() => void) | undefined;
 
   constructor({ state, act, random }: GossipDriverOptions) {
     this.#steps = new StepQueue({
@@ -27,12 +28,12 @@ export class GossipDriver {
   }
 
   #setTimer(at: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.handle({ type: 'timer' }), Math.max(0, at - performance.now()));
+    this.#timer?.();
+    this.#timer = patience.after(Math.max(0, at - performance.now()), () => this.handle({ type: 'timer' }));
   }
 
   close(): void {
     this.#steps.close();
-    clearTimeout(this.#timer);
+    this.#timer?.();
   }
 }

@@ -15,6 +15,7 @@ import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { OwnRelease } from '../host/release.ts';
+import { call, gatewayAnswers } from '../patience.ts';
 import { isRefusal, messageOf, postToGateway } from './gateway-request.ts';
 import type { Refusal } from './types.ts';
 
@@ -75,7 +76,6 @@ const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 
 /** A gateway that swallows packets must not hold up the next one. */
 const NEXT_AFTER_MS = 1000;
-const ANSWER_WITHIN_MS = 10_000;
 
 const BACKOFF_MIN_MS = 250;
 /** GPUs wait for this, and a thousand agents may come at once. */
@@ -206,23 +206,25 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
 
 function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, signal: AbortSignal) {
   const { token, cluster, key, jobEndsAt, release, env } = options;
-  return postToGateway({
-    gateway,
-    path: '/agent/admit',
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      protocol: PROTOCOL_VERSION,
-      version: AGENT_VERSION,
-      public_key: toBase64url(key.publicKey),
-      ...(cluster === undefined ? {} : { cluster }),
-      ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
-      ...(release === undefined ? {} : { release: { manifest: release.manifest, signature: release.signature } }),
-      ...more,
+  return call(gatewayAnswers, (late) =>
+    postToGateway({
+      gateway,
+      path: '/agent/admit',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        protocol: PROTOCOL_VERSION,
+        version: AGENT_VERSION,
+        public_key: toBase64url(key.publicKey),
+        ...(cluster === undefined ? {} : { cluster }),
+        ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
+        ...(release === undefined ? {} : { release: { manifest: release.manifest, signature: release.signature } }),
+        ...more,
+      }),
+      env,
+      proxy,
+      signal: AbortSignal.any([signal, late]),
     }),
-    env,
-    proxy,
-    signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_WITHIN_MS)]),
-  });
+  );
 }
 
 function challengeOf(text: string): string | undefined {

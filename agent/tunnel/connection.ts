@@ -9,6 +9,7 @@ import type { Frame } from '../../shared/wire/frames.ts';
 import { PING_TEXT } from '../../shared/wire/heartbeat.ts';
 import { SOCKET_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import { Link } from '../../shared/wire/link.ts';
+import { gatewayAnswers, patience } from '../patience.ts';
 import { socketPort } from './socket-port.ts';
 import type { Identity } from './types.ts';
 
@@ -17,9 +18,6 @@ const PING_EVERY_MS = 15_000;
 
 /** A path that swallows packets answers nothing. Without this the agent would notice it after many minutes. */
 const PONG_WITHIN_MS = 10_000;
-
-/** From the upgrade to the welcome. A gateway that answers pings and nothing else would hold the agent for ever. */
-const WELCOME_WITHIN_MS = 10_000;
 
 export interface ConnectionEvents {
   /** The gateway accepted this session on this socket. */
@@ -40,8 +38,9 @@ export class Connection {
   #raw: Socket | undefined;
   #link: Link | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
-  #pongBy: NodeJS.Timeout | undefined;
-  #welcomeBy: NodeJS.Timeout | undefined;
+  #endPongWait: (() => void) | undefined;
+  #endWelcomeWait: (() => void) | undefined;
+  #openedAt = 0;
   #over = false;
 
   /** `purpose`: set for a socket that is no tunnel. A signature for one purpose and host is worth nothing for another purpose or host. */
@@ -65,7 +64,12 @@ export class Connection {
       this.#raw = response.socket;
     });
     socket.on('open', () => {
-      this.#welcomeBy = setTimeout(() => this.close(CLOSE.protocol, 'no welcome'), WELCOME_WITHIN_MS);
+      this.#openedAt = patience.now();
+      // A gateway that answers pings and nothing else would hold the agent for ever.
+      this.#endWelcomeWait = patience.after(gatewayAnswers.ms, () => {
+        gatewayAnswers.expired();
+        this.close(CLOSE.protocol, 'no welcome');
+      });
     });
     this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);
   }
@@ -73,12 +77,12 @@ export class Connection {
   #ping(): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
     this.#socket.send(PING_TEXT);
-    this.#pongBy ??= setTimeout(() => this.#socket.terminate(), PONG_WITHIN_MS);
+    this.#endPongWait ??= patience.after(PONG_WITHIN_MS, () => this.#socket.terminate());
   }
 
   #onMessage(data: Buffer, isBinary: boolean): void {
-    clearTimeout(this.#pongBy);
-    this.#pongBy = undefined;
+    this.#endPongWait?.();
+    this.#endPongWait = undefined;
     if (!isBinary) return; // the pong
     try {
       if (this.#link === undefined) return this.#handshake(data);
@@ -121,7 +125,8 @@ export class Connection {
       new FrameMeter(() => performance.now()),
     );
     this.#link = link;
-    clearTimeout(this.#welcomeBy);
+    this.#endWelcomeWait?.();
+    gatewayAnswers.answered(patience.now() - this.#openedAt);
     this.#events.onReady(link, gateway);
   }
 
@@ -137,8 +142,8 @@ export class Connection {
     if (this.#over) return;
     this.#over = true;
     clearInterval(this.#heartbeat);
-    clearTimeout(this.#pongBy);
-    clearTimeout(this.#welcomeBy);
+    this.#endPongWait?.();
+    this.#endWelcomeWait?.();
     this.#link?.close();
     this.#events.onClosed(code, reason);
   }

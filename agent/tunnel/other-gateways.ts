@@ -3,10 +3,10 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { call, gatewayAnswers } from '../patience.ts';
 import { type Admission, membershipWordSchema, namedGatewaySchema, otherGateways } from './admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
-const ANSWER_WITHIN_MS = 10_000;
 const answerSchema = z.object({
   /** The gateway is of another institution than the ticket, so it names no gateways. */
   peer: z.boolean().default(false),
@@ -33,15 +33,17 @@ export async function askForGateways(options: OtherGatewaysOptions): Promise<Gat
     'x-otela-ticket': toBase64url(ticket.bytes),
   };
   try {
-    const answer = await postToGateway({
-      gateway,
-      path: '/agent/gateways',
-      headers,
-      body: '',
-      env,
-      proxy: proxy?.(gateway),
-      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
-    });
+    const answer = await call(gatewayAnswers, (signal) =>
+      postToGateway({
+        gateway,
+        path: '/agent/gateways',
+        headers,
+        body: '',
+        env,
+        proxy: proxy?.(gateway),
+        signal,
+      }),
+    );
     if (answer.status !== 200) return undefined;
     const { peer, data, membership } = answerSchema.parse(JSON.parse(answer.text));
     return peer ? undefined : { gateways: otherGateways(data, gateway), membership };

@@ -5,8 +5,10 @@ import { connect as tlsConnect } from 'node:tls';
 import { WebSocket } from 'ws';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { proxyAuthorization, proxyFor } from '../host/proxy.ts';
+import { gatewayAnswers, patience } from '../patience.ts';
 
-const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** What `ws` says where no answer came within its `handshakeTimeout`. */
+const UPGRADE_LATE = 'Opening handshake has timed out';
 
 export interface WebSocketOptions {
   gateway: URL;
@@ -24,17 +26,21 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
   const proxy = options.proxy?.(url) ?? proxyFor(options.gateway, options.env);
   const tunnel = proxy === undefined ? undefined : await throughProxy(proxy, url);
   const secure = url.protocol === 'wss:';
+  const [askedAt, waitMs] = [patience.now(), gatewayAnswers.ms];
   const socket = new WebSocket(url, {
     headers: options.headers,
     perMessageDeflate: false,
-    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    handshakeTimeout: waitMs,
     maxPayload: MESSAGE_MAX_BYTES,
     ...(tunnel === undefined
       ? {}
       : { createConnection: () => (secure ? tlsConnect({ socket: tunnel, servername: url.hostname }) : tunnel) }),
   });
-  // A socket that is ended while it connects says so in the next tick. Without a listener that would end the agent.
-  socket.on('error', () => {});
+  const learn = () => gatewayAnswers.answered(patience.now() - askedAt);
+  socket.once('upgrade', learn);
+  socket.once('error', ({ message }) => {
+    if (message === UPGRADE_LATE) gatewayAnswers.expired();
+  });
   return socket;
 }
 
@@ -62,7 +68,7 @@ export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
       method: 'CONNECT',
       path: authority(target),
       headers: { host: authority(target), ...(pass === undefined ? {} : { 'proxy-authorization': pass }) },
-      timeout: HANDSHAKE_TIMEOUT_MS,
+      timeout: gatewayAnswers.ms,
     });
     connect.on('connect', (response, socket) => {
       if (response.statusCode === 200) return resolve(socket);

@@ -4,9 +4,9 @@ import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trust.ts';
 import type { Account } from '../accounts/account.ts';
 import { mayPublish, type Settings } from '../accounts/settings.ts';
-import { settledWithin } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
+import { settledWithin } from '../patience.ts';
 import { FACTORY_NAME } from './name.ts';
 import type { Startable } from './startable.ts';
 

@@ -31,13 +31,13 @@ import { touch } from '../accounts/last-used.ts';
 import { forecastOf, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
 import { isCounted } from '../accounts/reasoning.ts';
 import type { Settings } from '../accounts/settings.ts';
-import { after } from '../after.ts';
 import { bodyStallMs } from '../body-pieces.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http.ts';
 import type { Background } from '../object-context.ts';
 import type { LoggedRequest } from '../observe/request-log.ts';
+import { patience } from '../patience.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { waitForTurn } from '../queue/wait-for-turn.ts';
 import { waitingHere } from '../queue/waiting-here.ts';
@@ -65,7 +65,7 @@ const PING_MS = 15_000;
 export const clock: Clock = {
   now: () => Date.now(),
   steadyNow,
-  after,
+  after: patience.after,
   random: Math.random,
   newId: () => crypto.randomUUID(),
 };

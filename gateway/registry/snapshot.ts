@@ -1,10 +1,11 @@
 import { within } from '../../shared/collections/within.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { mayPublish, NO_SETTINGS, type Settings } from '../accounts/settings.ts';
-import { settledWithin } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
+import { patience, settledWithin } from '../patience.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import type { ListedIssuer } from './issuers.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
@@ -13,8 +14,8 @@ import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 const FRESH_MS = 500;
 /** An older one is not used without asking. */
 const STALE_MS = 5_000;
-/** How long a request waits for the answer. */
-const REFRESH_WAIT_MS = 300;
+/** How long a request waits for the answer: more where the registry took longer. A model that has just come would else be unknown. */
+const REFRESH_WAIT = { leastMs: 300, mostMs: 5_000 };
 /** A session that this isolate found silent stays suspected for this long: longer than the registry's news takes by way of a relay. */
 const OWN_SUSPICION_MS = 1_500;
 
@@ -141,6 +142,7 @@ class IsolateView implements View {
  */
 class SnapshotCache {
   readonly #view = new IsolateView();
+  readonly #wait = new AdaptiveTimeout(REFRESH_WAIT);
   #checkedAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number; fresh: boolean } | undefined;
   /** Questions are numbered. An answer is dropped if the answer to a later question came first. */
@@ -155,7 +157,7 @@ class SnapshotCache {
 
   /**
    * The view for one request. `enough` says whether the view answers the request. If it does not (an unknown model, say), or if the
-   * view is old, waits for one refresh, at most 300 ms. All requests share the refresh.
+   * view is old, waits for one refresh, 300 ms or as long as the last ones took. All requests share the refresh.
    */
   get(
     env: Env,
@@ -171,7 +173,7 @@ class SnapshotCache {
     // A refresh of another request belongs to that request's context. If that request is ended, the refresh never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (within(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
-    return settledWithin(refreshed, REFRESH_WAIT_MS).then(() => this.#view);
+    return settledWithin(refreshed, this.#wait.ms).then(() => this.#view);
   }
 
   /** The view as it is, without a refresh. */
@@ -192,7 +194,7 @@ class SnapshotCache {
   #refresh(env: Env, now: number, fresh: boolean): Promise<void> {
     const current = this.#refreshing;
     // A refresh whose request was cancelled never settles; a new request starts another.
-    if (current !== undefined && within(2 * REFRESH_WAIT_MS, current.since, now) && (current.fresh || !fresh))
+    if (current !== undefined && within(2 * this.#wait.ms, current.since, now) && (current.fresh || !fresh))
       return current.done;
     const done = this.#ask(env, now, fresh, ++this.#asked).finally(() => {
       if (this.#refreshing?.done === done) this.#refreshing = undefined;
@@ -202,8 +204,10 @@ class SnapshotCache {
   }
 
   async #ask(env: Env, now: number, fresh: boolean, number: number): Promise<void> {
+    const askedAt = patience.now();
     try {
       const delta = await source(env, this.#location).snapshot(this.#view.base, fresh);
+      this.#wait.answered(patience.now() - askedAt);
       if (number < this.#answered) return;
       this.#answered = number;
       if (delta !== null) this.#view.apply(delta);

@@ -1,4 +1,5 @@
 import type { After } from '../collections/timer.ts';
+import type { AdaptiveTimeout } from './adaptive-timeout.ts';
 import { PatientClock, TURN_MS } from './patient-clock.ts';
 
 /** Turns are counted until nobody has read the clock for so many of them: an idle process is not woken. */
@@ -13,6 +14,11 @@ export interface PatienceHost {
    * is handled: there all time counts, as no turns can be counted.
    */
   every: After | undefined;
+}
+
+/** What waits for an answer is told so by its signal. */
+export class NoAnswer extends Error {
+  override readonly name = 'TimeoutError';
 }
 
 /** The one owner of how long a process waits: deadlines are set and judged by `now`, timers that end a wait are set by `after`. */
@@ -83,4 +89,21 @@ export class Patience {
     arm(ms);
     return over;
   };
+
+  /** Asks a peer, and learns how long it took. `late` is to end the question where no answer came in time. Rejects as `ask` does. */
+  async call<T>(wait: AdaptiveTimeout, late: (why: NoAnswer) => void, ask: () => Promise<T>): Promise<T> {
+    const { ms } = wait;
+    const askedAt = this.now();
+    const stop = this.after(ms, () => {
+      wait.expired();
+      late(new NoAnswer(`no answer within ${Math.round(ms)} ms`));
+    });
+    try {
+      const answer = await ask();
+      wait.answered(this.now() - askedAt);
+      return answer;
+    } finally {
+      stop();
+    }
+  }
 }

@@ -1,3 +1,4 @@
+import { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
 import { type Entered, FairQueue, type Place } from './fair-queue.ts';
 
 /**
@@ -14,8 +15,9 @@ export interface Turn<P> {
 
 /** A scope whose tries find nothing has one this often: it finds new nodes, and ends of requests that were not reported. */
 export const PROBE_MS = 250;
-/** A try that finds nothing reports back sooner: to a node and back, to three of them if need be. */
+/** A try that finds nothing reports back sooner: to a node and back, to three of them if need be. Longer where tries took longer. */
 export const LEASE_MS = 600;
+const LEASE_MAX_MS = 10_000;
 const WINDOW_MAX = 32;
 /** Busy nodes that one scope is told the ends of; others are found by trying. */
 const SESSIONS_MAX = 16;
@@ -33,7 +35,7 @@ interface Scope {
   /** No try before it; milliseconds. */
   probeAt: number;
   /** Who tries now, until when nothing said means success. `told`: a node had a place, which says nothing of more of them. */
-  trying: Map<string, { until: number; told: boolean }>;
+  trying: Map<string, { since: number; until: number; told: boolean }>;
   /** Of them the requests that were not told: the window is theirs alone, or ends that keep coming would hide what else is free. */
   untold: number;
   /** Nodes that were busy, oldest first. */
@@ -43,6 +45,7 @@ interface Scope {
 /** Pure: milliseconds are handed in. */
 export class Turns<P extends Place> {
   readonly #queue: FairQueue<P>;
+  readonly #lease = new AdaptiveTimeout({ leastMs: LEASE_MS, mostMs: LEASE_MAX_MS });
   /** Scopes of requests that wait or try; at most SCOPES_MAX and the shared one. */
   readonly #scopes = new Map<string, Scope>();
   /** Places that became free and were not given yet, by node. */
@@ -81,7 +84,10 @@ export class Turns<P extends Place> {
     const place = this.#placed(asked);
     this.#queue.back(place);
     const scope = this.#arrived(place, busy, now + PROBE_MS);
-    if (tried !== undefined) this.#tried(tried.id, asked.name);
+    if (tried !== undefined) {
+      this.#lease.answered(now - tried.since);
+      this.#tried(tried.id, asked.name);
+    }
     if (tried?.told) return;
     scope.window = 1;
     scope.probeAt = now + PROBE_MS;
@@ -95,10 +101,10 @@ export class Turns<P extends Place> {
     this.#drop(id);
   }
 
-  #tryOf(name: string): { id: string; told: boolean } | undefined {
+  #tryOf(name: string): { id: string; since: number; told: boolean } | undefined {
     for (const [id, { trying }] of this.#scopes) {
       const tried = trying.get(name);
-      if (tried !== undefined) return { id, told: tried.told };
+      if (tried !== undefined) return { id, since: tried.since, told: tried.told };
     }
     return undefined;
   }
@@ -185,7 +191,7 @@ export class Turns<P extends Place> {
   #give(place: P, session: string | undefined, now: number): Turn<P> {
     this.#tried(place.scope, place.name); // it may be back in another role, before its former try was over
     const scope = this.#scopes.get(place.scope);
-    scope?.trying.set(place.name, { until: now + LEASE_MS, told: session !== undefined });
+    scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });
     if (scope !== undefined && session === undefined) scope.untold++;
     this.#left(place.scope);
     return { place, session };
@@ -194,7 +200,7 @@ export class Turns<P extends Place> {
   #expire(now: number): void {
     for (const [id, scope] of this.#scopes) {
       for (const [name, { until, told }] of scope.trying) {
-        if (until > now) break; // in the order of giving
+        if (until > now) continue;
         if (!told) scope.window = Math.min(WINDOW_MAX, scope.window + 1);
         this.#tried(id, name);
       }
@@ -209,8 +215,7 @@ export class Turns<P extends Place> {
     };
     for (const { waiting, trying, untold, window, probeAt } of this.#scopes.values()) {
       if (waiting > 0 && untold < window) sooner(probeAt);
-      const first = trying.values().next().value;
-      if (first !== undefined) sooner(first.until);
+      for (const { until } of trying.values()) sooner(until);
     }
     return at;
   }

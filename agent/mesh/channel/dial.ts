@@ -1,9 +1,11 @@
 import type { Duplex } from 'node:stream';
+import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
 import { nodeCrypto } from '../../host/crypto.ts';
+import { patience } from '../../patience.ts';
 import { ASKS_BACK, type Credentials, type Proven } from './accept.ts';
 import type { Peer } from './channel.ts';
 import { asChannelError, ChannelError } from './error.ts';
-import { ADDRESSES_MAX, HANDSHAKE_MS, TICKET_MAX_BYTES } from './limits.ts';
+import { ADDRESSES_MAX, DIALLED_HANDSHAKE, TICKET_MAX_BYTES } from './limits.ts';
 import { framed, LENGTH_BYTES } from './messages.ts';
 import { checkProof, encodeProof, PROOF_MAX_BYTES } from './peer-release.ts';
 import { type Purpose, preface } from './preface.ts';
@@ -54,6 +56,9 @@ export async function dialChannel(options: DialOptions): Promise<Proven> {
   throw trouble;
 }
 
+/** TLS and two signatures on both ends, while engines load on the same cores. */
+const handshakes = new AdaptiveTimeout(DIALLED_HANDSHAKE);
+
 type Handshake = Omit<DialOptions, 'addresses'>;
 
 /** The handshake on a connection that there is, direct or through a relay. Ends it where it fails. @throws ChannelError */
@@ -61,7 +66,13 @@ export async function secureDialled(socket: Duplex, options: Handshake): Promise
   const abort = () => socket.destroy(new ChannelError('broken', 'given up'));
   options.signal?.addEventListener('abort', abort, { once: true });
   try {
-    return await within(socket, HANDSHAKE_MS, 'timeout', () => handshake(socket, options));
+    const [waitMs, begunAt] = [handshakes.ms, patience.now()];
+    const proven = await within(socket, waitMs, 'timeout', () => handshake(socket, options));
+    handshakes.answered(patience.now() - begunAt);
+    return proven;
+  } catch (error) {
+    if (error instanceof ChannelError && error.code === 'timeout') handshakes.expired();
+    throw error;
   } finally {
     options.signal?.removeEventListener('abort', abort);
   }

@@ -9,8 +9,11 @@ export const WEIGHTS_PREFACE = 'otela-blob-1\n';
 /** A ticket carries its certificate and is some 400 bytes. */
 export const TICKET_MAX_BYTES = 2 * 1024;
 
-/** From the connection to a ready channel, for each end. A slow-loris costs a socket for so long. */
-export const HANDSHAKE_MS = 5_000;
+/** From the connection to a ready channel, for the end that dials: more where handshakes took longer. */
+export const DIALLED_HANDSHAKE = { leastMs: 5_000, mostMs: 20_000 };
+
+/** For the end that listens: as long as a dialler may wait. A slow-loris costs a socket for so long. */
+export const HANDSHAKE_MS = DIALLED_HANDSHAKE.mostMs;
 
 /** For the last of a peer's addresses to take the connection; a firewall that swallows packets answers nothing. */
 export const CONNECT_MS = 1_500;

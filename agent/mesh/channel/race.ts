@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import { patience } from '../../patience.ts';
 import { ChannelError } from './error.ts';
 import { CONNECT_MS } from './limits.ts';
 
@@ -22,7 +23,7 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
     let trouble = 'no address';
     const end = (act: () => void) => {
       clearInterval(stagger);
-      clearTimeout(limit);
+      endWait();
       signal?.removeEventListener('abort', onAbort);
       for (const socket of open.keys()) socket.destroy();
       act();
@@ -54,7 +55,7 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
     };
     const onAbort = () => fail('given up');
     const stagger = setInterval(() => untried.length > 0 && next(), STAGGER_MS);
-    const limit = setTimeout(() => fail(`nothing for ${CONNECT_MS} ms`), CONNECT_MS + STAGGER_MS * left.length);
+    const endWait = patience.after(CONNECT_MS + STAGGER_MS * left.length, () => fail(`nothing for ${CONNECT_MS} ms`));
     signal?.addEventListener('abort', onAbort, { once: true });
     if (signal?.aborted) onAbort();
     else next();

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { patience } from '../../patience.ts';
 import { ChannelError, type ChannelErrorCode } from './error.ts';
 import { LENGTH_BYTES } from './messages.ts';
 
@@ -45,13 +46,13 @@ export async function eventOf(socket: Duplex, event: 'secure' | 'secureConnect')
 
 /** Ends the socket with `code` unless `act` settles in time; `act` sees that as its socket's error. */
 export async function within<T>(socket: Duplex, ms: number, code: ChannelErrorCode, act: () => Promise<T>): Promise<T> {
-  const timer = setTimeout(() => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)), ms);
+  const endWait = patience.after(ms, () => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)));
   try {
     return await act();
   } catch (error) {
     socket.destroy();
     throw error;
   } finally {
-    clearTimeout(timer);
+    endWait();
   }
 }

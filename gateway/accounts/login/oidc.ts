@@ -2,6 +2,8 @@
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
+import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
+import { call } from '../../patience.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 
@@ -20,7 +22,8 @@ const ALGORITHMS = [
   'Ed25519',
 ];
 const CLOCK_SKEW_S = 60;
-const FETCH_MS = 5_000;
+const FETCH = { leastMs: 5_000, mostMs: 30_000 };
+const answers = new AdaptiveTimeout(FETCH);
 const ANSWER_MAX_BYTES = 512 * 1024;
 const DISCOVERY_KEPT_MS = 60 * 60_000;
 const KEYS_KEPT_MS = 10 * 60_000;
@@ -148,8 +151,10 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   let response: Response;
   let text: string | undefined;
   try {
-    response = await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(FETCH_MS) });
-    text = await boundedText(response);
+    [response, text] = await call(answers, async (signal) => {
+      const answer = await fetch(url, { ...init, redirect: 'manual', signal });
+      return [answer, await boundedText(answer)] as const;
+    });
   } catch (cause) {
     throw unavailable('it does not answer', cause);
   }

@@ -2,8 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import manifest from '../../../../package.json' with { type: 'json' };
+import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
+import { patience } from '../../../patience.ts';
 import type { RegistryObject } from '../../../registry/object.ts';
 import { REGISTRY_NAME } from '../../../registry-name.ts';
 import type { UsageObject } from '../../../usage/object.ts';
@@ -25,7 +27,8 @@ import { limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
 import type { Part } from './shares.ts';
 import type { GatewayIdentity } from './signed.ts';
 
-const LIMIT_ANSWER_MS = 1_500;
+/** A request waits for it: more where the first took longer. */
+const LIMIT_ANSWER = { leastMs: 1_500, mostMs: 15_000 };
 const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
@@ -57,6 +60,7 @@ export class Following {
   #budgetsTold: Promise<void> = Promise.resolve();
   readonly #feed: ChangeFeed;
   readonly #link: GatewayLink;
+  readonly #limitAnswers = new AdaptiveTimeout(LIMIT_ANSWER);
   readonly #keeper: RoleKeeper;
   #own: Own | undefined;
   #past: PastRecords | undefined;
@@ -188,9 +192,9 @@ export class Following {
 
   /** Resolves when a new follower has a whole copy. @throws Error where none came in time */
   async firstCopy(): Promise<void> {
-    const until = Date.now() + FIRST_COPY_MS;
+    const until = patience.now() + FIRST_COPY_MS;
     while (this.#role.role === 'follower' && (this.#follower?.syncedAt ?? 0) === 0) {
-      if (Date.now() > until)
+      if (patience.now() > until)
         throw new Error(`no copy of the accounts came from ${this.first}: ${this.#follower?.lastError ?? 'no answer'}`);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
@@ -246,7 +250,7 @@ export class Following {
       '/gateway/limits',
       call,
       limitAnswerSchema,
-      LIMIT_ANSWER_MS,
+      this.#limitAnswers,
     );
     return answer.result;
   }

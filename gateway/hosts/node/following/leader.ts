@@ -4,9 +4,8 @@ import type * as z from 'zod';
 import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../../../shared/proxy/body-pace.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
-import { after } from '../../../after.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
-import { steadyNow } from '../../../steady-clock.ts';
+import { patience } from '../../../patience.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/row.ts';
 import type { Budgets, BudgetsPage } from './budgets.ts';
@@ -122,7 +121,7 @@ export class Leader {
       const chunks: Buffer[] = [];
       let bytes = 0;
       const body: AsyncIterator<Buffer, undefined> = message[Symbol.asyncIterator]();
-      const pace = new BodyPace(stallMs, { steadyNow, after });
+      const pace = new BodyPace(stallMs, { steadyNow: () => patience.now(), after: patience.after });
       for (;;) {
         const piece = await pace.next(body.next().then(({ value }) => value));
         if (piece === undefined) return Buffer.concat(chunks);

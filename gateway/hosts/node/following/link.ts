@@ -1,6 +1,8 @@
 /** A gateway asks another one of its institution: requests are signed, and so are answers, each about the request's nonce. */
 import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
+import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
+import { call } from '../../../patience.ts';
 import { type GatewayIdentity, SIGNED_HEADER, sign, verify } from './signed.ts';
 
 /** Bytes of an answer. */
@@ -25,26 +27,28 @@ export class GatewayLink {
   async ask<T>(
     base: URL,
     path: string,
-    body: unknown,
+    message: unknown,
     schema: z.ZodType<T>,
-    withinMs: number,
+    wait: number | AdaptiveTimeout,
   ): Promise<{ answer: T; by: string }> {
-    const bytes = Buffer.from(JSON.stringify(body));
+    const bytes = Buffer.from(JSON.stringify(message));
     const { header, nonce } = sign(this.#identity, { about: `POST ${path}`, body: bytes }, nowS());
     let status: number;
     let text: Buffer;
     let proof: string | string[] | undefined;
     try {
-      const response = await request(new URL(path, base), {
-        method: 'POST',
-        dispatcher: this.#dispatcher,
-        headers: { 'content-type': 'application/json', [SIGNED_HEADER]: header },
-        body: bytes,
-        signal: AbortSignal.timeout(withinMs),
-      });
-      status = response.statusCode;
-      proof = response.headers[SIGNED_HEADER];
-      text = await bounded(response.body);
+      const bounds = typeof wait === 'number' ? new AdaptiveTimeout({ leastMs: wait, mostMs: wait }) : wait;
+      ({ status, proof, text } = await call(bounds, async (signal) => {
+        const response = await request(new URL(path, base), {
+          method: 'POST',
+          dispatcher: this.#dispatcher,
+          headers: { 'content-type': 'application/json', [SIGNED_HEADER]: header },
+          body: bytes,
+          signal,
+        });
+        const { statusCode, headers, body } = response;
+        return { status: statusCode, proof: headers[SIGNED_HEADER], text: await bounded(body) };
+      }));
     } catch (cause) {
       throw new LinkError(`${base.host}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }

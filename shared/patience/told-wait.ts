@@ -1,0 +1,27 @@
+import type { After } from '../collections/timer.ts';
+
+/** A command says that it waits after so long, and again after each further one of these. */
+const TELL_MS = [5_000, 15_000, 40_000, 60_000] as const;
+
+/**
+ * Waits for `work` for as long as it takes, and says every now and then for what: a person can end a command, and a command cannot know
+ * whether what it asks is slow or dead. `tell` gets the seconds that have passed.
+ */
+export async function toldWait<T>(work: Promise<T>, after: After, tell: (seconds: number) => void): Promise<T> {
+  let passedMs = 0;
+  let stop = () => {};
+  const arm = (times: number) => {
+    const ms = TELL_MS[Math.min(times, TELL_MS.length - 1)] ?? 60_000;
+    stop = after(ms, () => {
+      passedMs += ms;
+      tell(passedMs / 1_000);
+      arm(times + 1);
+    });
+  };
+  arm(0);
+  try {
+    return await work;
+  } finally {
+    stop();
+  }
+}
