@@ -2,8 +2,10 @@
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
+import { toldWait } from '../../shared/patience/told-wait.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { jsonOf } from '../../shared/text/json.ts';
+import { after } from '../after.ts';
 import { CommandError, EXIT_UNREACHABLE } from '../command.ts';
 import { isReaderGone } from './reader.ts';
 import { Table } from './table.ts';
@@ -16,7 +18,8 @@ class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNREACHABLE;
 }
 
-const ANSWER_MS = 15_000;
+/** Longer than any machine needs for an answer. Before that the command says every now and then that it waits: a person can end it. */
+const ANSWER_MAX_MS = 600_000;
 
 export const CONNECTION = {
   url: { default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
@@ -111,8 +114,13 @@ export async function ask(
   path: string,
   body?: Readonly<Record<string, unknown>>,
 ): Promise<unknown> {
-  const response = await send(target, method, path, body, AbortSignal.timeout(ANSWER_MS));
-  const text = await response.text();
+  const answering = send(target, method, path, body, AbortSignal.timeout(ANSWER_MAX_MS)).then(
+    async (response) => [response, await response.text()] as const,
+  );
+  const { host } = new URL(target.url);
+  const [response, text] = await toldWait(answering, after, (seconds) =>
+    console.error(`${host} has not answered ${method} ${target.path}${path} for ${seconds} s; waiting`),
+  );
   const json = jsonOf(text);
   if (response.ok && json !== undefined) return json;
   throw refusal(response.status, text);

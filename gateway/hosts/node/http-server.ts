@@ -15,6 +15,7 @@ import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
 import { showsCertificateUntil } from '../../observe/own.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
+import { patience } from '../../patience.ts';
 import { type Connection, Connections } from './connections.ts';
 import type { Following } from './following/following.ts';
 import { LEADER_PATH } from './following/leader.ts';
@@ -269,9 +270,9 @@ export class HttpServer {
     this.#server.close();
     this.#server.closeIdleConnections();
     this.#connections.closeIdlePlain();
-    const deadline = Date.now() + drainMs;
-    while (this.#asking > 0 && Date.now() < deadline)
-      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
+    const deadline = patience.now() + drainMs;
+    while (this.#asking > 0 && patience.now() < deadline)
+      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - patience.now())));
     this.#connections.closeAll();
   }
 }

@@ -2,14 +2,25 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
+import { toldWait } from '../../../../shared/patience/told-wait.ts';
+import { after } from '../../../after.ts';
+import { patience } from '../../../patience.ts';
 
-const READY_MS = 20_000;
+/** By this process's patience: it answers within a second where its core is its own. */
+const READY_MS = 60_000;
 const RETRY_MS = 50;
-const ANSWER_MS = 5_000;
+const ANSWER_MS = 60_000;
 
-/** Resolves when `/healthz` answers and the admin key opens a list of D1. Rejects with the last answer when it never does. */
-export async function checkReady(url: string, adminKey: string): Promise<void> {
-  const deadline = Date.now() + READY_MS;
+/**
+ * Resolves when `/healthz` answers and the admin key opens a list of D1. Says now and then that it waits; rejects with the last answer when
+ * it never does.
+ */
+export function checkReady(url: string, adminKey: string, log: (line: string) => void): Promise<void> {
+  return toldWait(answers(url, adminKey), after, (seconds) => log(`waiting for the first answer for ${seconds} s`));
+}
+
+async function answers(url: string, adminKey: string): Promise<void> {
+  const deadline = patience.now() + READY_MS;
   for (;;) {
     const health = await status(new URL('/healthz', url), {});
     const store =
@@ -17,7 +28,7 @@ export async function checkReady(url: string, adminKey: string): Promise<void> {
         ? await status(new URL('/admin/keys?limit=1', url), { authorization: `Bearer ${adminKey}` })
         : '';
     if (store === '200') return;
-    if (Date.now() > deadline)
+    if (patience.now() > deadline)
       throw new Error(`the gateway started but does not answer: /healthz ${health}, /admin/keys ${store}`);
     await delay(RETRY_MS);
   }

@@ -165,7 +165,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     await gateway.following.firstCopy().catch((cause: unknown) => {
       throw new CommandError(cause instanceof Error ? cause.message : String(cause), { cause });
     });
-    await checkReady(url, data.adminKey);
+    await checkReady(url, data.adminKey, log);
     if (!isOn(given.REQUIRE_SIGNED_AGENT))
       log('agents need no signed release here: the holder of a join token may run any program as one');
     const pem = options.tls;
