@@ -1,6 +1,7 @@
 /** JSON bodies and query strings of all but model requests: small, and of exactly the expected shape. */
 import type { z } from 'zod';
 import { ApiError } from '../shared/openai/errors.ts';
+import { parseJson } from '../shared/text/json.ts';
 import { type BodyContext, bodyBytes } from './body-pieces.ts';
 
 const BODY_MAX_BYTES = 64 * 1024;
@@ -19,7 +20,7 @@ export async function readForm<T>(c: BodyContext, schema: z.ZodType<T>): Promise
 export async function readJson(c: BodyContext, maxBytes: number): Promise<unknown> {
   const text = await readText(c, maxBytes);
   try {
-    return JSON.parse(text) as unknown;
+    return parseJson(text);
   } catch (cause) {
     throw new ApiError('invalid_json', 'The body is not valid JSON.', { cause });
   }

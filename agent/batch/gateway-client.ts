@@ -21,6 +21,7 @@ import type { LineResult } from '../../shared/batch/results.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { parseJson } from '../../shared/text/json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 
@@ -174,7 +175,7 @@ async function readAll(body: AsyncIterable<Buffer>): Promise<Buffer> {
 /** @throws Error where a gateway answers in another form */
 function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.infer<T> {
   try {
-    return schema.parse(JSON.parse(String(answer)));
+    return schema.parse(parseJson(String(answer)));
   } catch (cause) {
     throw new Error('the gateway answered a request for work in a form that this agent does not know', { cause });
   }

@@ -1,9 +1,10 @@
 import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import { bodyOf, requestOf } from '../../shared/batch/line-body.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
-import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
+import { parseJson } from '../../shared/text/json.ts';
 import type { BatchGateway } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
@@ -79,43 +80,49 @@ export class LeaseWork {
     this.#stop.abort();
   }
 
-  /** What the line says already and is less stays. */
-  #reasoning({ [BUDGET_KEY]: said }: Record<string, unknown>): Record<string, number> {
-    const { reasoningTokens: most } = this.lease;
-    if (most === undefined) return {};
-    return { [BUDGET_KEY]: typeof said === 'number' && said >= 0 ? Math.min(said, most) : most };
-  }
-
   get uncommittedBytes(): number {
     return this.#waitingBytes;
   }
 
   /**
-   * The open lines of the chunk, those with a common prefix next to each other.
+   * The open lines of the chunk, those with a common prefix next to each other. One that cannot be read has failed: left out without a
+   * word, it would be leased again and again.
    * @param priority that the engine is told, whatever the line says
    */
   linesOf(chunk: Uint8Array, priority?: number): PendingLine[] {
     const open = new Set(this.lease.open);
     const found: { line: number; body: string; prefix: number }[] = [];
-    const decoder = new TextDecoder();
     let index = 0;
     const splitter = new LineSplitter(
       LINE_MAX_BYTES,
       ({ bytes }) => {
         const line = index++;
-        if (!open.has(line)) return;
-        const { body } = JSON.parse(decoder.decode(bytes)) as { body: Record<string, unknown> };
-        const told = { ...body, ...(priority !== undefined && { priority }), ...this.#reasoning(body) };
-        found.push({ line, body: JSON.stringify(told), prefix: prefixOf(body) });
+        const request = open.has(line) ? this.#requestOf(bytes, priority) : undefined;
+        if (request === undefined) return;
+        open.delete(line);
+        found.push({ line, ...request });
       },
       () => index++,
     );
     splitter.push(chunk);
     splitter.end();
+    for (const line of open) this.add(unread(line));
     return orderByPrefix(found.map(({ prefix }) => prefix)).flatMap((at) => {
       const one = found[at];
       return one === undefined ? [] : [{ lease: this, line: one.line, body: one.body }];
     });
+  }
+
+  /** Undefined where it cannot be read. */
+  #requestOf(line: Uint8Array, priority: number | undefined): { body: string; prefix: number } | undefined {
+    try {
+      const body = bodyOf(line);
+      if (body === undefined) return undefined;
+      const text = requestOf(body, { priority, thinkingTokens: this.lease.reasoningTokens });
+      return { body: text, prefix: prefixOf(parseJson(text) as Record<string, unknown>) };
+    } catch {
+      return undefined;
+    }
   }
 
   add(result: LineResult): void {
@@ -233,6 +240,11 @@ export class LeaseWork {
     clearInterval(this.#renewal);
     this.#renewal = undefined;
   }
+}
+
+function unread(line: number): LineResult {
+  const why = 'The node could not read this line in what the gateway sent.';
+  return { line, status_code: 0, request_id: '', body: '', error: 'engine_failed', why };
 }
 
 function bytesOf(results: readonly LineResult[]): number {

@@ -1,6 +1,7 @@
 import { Pool } from 'undici';
 import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
+import { jsonOf } from '../../shared/text/json.ts';
 import type { EngineTarget } from '../engine/address.ts';
 
 /** uvicorn closes idle connections after 5 s: leave before it does. */
@@ -51,7 +52,8 @@ export class LineClient {
       });
       const text = await textOf(response.body);
       if (text === undefined) return { kind: 'failed', why: `the answer has more than ${RESULT_MAX_BYTES} bytes` };
-      if (response.statusCode < 400 && !isJson(text)) return { kind: 'failed', why: 'the answer is no JSON' };
+      if (response.statusCode < 400 && jsonOf(text) === undefined)
+        return { kind: 'failed', why: 'the answer is no JSON, or is nested too deeply' };
       return { kind: 'answered', status: response.statusCode, body: text };
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };
@@ -70,15 +72,6 @@ const FAILURES: readonly string[] = ['HeadersTimeoutError', 'BodyTimeoutError', 
 /** It is there, and answers too late or what is no HTTP. */
 function isFailure(error: unknown): boolean {
   return error instanceof Error && FAILURES.includes(error.name);
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Undefined: longer than a result may be. */

@@ -165,7 +165,6 @@ export class BatchRunner {
       const chunk = await gateway.chunk(lease, signal);
       this.#prefix = lease.prefix;
       const lines = work.linesOf(chunk, this.#options.lines().priority);
-      if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
       this.#bodies.set(work, new Map(lines.map(({ line, body }) => [line, body])));
       this.#queue.push(...lines);
       this.#pump();
@@ -183,7 +182,8 @@ export class BatchRunner {
     await this.#pause(RETRY_MS);
     for (const line of lines) {
       const body = this.#bodies.get(lease)?.get(line);
-      if (body === undefined || this.#draining) lease.drop(1);
+      if (this.#draining) lease.drop(1);
+      else if (body === undefined) lease.giveBack(1);
       else this.#queue.push({ lease, line, body });
     }
     this.#pump();

@@ -2,6 +2,7 @@ import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
 import { type BatchStatus, isTerminal, takesResults } from '../../shared/batch/status.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { FileStoreError } from '../files/file-store.ts';
@@ -18,7 +19,7 @@ import { dropFiles, writeFiles } from './finish.ts';
 import { type BatchAdmission, LEASE_MS, leaseOf } from './leases/lease.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { offerOf, tellQueues } from './leases/offer.ts';
-import { INPUT_LOST, NO_TOKENS, STEP_FAILED } from './messages.ts';
+import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, STEP_FAILED, stepGivenUp } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
 import { OUTPUT_MAX_BYTES } from './output.ts';
 import { saveSummary } from './summary.ts';
@@ -32,6 +33,8 @@ const TURN_MS = 5_000;
 const AGAIN_MS = 5_000;
 /** Nodes hear of a cancel with their next commit or renewal, and give back what is done. OpenAI allows ten minutes. */
 const CANCEL_MS = 30_000;
+/** Its files are tried to be written for so long: a store that is away must not keep a batch from its end. */
+const CANCEL_FILES_MS = 600_000;
 
 /**
  * One batch: its input check, leases, results and output files. Every step is stored before it counts, so that the process may end at any
@@ -206,16 +209,36 @@ export class BatchObject extends GatewayObject {
     let nextMs = AGAIN_MS;
     try {
       nextMs = await this.#step(spec, this.#record.state);
+      this.#obstacle.passed();
     } catch (error) {
       if (this.#isForgotten) return dropFiles(this.env, spec.id, this.#now);
-      const why = error instanceof Error ? error.message : String(error);
-      this.#obstacle.meet(error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED, this.#now);
-      console.error(`batch ${spec.id}: ${why}; tried again in ${AGAIN_MS} ms`);
+      await this.#failed(spec.id, error);
     }
     if (this.#isForgotten) return dropFiles(this.env, spec.id, this.#now);
     this.#metrics.tell(this.env, this.ctx, this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
+  }
+
+  async #failed(id: string, error: unknown): Promise<void> {
+    const why = error instanceof Error ? error.message : String(error);
+    const ofStore = error instanceof FileStoreError || error instanceof ApiError;
+    if (!ofStore && this.#obstacle.recurs(why)) {
+      console.error(`batch ${id}: ${why}; given up`);
+      return this.#giveUp(id, stepGivenUp(why));
+    }
+    this.#obstacle.meet(error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED, this.#now);
+    console.error(`batch ${id}: ${why}; tried again in ${AGAIN_MS} ms`);
+  }
+
+  /** Its next step cannot be done. Results that are there are told, unless it is their files that cannot be made. */
+  async #giveUp(id: string, message: string): Promise<void> {
+    this.#obstacle.passed();
+    const { status } = this.#record.state;
+    const givenUp = { code: 'engine_failed' as const, why: message };
+    if (status === 'in_progress') return void this.#record.move('finalizing', this.#now, { givenUp });
+    this.#record.endWithoutFiles(status === 'cancelling' ? 'cancelled' : 'failed', this.#now, message);
+    await dropFiles(this.env, id, this.#now).catch(() => {});
   }
 
   /** @returns milliseconds until the next step */
@@ -235,7 +258,9 @@ export class BatchObject extends GatewayObject {
         ledger.expire(this.#now);
         const endsAt = (times.cancelling_at ?? 0) * 1_000 + CANCEL_MS;
         if (ledger.leases.length > 0 && this.#now < endsAt) return 1_000;
-        await this.#finish(spec, 'cancelled', 'batch_cancelled');
+        if (this.#now >= endsAt + CANCEL_FILES_MS)
+          this.#record.endWithoutFiles('cancelled', this.#now, CANCELLED_WITHOUT_FILES);
+        else await this.#finish(spec, 'cancelled', 'batch_cancelled');
         return 0;
       }
       default:

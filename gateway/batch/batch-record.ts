@@ -134,6 +134,14 @@ export class BatchRecord {
     this.#ledger = undefined;
   }
 
+  /** @param message why there are no files */
+  endWithoutFiles(to: 'cancelled' | 'failed', nowMs: number, message: string): void {
+    const errors = [{ code: 'batch_given_up', message, param: null, line: null }];
+    if (!this.move(to, nowMs, { errors, requeued: this.requeued })) return;
+    this.#rows.forgetResults();
+    this.#ledger = undefined;
+  }
+
   /** All of it: from then on there is no such batch. */
   forget(): void {
     this.#rows.forget();

@@ -70,16 +70,7 @@ function written(
 ): string {
   if (result === undefined) return failedLine(id, customId, unexecuted, why);
   if (result.error !== undefined) return failedLine(id, customId, result.error, result.why);
-  const { status_code, request_id, body } = result;
-  return answeredLine(id, customId, { status_code, request_id, body: parsed(body) });
-}
-
-function parsed(body: string): unknown {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return body;
-  }
+  return answeredLine(id, customId, result);
 }
 
 async function customIds(options: OutputOptions, chunk: Chunk): Promise<(string | null)[]> {

@@ -1,4 +1,7 @@
+import { ApiError } from '../openai/errors.ts';
+import { scanJson } from '../openai/scan.ts';
 import { type BatchEndpoint, type BatchError, checkLine, inputsOf, isObject, type Json, notJson } from './line.ts';
+import { bodyOf } from './line-body.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
 import { prefixOf } from './prefix.ts';
 
@@ -111,9 +114,7 @@ export class InputCheck {
     }
     const first = this.#lines;
     this.#lines += 1;
-    const value = this.#parse(line);
-    if (value === undefined) return this.#fail(notJson(line.number));
-    const checked = checkLine(value, this.#options.endpoint, line.number);
+    const checked = this.#read(line);
     if (Array.isArray(checked)) {
       for (const error of checked) this.#fail(error);
       return;
@@ -126,11 +127,19 @@ export class InputCheck {
     if (demands !== undefined) this.#addToChunk(line, first, body, demands);
   }
 
-  #parse({ bytes }: SplitLine): unknown {
+  /** @returns the line's fields, or every error that it has (at least one) */
+  #read({ bytes, number }: SplitLine): Json | BatchError[] {
+    let of = '';
     try {
-      return JSON.parse(this.#decoder.decode(bytes));
-    } catch {
-      return undefined;
+      const text = this.#decoder.decode(bytes);
+      const body = bodyOf(bytes);
+      const checked = checkLine(JSON.parse(text), this.#options.endpoint, number);
+      // Its bytes go to the engine as they are: what no request may have, no line may.
+      of = 'body.';
+      if (!Array.isArray(checked) && body !== undefined) scanJson(body);
+      return checked;
+    } catch (error) {
+      return [error instanceof ApiError ? lineError(error, number, of) : notJson(number)];
     }
   }
 
@@ -213,6 +222,12 @@ export class InputCheck {
   #fail(error: BatchError): void {
     if (this.#errors.length < ERRORS_MAX) this.#errors.push(error);
   }
+}
+
+/** @param of what its `param` is a part of */
+function lineError({ code, message, param }: ApiError, line: number, of: string): BatchError {
+  if (code === 'invalid_json') return { ...notJson(line), message: message.replace('The request body', 'This line') };
+  return { code, message: message.replace('the request body', 'this line'), param: param && `${of}${param}`, line };
 }
 
 function demandsOf({ model, metadata }: Json): Demands {

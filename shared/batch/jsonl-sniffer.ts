@@ -1,3 +1,4 @@
+import { parseJson } from '../text/json.ts';
 import { LINE_MAX_BYTES } from './input-check.ts';
 import { LineSplitter } from './line-splitter.ts';
 
@@ -31,7 +32,7 @@ export class JsonlSniffer {
     if (this.#found) return;
     this.#tried += 1;
     try {
-      JSON.parse(this.#decoder.decode(bytes));
+      parseJson(this.#decoder.decode(bytes));
       this.#found = true;
     } catch {
       // The next line may be.

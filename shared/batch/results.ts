@@ -1,3 +1,4 @@
+import { jsonOf } from '../text/json.ts';
 import { WHY_MAX } from './function.ts';
 import type { Json } from './line.ts';
 
@@ -39,7 +40,8 @@ export interface LineResult {
 export interface LineResponse {
   status_code: number;
   request_id: string;
-  body: unknown;
+  /** JSON as text; another text is told as a string. */
+  body: string;
 }
 
 /** Output lines hold answers below 400; all else belongs to the error file. A 4xx of the model is a response, not an `error`. */
@@ -48,8 +50,19 @@ export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_co
 }
 
 /** One line of the output or error file, with its line end. `customId` is null where the input could not be read any more. */
-export function answeredLine(id: string, customId: string | null, response: LineResponse): string {
-  return `${JSON.stringify({ id, custom_id: customId, response, error: null } satisfies Json)}\n`;
+export function answeredLine(
+  id: string,
+  customId: string | null,
+  { status_code, request_id, body }: LineResponse,
+): string {
+  const [status, request] = [JSON.stringify(status_code), JSON.stringify(request_id)];
+  const response = `{"status_code":${status},"request_id":${request},"body":${jsonText(body)}}`;
+  return `{"id":${JSON.stringify(id)},"custom_id":${JSON.stringify(customId)},"response":${response},"error":null}\n`;
+}
+
+/** As it was written: parsed and written anew, integers above 2^53 lose digits. Line ends in JSON stand between its tokens alone. */
+function jsonText(text: string): string {
+  return jsonOf(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();
 }
 
 /** @param why what the last engine said of it */

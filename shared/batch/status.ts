@@ -14,7 +14,7 @@ export type BatchStatus = (typeof BATCH_STATUSES)[number];
 const NEXT: Record<BatchStatus, readonly BatchStatus[]> = {
   validating: ['failed', 'in_progress', 'cancelling'],
   in_progress: ['finalizing', 'cancelling', 'expired'],
-  finalizing: ['completed'],
+  finalizing: ['completed', 'cancelling', 'failed'],
   cancelling: ['cancelled'],
   failed: [],
   completed: [],

@@ -1,9 +1,7 @@
 /** RFC 8259 by bytes: checks the grammar and tells where things stand, without building any value. */
+import { JSON_DEPTH_MAX } from '../text/json.ts';
 import { textOf } from './bytes.ts';
 import { ApiError } from './errors.ts';
-
-/** Deeper bodies are refused: engines parse recursively and some die of it. */
-const MAX_JSON_DEPTH = 512;
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -23,7 +21,7 @@ const ESCAPES = new Uint8Array(256);
 for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = 1;
 
 /** Whether each open container is an object, outermost first. Shared: a read never yields, so two never overlap. */
-const isObjectAt = new Uint8Array(MAX_JSON_DEPTH);
+const isObjectAt = new Uint8Array(JSON_DEPTH_MAX);
 
 const LITERALS: Readonly<Record<number, Uint8Array>> = {
   116: Uint8Array.of(0x74, 0x72, 0x75, 0x65),
@@ -92,6 +90,27 @@ export class JsonReader {
     return this.pos++;
   }
 
+  /**
+   * Reads the array that begins at the next byte.
+   * @param item called with `pos` at the item, which it must consume
+   */
+  array(item: () => void): void {
+    if (this.peek() !== OPEN_ARRAY) this.fail('an array must begin');
+    this.pos++;
+    if (this.peek() === CLOSE_ARRAY) {
+      this.pos++;
+      return;
+    }
+    for (;;) {
+      this.peek();
+      item();
+      const byte = this.peek();
+      this.pos++;
+      if (byte === CLOSE_ARRAY) return;
+      if (byte !== COMMA) this.fail('a comma or a closing bracket is missing', this.pos - 1);
+    }
+  }
+
   /** Skips one value, whatever it is. @param depth containers open around it */
   value(depth: number): void {
     let level = depth;
@@ -111,7 +130,7 @@ export class JsonReader {
 
   /** True if the container has something in it: `pos` is then at its first value. */
   #open(byte: number, level: number): boolean {
-    if (level >= MAX_JSON_DEPTH) this.fail(`nesting deeper than ${MAX_JSON_DEPTH}`);
+    if (level >= JSON_DEPTH_MAX) this.fail(`nesting deeper than ${JSON_DEPTH_MAX}`);
     const isObject = byte === OPEN_OBJECT;
     this.pos++;
     if (this.peek() === (isObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {

@@ -1,5 +1,7 @@
 /** Frames of a function's process: one JSON object a line, of a bounded length. */
 import * as z from 'zod';
+import { textOf } from '../../../shared/openai/bytes.ts';
+import { JsonReader } from '../../../shared/openai/json.ts';
 import { jsonOf } from '../../../shared/text/json.ts';
 
 /** What one call answers. A call's lines have 4 MiB at most, and each result that is kept 1 MiB. */
@@ -10,7 +12,10 @@ const frameSchema = z.union([
   z.object({ id: z.int(), outputs: z.array(z.unknown()) }),
   z.object({ id: z.int(), error: z.string() }),
 ]);
-export type Frame = z.output<typeof frameSchema>;
+type Parsed = z.output<typeof frameSchema>;
+type Outputs = Extract<Parsed, { outputs: unknown[] }>;
+/** Outputs as JSON, in the digits that the function gave them. */
+export type Frame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
 
 /** Cuts what comes into frames. */
 export class FrameReader {
@@ -44,12 +49,12 @@ export class FrameReader {
 
   #frame(): void {
     if (this.#over) return;
-    const text = Buffer.concat(this.#pieces).toString('utf8');
+    const line = Buffer.concat(this.#pieces);
     this.#pieces = [];
     this.#bytes = 0;
-    const parsed = frameSchema.safeParse(jsonOf(text));
-    if (parsed.success) this.#onFrame(parsed.data);
-    else this.#garbage('an answer that is no frame');
+    const { data } = frameSchema.safeParse(jsonOf(line.toString('utf8')));
+    if (data === undefined) this.#garbage('an answer that is no frame');
+    else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
   }
 
   #garbage(why: string): void {
@@ -57,4 +62,20 @@ export class FrameReader {
     this.#pieces = [];
     this.#onGarbage(why);
   }
+}
+
+/** Of a frame that was parsed already. */
+function outputsOf(frame: Uint8Array): string[] {
+  const reader = new JsonReader(frame);
+  let outputs: string[] = [];
+  reader.object((key) => {
+    if (reader.text(key) !== 'outputs') return reader.value(1);
+    outputs = [];
+    reader.array(() => {
+      const start = reader.pos;
+      reader.value(2);
+      outputs.push(textOf(frame.subarray(start, reader.pos)));
+    });
+  });
+  return outputs;
 }

@@ -36,7 +36,7 @@ interface ProcessOptions {
 }
 
 export type CallAnswer =
-  | { kind: 'outputs'; outputs: unknown[] }
+  | { kind: 'outputs'; outputs: string[] }
   /** The function raised, or returned too many or too few: the process is well. */
   | { kind: 'raised'; error: string }
   /** The process ended, answered no frame, or was ended for its time or memory. */
@@ -116,10 +116,10 @@ export class FunctionProcess {
     return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
   }
 
-  /** One at a time. @param lines what `infer` gets */
-  async call(lines: readonly unknown[]): Promise<CallAnswer> {
+  /** One at a time. @param lines what `infer` gets, as JSON */
+  async call(lines: readonly string[]): Promise<CallAnswer> {
     const id = this.#next++;
-    if (this.#broken === undefined) this.#asks?.write(`${JSON.stringify({ id, lines })}\n`);
+    if (this.#broken === undefined) this.#asks?.write(`{"id":${id},"lines":[${lines.join(',')}]}\n`);
     const frame = await this.#answer(this.#options.limits.callMs, 'infer()');
     if (frame === undefined) return { kind: 'broken', why: this.#shown(this.#broken ?? 'it ended') };
     if ('loaded' in frame || frame.id !== id) return { kind: 'broken', why: this.#break('it answered another call') };

@@ -2,6 +2,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import { memberText } from '../../../shared/batch/line-body.ts';
 import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
 import { Backoff, FailureLog } from '../backoff.ts';
 import type { BatchGateway } from '../gateway-client.ts';
@@ -113,7 +114,6 @@ export class FunctionRunner {
         throw new Error('a function of an owner that is not allowed here');
       const code = await this.#code(gateway, lease, signal);
       const lines = work.linesOf(await gateway.chunk(lease, signal));
-      if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
       await this.#runLines(lease, work, code, lines, again);
     } finally {
       if (this.#leases.delete(work)) await work.release();
@@ -172,7 +172,7 @@ export class FunctionRunner {
     call: readonly PendingLine[],
   ): Promise<'done' | 'raised' | 'broken'> {
     const { context, model } = lease.function;
-    const inputs = call.map(({ body }) => (JSON.parse(body) as { input?: unknown }).input ?? null);
+    const inputs = call.map(({ body }) => memberText(body, 'input') ?? 'null');
     this.#running += call.length;
     const began = performance.now();
     const answer = await process.call(inputs).finally(() => {
@@ -229,8 +229,9 @@ export class FunctionRunner {
   }
 }
 
-function answered(line: number, model: string, output: unknown): LineResult {
-  const body = JSON.stringify({ object: 'otela.function.output', model, output: output ?? null });
+/** @param output JSON */
+function answered(line: number, model: string, output = 'null'): LineResult {
+  const body = `{"object":"otela.function.output","model":${JSON.stringify(model)},"output":${output}}`;
   if (Buffer.byteLength(body) <= RESULT_MAX_BYTES) return { line, status_code: 200, request_id: randomUUID(), body };
   return raised(line, `the result of this line has more than ${RESULT_MAX_BYTES} bytes`);
 }

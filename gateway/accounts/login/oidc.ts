@@ -3,6 +3,7 @@ import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVeri
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
+import { parseJson } from '../../../shared/text/json.ts';
 import { call } from '../../patience.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
@@ -163,7 +164,7 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   if (!response.ok) throw unavailable(`it answered ${response.status}`);
   if (text === undefined) throw unavailable(`its answer has more than ${ANSWER_MAX_BYTES} bytes`);
   try {
-    return schema.parse(JSON.parse(text));
+    return schema.parse(parseJson(text));
   } catch (cause) {
     throw unavailable('its answer is not what OpenID Connect says', cause);
   }

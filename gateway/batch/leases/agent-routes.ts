@@ -18,6 +18,7 @@ import type { LeaseRef } from '../../../shared/batch/ledger.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
+import { parseJson } from '../../../shared/text/json.ts';
 import { bodyBytes } from '../../body-pieces.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
@@ -235,7 +236,7 @@ function parsed<T extends z.ZodType>(schema: T, body: Uint8Array): z.output<T> {
 
 function jsonOf(body: Uint8Array): unknown {
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(body));
+    return parseJson(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(body));
   } catch {
     throw new ApiError('invalid_json', 'The body is no JSON.');
   }

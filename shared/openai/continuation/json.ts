@@ -1,10 +1,11 @@
+import { parseJson } from '../../text/json.ts';
 import { textOf } from '../bytes.ts';
 import { isObject } from '../usage.ts';
 
 /** Undefined where the bytes are no JSON object. */
 export function parseObject(bytes: Uint8Array): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(textOf(bytes));
+    const value: unknown = parseJson(textOf(bytes));
     return isObject(value) ? value : undefined;
   } catch {
     return undefined;

@@ -106,6 +106,38 @@ describe('a lease at work', () => {
     void work.release();
   });
 
+  it('gives its engine the bytes of the line, integers above 2^53 and all', () => {
+    const { gateway } = taking();
+    const body =
+      '{"model":"m", "seed": 9223372036854775807,"messages":[{"role":"user","content":"\\u00e9 é"}],"x":1e400}';
+    const chunk = new TextEncoder().encode(`{"custom_id":"x","body":${body},"url":"/"}`);
+    const work = new LeaseWork({ ...LEASE, open: [0] }, gateway, events());
+    expect(work.linesOf(chunk)).toMatchObject([{ body }]);
+    const told = work.linesOf(chunk, 7);
+    expect(told).toMatchObject([{ body: `${body.slice(0, -1)},"priority":7}` }]);
+    void work.release();
+  });
+
+  it('counts a line as failed that it cannot read, or that is not in the chunk', async () => {
+    const { commits, gateway } = taking();
+    const heard = events();
+    const good = '{"custom_id":"x","body":{"model":"m"}}';
+    const deep = good.replace('"m"', `"m","messages":[0,${'['.repeat(9_000)}${']'.repeat(9_000)}]`);
+    const work = new LeaseWork(LEASE, gateway, heard);
+    const lines = work.linesOf(new TextEncoder().encode([deep, 'nope', good].join('\n')));
+    expect(lines.map(({ line }) => line)).toEqual([2]);
+    work.add(result(2, '{}'));
+    await work.settled();
+    const said = commits.flat().map(({ line, error }) => [line, error]);
+    expect(said.sort()).toEqual([
+      [0, 'engine_failed'],
+      [1, 'engine_failed'],
+      [2, undefined],
+      [3, 'engine_failed'],
+    ]);
+    expect(heard.said.over).toBe(1);
+  });
+
   it('writes the bound of its lease for reasoning into each line that asks for more or says nothing', () => {
     const { gateway } = taking();
     const work = new LeaseWork({ ...LEASE, open: [0, 1, 2, 3], reasoningTokens: 100 }, gateway, events());

@@ -5,7 +5,7 @@ import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
 import { BatchObject } from '../../../gateway/batch/batch-object.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../../gateway/env.ts';
-import type { FileStore } from '../../../gateway/files/file-store.ts';
+import { type FileStore, FileStoreError } from '../../../gateway/files/file-store.ts';
 import type { ObjectContext } from '../../../gateway/object-context.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
@@ -106,4 +106,110 @@ test('a batch that is cancelled does not wait for the lines of a node that has l
     return batch.show()?.status;
   });
   expect(status).toBe('cancelled');
+});
+
+interface At {
+  batch: BatchObject;
+  clock: { ms: number };
+  /** Its state after each step. */
+  said: unknown[];
+  step(): Promise<void>;
+}
+
+/** A batch of one line in a file store of the test's, with one answer; `put` gets each file that it writes. */
+async function answered<T>(
+  name: string,
+  body: string,
+  put: (text: string) => void,
+  then: (at: At) => Promise<T>,
+): Promise<T> {
+  return runInDurableObject(env.LIMITS.getByName(name), async (_, { storage }) => {
+    const clock = { ms: Date.now() };
+    async function* content() {
+      yield input;
+    }
+    const files = {
+      read: async () => content(),
+      put: async (_: string, lines: AsyncIterable<Uint8Array>) => {
+        let text = '';
+        for await (const piece of lines) text += new TextDecoder().decode(piece);
+        put(text);
+        return { bytes: text.length };
+      },
+    } as unknown as FileStore;
+    const ctx = {
+      name: spec.id,
+      storage: { sql: storage.sql, kv: storage.kv, getAlarm: async () => null, setAlarm: async () => {} },
+      clock: { now: () => clock.ms, after: () => () => {}, every: () => () => {} },
+      waitUntil: (work: Promise<unknown>) => void work.catch(() => {}),
+    } as unknown as ObjectContext;
+    const batch = new BatchObject(ctx, { ...env, FILES: files } as unknown as Env);
+    await batch.create({ ...spec, id: `batch_${name.replaceAll(' ', '')}` });
+    await batch.alarm();
+    const lease = batch.grant('node', [0], undefined);
+    if (lease === null) throw new Error('nothing was leased');
+    const result = { line: 0, status_code: 200, request_id: 'r', body };
+    await batch.commit({ node: 'node', chunk: lease.chunk, epoch: lease.epoch }, [result], 'lab');
+    const said: unknown[] = [];
+    const step = async () => {
+      await batch.alarm();
+      said.push(batch.show()?.status);
+    };
+    await step();
+    await step();
+    return then({ batch, clock, said, step });
+  });
+}
+
+test('an answer that is nested too deeply to be written anew does not keep its batch from its end', async () => {
+  const files: string[] = [];
+  const deep = `${'['.repeat(9_000)}${']'.repeat(9_000)}`;
+  const said = await answered(
+    'deep answer',
+    deep,
+    (text) => void files.push(text),
+    async (at) => at.said,
+  );
+  expect(said).toEqual(['finalizing', 'completed']);
+  expect(files.map((text) => JSON.parse(text).response.body)).toEqual([deep]);
+});
+
+test('a step that fails in the same way three times ends its batch, and says why', async () => {
+  const failing = () => {
+    throw new RangeError('it cannot be done');
+  };
+  const [said, errors] = await answered<[unknown[], unknown]>(
+    'step that fails',
+    '{}',
+    failing,
+    async ({ batch, said, step }) => {
+      await step();
+      await step();
+      return [said, batch.show()?.errors?.data];
+    },
+  );
+  expect(said).toEqual(['finalizing', 'finalizing', 'finalizing', 'failed']);
+  expect(errors).toMatchObject([{ message: expect.stringContaining('it cannot be done') }]);
+});
+
+test('a batch whose files no store takes can be cancelled, and ends', async () => {
+  const full = () => {
+    throw new FileStoreError('full', 'no room');
+  };
+  const [said, shown] = await answered<[unknown[], unknown]>(
+    'no store',
+    '{}',
+    full,
+    async ({ batch, clock, said, step }) => {
+      for (let i = 0; i < 4; i++) await step();
+      expect(new Set(said)).toEqual(new Set(['finalizing']));
+      expect(await batch.cancel()).toMatchObject({ status: 'cancelling' });
+      await step();
+      clock.ms += 660_000;
+      await step();
+      return [said, batch.show()];
+    },
+  );
+  expect(said.slice(-2)).toEqual(['cancelling', 'cancelled']);
+  expect(shown).toMatchObject({ output_file_id: null, errors: { data: [{ line: null }] } });
 });

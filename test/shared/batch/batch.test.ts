@@ -19,7 +19,9 @@ describe('states of a batch', () => {
       'in_progress finalizing',
       'in_progress expired',
       'in_progress cancelling',
+      'finalizing failed',
       'finalizing completed',
+      'finalizing cancelling',
       'cancelling cancelled',
     ]);
     expect(BATCH_STATUSES.filter(isTerminal)).toEqual(['failed', 'completed', 'expired', 'cancelled']);
@@ -154,13 +156,25 @@ describe('lines', () => {
 
   it('are written as OpenAI does', () => {
     expect(
-      JSON.parse(answeredLine('batch_req_1', 'a', { status_code: 400, request_id: 'r', body: { error: {} } })),
+      JSON.parse(answeredLine('batch_req_1', 'a', { status_code: 400, request_id: 'r', body: '{"error": {}}' })),
     ).toEqual({
       id: 'batch_req_1',
       custom_id: 'a',
       response: { status_code: 400, request_id: 'r', body: { error: {} } },
       error: null,
     });
+    const exact = answeredLine('i', 'a', {
+      status_code: 200,
+      request_id: 'r',
+      body: '{\r\n "id": 9223372036854775807\n}',
+    });
+    expect(exact).toMatch(/"body":\{ *"id": 9223372036854775807 *\}\},"error":null\}\n$/);
+    expect(exact.split('\n')).toHaveLength(2);
+    const deep = `${'['.repeat(9_000)}${']'.repeat(9_000)}`;
+    for (const text of [deep, 'no JSON', '']) {
+      const told = answeredLine('i', null, { status_code: 200, request_id: 'r', body: text });
+      expect(JSON.parse(told)).toMatchObject({ custom_id: null, response: { body: text } });
+    }
     expect(JSON.parse(failedLine('batch_req_1', 'a', 'batch_expired'))).toMatchObject({
       response: null,
       error: { code: 'batch_expired' },

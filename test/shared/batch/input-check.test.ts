@@ -20,6 +20,7 @@ function check(text: string | Uint8Array, options: Partial<ConstructorParameters
   input.push(typeof text === 'string' ? new TextEncoder().encode(text) : text);
   return input.end();
 }
+const deep = line('a', { body: { ...body, messages: [0] } }).replace('[0]', `${'['.repeat(9_000)}${']'.repeat(9_000)}`);
 const codes = (text: string, options = {}) =>
   check(text, options).errors.map(({ code, param, line: at }) => [code, param, at]);
 
@@ -71,6 +72,13 @@ describe('the check of an input file', () => {
       `${line('a')}\n${line('b', { body: { ...body, model: 'n' } })}`,
       [['mismatched_model', 'body.model', 2]],
     ],
+    ['nesting that parsers take and writers do not', deep, [['invalid_json_line', null, 1]]],
+    [
+      'the model twice: an engine might take the first',
+      line('a').replace('"model":"m"', '"model":"n","model":"m"'),
+      [['duplicate_key', 'body.model', 1]],
+    ],
+    ['two bodies', line('a').replace('"body"', '"body":{},"body"'), [['duplicate_key', 'body', 1]]],
     ['no line', '\n \n', [['empty_file', null, null]]],
   ])('refuses %s', (_, text, errors) => {
     expect(codes(text)).toEqual(errors);

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
 import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../../../shared/proxy/body-pace.ts';
+import { parseJson } from '../../../../shared/text/json.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../object-context.ts';
 import { patience } from '../../../patience.ts';
@@ -209,7 +210,7 @@ export class Leader {
     let done = members.taken(origin);
     for (const { position, kind, name, body: text } of sent) {
       if (position <= done) continue;
-      const content: unknown = JSON.parse(text);
+      const content: unknown = parseJson(text);
       if (kind === 'usage') {
         if (!HOUR.test(name)) throw new ApiError('invalid_request', 'Records are of an hour such as 2026-11-25T09.');
         await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
@@ -255,7 +256,7 @@ function renamed(row: UsageRow, gateway: string): UsageRow {
 function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
   let value: unknown;
   try {
-    value = JSON.parse(body.toString());
+    value = parseJson(body.toString());
   } catch {
     throw new ApiError('invalid_request', 'The body is no JSON.');
   }

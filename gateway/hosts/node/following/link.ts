@@ -2,6 +2,7 @@
 import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
+import { parseJson } from '../../../../shared/text/json.ts';
 import { call } from '../../../patience.ts';
 import { type GatewayIdentity, SIGNED_HEADER, sign, verify } from './signed.ts';
 
@@ -55,7 +56,7 @@ export class GatewayLink {
     if (status !== 200) throw new LinkError(`${base.host}: ${status} ${messageOf(text)}`);
     try {
       const { certificate } = verify(this.#identity, String(proof), { about: nonce, body: text }, nowS());
-      return { answer: schema.parse(JSON.parse(text.toString())), by: certificate.keyName };
+      return { answer: schema.parse(parseJson(text.toString())), by: certificate.keyName };
     } catch (cause) {
       throw new LinkError(`${base.host}: its answer is not good: ${cause instanceof Error ? cause.message : cause}`, {
         cause,
@@ -81,7 +82,7 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
 
 function messageOf(text: Buffer): string {
   try {
-    return errorSchema.parse(JSON.parse(text.toString())).error.message;
+    return errorSchema.parse(parseJson(text.toString())).error.message;
   } catch {
     return text.toString('utf8', 0, 200);
   }
