@@ -93,13 +93,18 @@ export function endpointName({ path }: Pick<Endpoint, 'path'>): string {
   return path.slice('/v1/'.length);
 }
 
+export function mayCall({ restrictions }: Pick<Account, 'restrictions'>, endpoint: Pick<Endpoint, 'path'>): boolean {
+  const name = endpointName(endpoint);
+  return restrictions.every(({ endpoints }) => endpoints === undefined || endpoints.includes(name));
+}
+
 /** @throws ApiError 403 permission_denied */
-export function requireEndpoint(account: Pick<Account, 'scopes' | 'restrictions'>, endpoint: Endpoint): void {
+export function requireEndpoint(
+  account: Pick<Account, 'scopes' | 'restrictions'>,
+  endpoint: Pick<Endpoint, 'path'>,
+): void {
   requireScope(account, 'inference');
-  for (const { endpoints } of account.restrictions) {
-    if (endpoints === undefined || endpoints.includes(endpointName(endpoint))) continue;
-    throw new ApiError('permission_denied', `This key may not call ${endpoint.path}.`);
-  }
+  if (!mayCall(account, endpoint)) throw new ApiError('permission_denied', `This key may not call ${endpoint.path}.`);
 }
 
 export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, model: string): boolean {

@@ -2,6 +2,7 @@
 import { and, desc, type SQL } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
+import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function.ts';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
@@ -25,7 +26,7 @@ export function expiryMs(text: string | null | undefined, now: number): number |
 
 export const providerIdSchema = z.string().regex(PROVIDER_ID_PATTERN);
 const LIST_MAX = 100;
-const endpointNames = ENDPOINTS.map(endpointName);
+const endpointNames = [...ENDPOINTS, { path: FUNCTIONS_ENDPOINT }].map(endpointName);
 
 /** What a key or a project narrows; null narrows nothing, an empty list allows nothing. */
 export const restrictionsSchema = z.strictObject({

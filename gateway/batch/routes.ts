@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { BATCH_ENDPOINTS, type BatchEndpoint, isObject, type Json } from '../../shared/batch/line.ts';
 import type { BatchStatus } from '../../shared/batch/status.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { type Account, atLeast } from '../accounts/account.ts';
+import { type Account, atLeast, requireEndpoint } from '../accounts/account.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
@@ -33,6 +33,7 @@ batchRoutes.post('/', async (c) => {
   storeOf(c.env);
   const body = await readBody(c, z.looseObject({}));
   const wanted = wantedOf(body);
+  requireEndpoint(account, { path: wanted.endpoint });
   const db = database(c.env);
   await requireFewOpen(c.env, owner, limits.open_batches);
   // One file may be the input of many batches, and each batch writes files of its own.

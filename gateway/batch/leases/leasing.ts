@@ -7,7 +7,7 @@ import { heldBackMs } from '../../../shared/batch/preference.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { parseRequirements, RequirementError, satisfies } from '../../../shared/routing/requirements.ts';
 import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
-import { type Account, mayUseModel } from '../../accounts/account.ts';
+import { type Account, mayCall, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess, isRetired } from '../../accounts/catalogue.ts';
 import { lineReasoningBudget, mayHaveLines } from '../../accounts/reasoning.ts';
 import { trustOf } from '../../accounts/trust.ts';
@@ -130,6 +130,8 @@ function allowedDemands(
   wanted: (demands: Demands) => boolean,
 ): number[] {
   if (!mayHaveLines(account, endpoint, entry)) return [];
+  // A batch lives for days: the key's list may be another one by now.
+  if (!mayCall(account, { path: endpoint })) return [];
   return demands.flatMap((one, index) => (wanted(one) && meets(one, account, entry, view) ? [index] : []));
 }
 

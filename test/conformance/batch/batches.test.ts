@@ -209,6 +209,23 @@ describe('a batch', () => {
     expect(await create({ input_file_id: undefined })).toMatchObject({ status: 400, param: 'input_file_id' });
   });
 
+  it('are no way round the list of endpoints that a key may call', async () => {
+    const key = await house.gateway.createKey('embeds', { endpoints: ['embeddings'] });
+    const theirs = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+    for (const endpoint of [ENDPOINT, '/v1/otela/functions']) {
+      const batch = {
+        input_file_id: 'file-x',
+        endpoint: endpoint as typeof ENDPOINT,
+        completion_window: '24h' as const,
+      };
+      expect(await refused(theirs.batches.create(batch))).toMatchObject({ status: 403, code: 'permission_denied' });
+    }
+    const calls = await house.gateway.createKey('calls', { endpoints: ['otela/functions'] });
+    const mine = new OpenAI({ baseURL: house.base, apiKey: calls, maxRetries: 0 });
+    const functions = { input_file_id: 'file-x', endpoint: '/v1/otela/functions' as typeof ENDPOINT };
+    expect(await mine.batches.create({ ...functions, completion_window: '24h' })).toMatchObject({ object: 'batch' });
+  });
+
   it.each(['batches', 'uploads'])(
     '%s: a body larger than any that is meant is 413, and no JSON is 400',
     async (route) => {

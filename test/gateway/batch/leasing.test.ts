@@ -52,11 +52,13 @@ test('a node gets lines of a batch for as long as its account may use the model'
   expect(await leased(consumer, { catalogue: { m: { access: ['proj_1'] } } })).toBe(1);
 });
 
-test('no line is leased of a model that was kept for others since, that ended, or that the key may use no more', async () => {
+test('no line is leased of a model that was kept for others since, that ended, or that the key may use no more, and none for an endpoint that it may call no more', async () => {
   expect(await leased(consumer, { catalogue: { m: { access: ['proj_2'] } } })).toBe(0);
   expect(await leased(consumer, { catalogue: { m: { sunset_at: Date.now() - 1 } } })).toBe(0);
-  const restrictions = [{ models: ['n'], endpoints: undefined, trustedProviders: undefined, data: undefined }];
-  expect(await leased({ ...consumer, restrictions }, {})).toBe(0);
+  const none = { models: undefined, endpoints: undefined, trustedProviders: undefined, data: undefined };
+  expect(await leased({ ...consumer, restrictions: [{ ...none, models: ['n'] }] }, {})).toBe(0);
+  expect(await leased({ ...consumer, restrictions: [{ ...none, endpoints: ['chat/completions'] }] }, {})).toBe(1);
+  expect(await leased({ ...consumer, restrictions: [{ ...none, endpoints: ['embeddings'] }] }, {})).toBe(0);
 });
 
 test('a node that names models which it does not serve makes no queue of them, and waits for less long', async () => {
