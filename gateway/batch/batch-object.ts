@@ -15,7 +15,7 @@ import { BatchRecord, type Committed } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
-import { dropFiles, writeFiles } from './finish.ts';
+import { dropFiles, NoRoomError, writeFiles } from './finish.ts';
 import { type BatchAdmission, LEASE_MS, leaseOf } from './leases/lease.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { offerOf, tellQueues } from './leases/offer.ts';
@@ -222,12 +222,12 @@ export class BatchObject extends GatewayObject {
 
   async #failed(id: string, error: unknown): Promise<void> {
     const why = error instanceof Error ? error.message : String(error);
-    const ofStore = error instanceof FileStoreError || error instanceof ApiError;
+    const ofStore = error instanceof FileStoreError || error instanceof NoRoomError || error instanceof ApiError;
     if (!ofStore && this.#obstacle.recurs(why)) {
       console.error(`batch ${id}: ${why}; given up`);
       return this.#giveUp(id, stepGivenUp(why));
     }
-    this.#obstacle.meet(error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED, this.#now);
+    this.#obstacle.meet(shownOf(error), this.#now);
     console.error(`batch ${id}: ${why}; tried again in ${AGAIN_MS} ms`);
   }
 
@@ -319,7 +319,9 @@ export class BatchObject extends GatewayObject {
     const { env } = this;
     // Beyond the window the batch does not wait for a file that the store has lost: the results are given without the names of its lines.
     const mayLackInput = this.#now >= this.#record.state.times.expires_at * 1_000;
-    const files = await writeFiles({ env, record: this.#record, spec, unexecuted, mayLackInput, nowMs: this.#now });
+    const mayWait = to === 'completed' && !mayLackInput;
+    const written = { env, record: this.#record, spec, unexecuted, mayLackInput, mayWait, nowMs: this.#now };
+    const files = await writeFiles(written);
     this.#record.end(to, this.#now, files);
   }
 
@@ -351,4 +353,10 @@ export class BatchObject extends GatewayObject {
   get #now(): number {
     return this.ctx.clock.now();
   }
+}
+
+/** What its owner is told of a step that failed; the rest is for the operator's log. */
+function shownOf(error: unknown): string {
+  if (error instanceof NoRoomError) return error.message;
+  return error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED;
 }

@@ -4,7 +4,10 @@ import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
+import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
+import { filesOnTheWay } from '../files/on-the-way.ts';
+import { usedRoom } from '../files/quota.ts';
 import { storeOf } from '../files/store-access.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
@@ -14,6 +17,9 @@ import { outputLines } from './output.ts';
 const OUTPUT_S = 30 * 86_400;
 /** Lines without an answer are told of, whatever room the answers take: their names, which the input has, and a sentence each. */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
+
+/** About what stands around a result: ids and names. */
+const NAME_BYTES = 256;
 
 const KINDS = ['output', 'error'] as const;
 
@@ -25,8 +31,13 @@ interface FinishOptions {
   unexecuted: LineErrorCode;
   /** Lines get no `custom_id` where the input cannot be read any more. */
   mayLackInput: boolean;
+  /** Where its owner has no room for its results, it waits for some. */
+  mayWait: boolean;
   nowMs: number;
 }
+
+/** Its owner has no room for the results; the message is for the owner. */
+export class NoRoomError extends Error {}
 
 export interface WrittenFiles {
   outputFileId: string | null;
@@ -40,11 +51,41 @@ export interface WrittenFiles {
  * writes the same files again.
  */
 export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
+  const { owner } = options.spec;
+  const { most, wanted } = await roomOf(options);
+  const end = filesOnTheWay.take(owner, Math.min(most, wanted), options.nowMs);
+  try {
+    return await writeBoth(options, most);
+  } finally {
+    end();
+  }
+}
+
+async function writeBoth(options: FinishOptions, most: number): Promise<WrittenFiles> {
   const { total, completed } = options.record.state.counts;
   const leftOut = new Set<number>();
-  const outputFileId = completed === 0 ? null : await write(options, true, leftOut);
+  const output = completed === 0 ? undefined : await write(options, most, true, leftOut);
   const hasErrors = total > completed || leftOut.size > 0;
-  return { outputFileId, errorFileId: hasErrors ? await write(options, false, leftOut) : null, leftOut: leftOut.size };
+  const errors = hasErrors ? await write(options, most - (output?.bytes ?? 0), false, leftOut) : undefined;
+  return { outputFileId: output?.id ?? null, errorFileId: errors?.id ?? null, leftOut: leftOut.size };
+}
+
+/** Bytes that its results may have, and about as many as they have. @throws NoRoomError, ApiError 503 */
+async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
+  const { counts, resultBytes = 0 } = record.state;
+  const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
+  const { files: limits } = await readSettings(env, nowMs);
+  const used = (await usedRoom(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
+  const room = Math.max(0, limits.bytes - used - filesOnTheWay.of(spec.owner, nowMs));
+  if (room >= wanted || !mayWait) return { most: Math.min(record.maxBytes, room), wanted };
+  throw new NoRoomError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
+}
+
+/** Of its files that a try before this one has written: they are written anew. @throws ApiError 503 */
+async function writtenBytes(env: Env, batch: string): Promise<number> {
+  const ids = KINDS.map((kind) => resultFileId(batch, kind));
+  const rows = await asked(database(env).select({ bytes: files.bytes }).from(files).where(inArray(files.id, ids)));
+  return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** Of a batch that was forgotten, maybe while they were written: they go with the next sweep. */
@@ -59,11 +100,11 @@ function resultFileId(batch: string, kind: (typeof KINDS)[number]): string {
 
 async function write(
   { env, record, spec, unexecuted, mayLackInput, nowMs }: FinishOptions,
+  maxBytes: number,
   successes: boolean,
   leftOut: Set<number>,
-): Promise<string> {
+): Promise<{ id: string; bytes: number }> {
   const store = storeOf(env);
-  const { maxBytes } = record;
   const id = resultFileId(spec.id, successes ? 'output' : 'error');
   const lines = outputLines({
     batch: spec.id,
@@ -90,5 +131,5 @@ async function write(
     expiresAt: nowMs + (spec.outputExpiresS ?? OUTPUT_S) * 1_000,
   };
   await asked(database(env).insert(files).values(row).onConflictDoUpdate({ target: files.id, set: row }));
-  return id;
+  return { id, bytes };
 }

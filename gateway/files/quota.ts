@@ -5,6 +5,7 @@ import { asked, database } from '../accounts/database.ts';
 import type { FileLimits } from '../accounts/file-limits.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { filesOnTheWay, partsOnTheWay } from './on-the-way.ts';
 
 /** Of one upload: their ids fit into one body. */
 export const PARTS_MAX = 1_000;
@@ -103,7 +104,7 @@ export async function requireRoom(
 ): Promise<number> {
   const used = await usedRoom(env, owner, now);
   requireFew(used, limits);
-  const room = limits.bytes - used.bytes;
+  const room = limits.bytes - used.bytes - filesOnTheWay.of(owner, now);
   if (room >= bytes) return room;
   const message = `Your files and unfinished uploads may have ${limits.bytes} bytes: delete some, or cancel one.`;
   throw new ApiError('insufficient_quota', message);
@@ -125,14 +126,15 @@ export async function requireWanted(
   env: Pick<Env, 'DB'>,
   upload: { id: string; bytes: number },
   bytes: number,
+  now: number,
 ): Promise<number> {
   const found = database(env)
     .select({ bytes: sql<number>`coalesce(sum(${uploadParts.bytes}), 0)`, parts: count() })
     .from(uploadParts)
     .where(eq(uploadParts.uploadId, upload.id));
   const [stored] = await asked(found);
-  const room = upload.bytes - (stored?.bytes ?? 0);
+  const room = upload.bytes - (stored?.bytes ?? 0) - partsOnTheWay.of(upload.id, now);
   if (room >= bytes && (stored?.parts ?? 0) < PARTS_MAX) return room;
-  const message = `The parts have all of the ${upload.bytes} bytes that were declared.`;
+  const message = `The parts, with those that are on their way, have all of the ${upload.bytes} bytes that were declared.`;
   throw new ApiError('invalid_request', message, { param: 'data' });
 }

@@ -9,6 +9,7 @@ import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
 import { readForm } from './multipart.ts';
+import { bytesOfForm, filesOnTheWay } from './on-the-way.ts';
 import { callerOf, type FileCaller } from './owner.ts';
 import { listOf, pageOf, pageOrder } from './paging.ts';
 import { bytesWhereRoom, requireRoom } from './quota.ts';
@@ -26,12 +27,14 @@ fileRoutes.post('/', async (c) => {
   requireWritable();
   const store = storeOf(c.env);
   const room = await requireRoom(c.env, caller, 1, Date.now());
+  const taken = bytesOfForm(c.req.raw, FILE_MAX_BYTES, room);
+  const end = filesOnTheWay.take(owner, taken.least, Date.now());
   const id = newFileId();
   const sniffer = new JsonlSniffer();
   try {
     const { fields, filename, stored } = await storing(() =>
-      readForm(c, (content) => store.put(id, sniffed(content, sniffer), Math.min(FILE_MAX_BYTES, room))),
-    );
+      readForm(c, (content) => store.put(id, sniffed(content, sniffer), taken.most)),
+    ).finally(end);
     const isJsonl = sniffer.end();
     const { purpose, expiresAt } = checkedFields(fields, stored.bytes, Date.now());
     if (purpose === 'batch' && !isJsonl)

@@ -8,6 +8,7 @@ import type { Json } from '../../shared/batch/line.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
+import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import { readBody } from '../json-body.ts';
 import {
@@ -21,6 +22,7 @@ import {
 } from './file-object.ts';
 import type { FileStore } from './file-store.ts';
 import { readForm } from './multipart.ts';
+import { bytesOfForm, filesOnTheWay, partsOnTheWay } from './on-the-way.ts';
 import { callerOf } from './owner.ts';
 import { bytesWhereRoom, bytesWhereWanted, PARTS_MAX, requireFewFiles, requireRoom, requireWanted } from './quota.ts';
 import { storeOf, storing } from './store-access.ts';
@@ -33,6 +35,8 @@ type PartRow = typeof uploadParts.$inferSelect;
 /** OpenAI says 64 MB; its SDKs send 64 MiB. */
 const PART_MAX_BYTES = 64 * 1024 * 1024;
 const LIFE_MS = 3_600_000;
+/** Between two looks whether another upload of the owner is joined. A promise of another request cannot be awaited in a Worker. */
+const JOIN_LOOK_MS = 200;
 
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
 
@@ -74,14 +78,18 @@ uploadRoutes.post('/:id/parts', async (c) => {
   const caller = await callerOf(c);
   const upload = await pendingOf(c);
   await requireFewFiles(c.env, caller, Date.now());
-  const room = await requireWanted(c.env, upload, 1);
   const store = storeOf(c.env);
+  const room = await requireWanted(c.env, upload, 1, Date.now());
+  const taken = bytesOfForm(c.req.raw, PART_MAX_BYTES, room);
+  const end = partsOnTheWay.take(upload.id, taken.least, Date.now());
   const fileId = newFileId();
-  const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, Math.min(PART_MAX_BYTES, room));
-  const { stored } = await storing(() => readForm(c, put, 'data')).catch(async (error: unknown) => {
-    await store.delete(fileId).catch(() => {}); // the form breaks off behind its part
-    throw error;
-  });
+  const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, taken.most);
+  const { stored } = await storing(() => readForm(c, put, 'data'))
+    .catch(async (error: unknown) => {
+      await store.delete(fileId).catch(() => {}); // the form breaks off behind its part
+      throw error;
+    })
+    .finally(end);
   const part: PartRow = {
     id: `part_${randomBytes(12).toString('hex')}`,
     uploadId: upload.id,
@@ -94,7 +102,7 @@ uploadRoutes.post('/:id/parts', async (c) => {
     await whilePending(c, () => asked(database(c.env).insert(uploadParts).values(row)));
   } catch (error) {
     await store.delete(fileId).catch(() => {});
-    await requireWanted(c.env, upload, part.bytes);
+    await requireWanted(c.env, upload, part.bytes, Date.now());
     await requireFewFiles(c.env, caller, Date.now());
     throw error;
   }
@@ -103,10 +111,25 @@ uploadRoutes.post('/:id/parts', async (c) => {
 });
 
 uploadRoutes.post('/:id/complete', async (c) => {
+  const { owner, bytes } = await pendingOf(c);
+  const completion = completionOf(await readBody(c, z.looseObject({})));
+  while (filesOnTheWay.of(joining(owner), Date.now()) > 0) await pause(JOIN_LOOK_MS);
+  // Joined, the bytes take their room twice, so one upload of an owner is joined at a time.
+  const end = filesOnTheWay.take(joining(owner), bytes, Date.now());
+  try {
+    return await complete(c, completion);
+  } finally {
+    end();
+  }
+});
+
+const joining = (owner: string) => `join ${owner}`;
+const pause = (ms: number) => new Promise<void>((resolve) => void after(ms, resolve));
+
+async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | undefined }): Promise<Response> {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const store = storeOf(c.env);
-  const { ids, md5 } = completionOf(await readBody(c, z.looseObject({})));
   const found = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
   const byId = new Map(found.map((part) => [part.id, part]));
   const parts = ids.map((id) => byId.get(id));
@@ -154,7 +177,7 @@ uploadRoutes.post('/:id/complete', async (c) => {
   }
   await forget(c.env, found);
   return c.json(uploadObject(done, fileObject(file)));
-});
+}
 
 uploadRoutes.post('/:id/cancel', async (c) => {
   const upload = await pendingOf(c);
@@ -256,6 +279,8 @@ function declared({ filename, purpose, bytes }: Json) {
 function completionOf({ part_ids: ids, md5 }: Json): { ids: string[]; md5: string | undefined } {
   if (!Array.isArray(ids) || ids.length === 0 || ids.length > PARTS_MAX || !ids.every((id) => typeof id === 'string'))
     throw new ApiError('invalid_request', "'part_ids' must be a list of ids.", { param: 'part_ids' });
+  if (new Set(ids).size < ids.length)
+    throw new ApiError('invalid_request', "'part_ids' names a part twice.", { param: 'part_ids' });
   if (md5 === undefined || md5 === null) return { ids, md5: undefined };
   if (typeof md5 !== 'string' || !/^[0-9a-f]{32}$/i.test(md5))
     throw new ApiError('invalid_request', "'md5' must be 32 hexadecimal digits.", { param: 'md5' });

@@ -1,7 +1,10 @@
 /** A batch whose files are being written: its object on Cloudflare's runtime, with a file store and a clock of the test's. */
 import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
 import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { database } from '../../../gateway/accounts/database.ts';
+import { files } from '../../../gateway/accounts/schema.ts';
 import { BatchObject } from '../../../gateway/batch/batch-object.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../../gateway/env.ts';
@@ -212,4 +215,33 @@ test('a batch whose files no store takes can be cancelled, and ends', async () =
   );
   expect(said.slice(-2)).toEqual(['cancelling', 'cancelled']);
   expect(shown).toMatchObject({ output_file_id: null, errors: { data: [{ line: null }] } });
+});
+
+test('a batch waits with its results while its owner has no room for them, and is given what fits at the end of its window', async () => {
+  const hoard = { id: 'file-hoard', owner: spec.owner, createdBy: 'key', purpose: 'user_data', filename: 'f' };
+  const row = { ...hoard, bytes: 20_000_000_000, createdAt: 0, expiresAt: null };
+  const written: string[] = [];
+  await database(env).insert(files).values(row);
+  const full = answered(
+    'no room',
+    '{"long":"answer"}',
+    (text) => void written.push(text),
+    async ({ batch, clock, said, step }) => {
+      await step();
+      const waits = batch.show()?.x_otela.waiting_for;
+      expect([said, written]).toEqual([['finalizing', 'finalizing', 'finalizing'], []]);
+      clock.ms += 61_000;
+      await step();
+      return [waits, batch.show()];
+    },
+  );
+  try {
+    expect(await full).toMatchObject([
+      expect.stringContaining('no room'),
+      { status: 'completed', request_counts: { completed: 0, failed: 1 } },
+    ]);
+  } finally {
+    await database(env).delete(files).where(eq(files.id, row.id));
+  }
+  expect(JSON.parse(written.at(-1) ?? '')).toMatchObject({ custom_id: 'a', error: { code: 'response_too_large' } });
 });
