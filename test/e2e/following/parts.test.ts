@@ -1,5 +1,8 @@
 /** Rules of gateways that follow each other, without processes: parts of limits, signatures, changes in order, epochs. */
+import { EventEmitter } from 'node:events';
 import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -7,17 +10,20 @@ import { migrate } from '../../../gateway/hosts/node/d1.ts';
 import { ChangeFeed } from '../../../gateway/hosts/node/following/change-feed.ts';
 import { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
 import { readEpoch, signEpoch } from '../../../gateway/hosts/node/following/epoch.ts';
+import { Leader } from '../../../gateway/hosts/node/following/leader.ts';
+import { GatewayLink, nowS } from '../../../gateway/hosts/node/following/link.ts';
+import { epochTakenSchema } from '../../../gateway/hosts/node/following/messages.ts';
 import { REPLICATED } from '../../../gateway/hosts/node/following/replicated.ts';
 import { readRole, writeRole } from '../../../gateway/hosts/node/following/role.ts';
 import { partOf, shared } from '../../../gateway/hosts/node/following/shares.ts';
-import { type GatewayIdentity, sign, verify } from '../../../gateway/hosts/node/following/signed.ts';
+import { type GatewayIdentity, SIGNED_HEADER, sign, verify } from '../../../gateway/hosts/node/following/signed.ts';
 import { takeRole } from '../../../gateway/hosts/node/following/take-role.ts';
 import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { certify, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { endAll, temporaryDirectory } from '../../support/processes.ts';
+import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
 
 afterEach(endAll);
@@ -97,6 +103,86 @@ describe('a signed message', () => {
       const changed = `${header.slice(0, at)}${header[at] === 'A' ? 'B' : 'A'}${header.slice(at + 1)}`;
       expect(() => verify(identity(1, 3), changed, { about, body }, NOW_S)).toThrow();
     }
+  });
+});
+
+describe('a first that is asked', () => {
+  const certified = (root: number, key: number): GatewayIdentity => {
+    const own = certify(seed(root), seed(key), nowS());
+    return { key: own, certificate: new GatewayIssuer(own).certificate, revoked: new Set() };
+  };
+  const asked = new EventEmitter();
+  /** It answers what epoch it heard of. */
+  async function first() {
+    const options = { identity: certified(1, 2), role: () => ({ statement: 's' }), hear: () => 7, log: () => {} };
+    const leader = new Leader(options as unknown as ConstructorParameters<typeof Leader>[0]);
+    const server = createServer((message, response) => {
+      void leader.handle(message, response);
+      asked.emit('asked');
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    atEnd(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    const address = server.address();
+    return typeof address === 'object' && address !== null ? address.port : 0;
+  }
+  const asks = async (port: number, who: GatewayIdentity) => {
+    const link = new GatewayLink(who);
+    atEnd(() => link.close());
+    const { answer } = await link.ask(
+      new URL(`http://127.0.0.1:${port}`),
+      '/gateway/epoch',
+      { statement: 's' },
+      epochTakenSchema,
+      10_000,
+    );
+    return answer.epoch;
+  };
+  /** Begins a body that it never ends. Resolves with the status of the answer, or with nothing once the first has begun to read. */
+  const begins = (port: number, header: string) => {
+    const socket = connect(port, '127.0.0.1').on('error', () => {});
+    atEnd(() => void socket.destroy());
+    const status = new Promise<string | undefined>((resolve) => {
+      socket.on('data', (data) => resolve(/^HTTP\/1.1 (\d+)/.exec(String(data))?.[1]));
+      asked.once('asked', () => setImmediate(resolve, undefined));
+    });
+    socket.write(
+      `POST /gateway/epoch HTTP/1.1\r\nhost: a\r\n${SIGNED_HEADER}: ${header}\r\ncontent-length: 999\r\n\r\n{`,
+    );
+    return status;
+  };
+  const about = 'POST /gateway/epoch';
+  const signed = (who: GatewayIdentity) => sign(who, { about, body: Buffer.from('{"statement":"s"}') }, nowS()).header;
+
+  it('answers its followers, however many strangers begin bodies that they never end', async () => {
+    const port = await first();
+    const [stranger, follower] = [certified(9, 3), certified(1, 4)];
+    const strangers = Array.from({ length: 12 }, (_, i) => (i % 2 === 0 ? signed(stranger) : 'a.1.b.c'));
+    for (const header of strangers) await begins(port, header);
+    expect(await asks(port, follower)).toBe(7);
+  });
+
+  it('answers a follower while another one holds all of its own places', async () => {
+    const port = await first();
+    const [slow, follower] = [certified(1, 3), certified(1, 4)];
+    for (let i = 0; i < 8; i++) await begins(port, signed(slow));
+    await expect(asks(port, slow)).rejects.toThrow('503');
+    expect(await asks(port, follower)).toBe(7);
+  });
+
+  it('takes no other body than the one that was signed, and still one of an earlier version, which signs no digest', async () => {
+    const port = await first();
+    const header = signed(certified(1, 4));
+    const said = async (header: string, body: string) => {
+      const url = `http://127.0.0.1:${port}/gateway/epoch`;
+      return (await fetch(url, { method: 'POST', headers: { [SIGNED_HEADER]: header }, body })).status;
+    };
+    expect(await said(header, '{"statement":"t"}')).toBe(403);
+    const earlier = header.split('.').slice(0, 4).join('.');
+    expect(await said(earlier, '{"statement":"s"}')).toBe(200);
+    expect(await said(earlier, '{"statement":"t"}')).toBe(403);
   });
 });
 

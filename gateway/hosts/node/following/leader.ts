@@ -25,12 +25,28 @@ import {
 } from './messages.ts';
 import type { QueuedRecord } from './record-queue.ts';
 import type { Role } from './role.ts';
-import { CLOCK_SKEW_S, type GatewayIdentity, SIGNED_HEADER, SignatureError, sign, verify } from './signed.ts';
+import {
+  CLOCK_SKEW_S,
+  digestOf,
+  type GatewayIdentity,
+  SIGNED_HEADER,
+  SignatureError,
+  saidDigest,
+  sign,
+  type Verified,
+  verify,
+  verifyHeader,
+} from './signed.ts';
 
 export const LEADER_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** Bodies that are read at once: each may be as long as that. */
+/** Bodies of one gateway that are read at once, each up to that long: it has as many connections. */
 const READING_MAX = 8;
+/** Gateways of an earlier version sign no digest in the header: their bodies are read unproven, and few at once. */
+const UNPROVEN = '';
+const UNPROVEN_MAX = 2;
+/** A body that its gateway trickles ends with this. */
+const READING_MS = 60_000;
 /** Signatures are good for an hour before and after the gateway's own clock. */
 const NONCE_KEPT_MS = 2 * CLOCK_SKEW_S * 1_000;
 /** Two hours of eight followers that ask once a second. */
@@ -62,7 +78,8 @@ interface Asker {
 
 export class Leader {
   readonly #options: LeaderOptions;
-  #reading = 0;
+  /** By the name of the gateway's key. */
+  readonly #reading = new Map<string, number>();
   /** Oldest first. */
   readonly #nonces = new Map<string, number>();
   readonly #once = new IdempotentCalls(() => performance.now());
@@ -80,13 +97,7 @@ export class Leader {
     try {
       const path = message.url ?? '/';
       if (message.method !== 'POST') throw new ApiError('method_not_allowed', 'These routes take POST alone.');
-      const body = await this.#body(message, stallMs);
-      const { certificate, nonce, aheadS } = verify(
-        identity,
-        String(message.headers[SIGNED_HEADER] ?? ''),
-        { about: `POST ${path}`, body },
-        nowS(),
-      );
+      const { body, certificate, nonce, aheadS } = await this.#read(message, `POST ${path}`, stallMs);
       if (path === '/gateway/follow') this.#requireNew(nonce);
       const answer = Buffer.from(JSON.stringify(await this.#answer(path, { from: certificate.keyName, aheadS }, body)));
       const { header } = sign(identity, { about: nonce, body: answer }, nowS());
@@ -115,24 +126,36 @@ export class Leader {
     this.#nonces.set(nonce, now);
   }
 
-  async #body(message: IncomingMessage, stallMs: number): Promise<Buffer> {
-    if (this.#reading >= READING_MAX) throw new ApiError('server_is_overloaded', 'Too many gateways ask at once.');
-    this.#reading++;
+  /**
+   * The signature first, by the digest that it is over: a stranger's body is not read, and takes no place of a gateway's.
+   * @throws ApiError, SignatureError
+   */
+  async #read(message: IncomingMessage, about: string, stallMs: number): Promise<Verified & { body: Buffer }> {
+    const { identity } = this.#options;
+    const header = String(message.headers[SIGNED_HEADER] ?? '');
+    const digest = saidDigest(header);
+    if (digest === undefined) {
+      const body = await this.#inPlace(UNPROVEN, UNPROVEN_MAX, () => bodyOf(message, stallMs));
+      return { ...verify(identity, header, { about, body }, nowS()), body };
+    }
+    const verified = verifyHeader(identity, header, { about, digest }, nowS());
+    const { keyName } = verified.certificate;
+    const body = await this.#inPlace(keyName, READING_MAX, () => bodyOf(message, stallMs));
+    if (digestOf(body) !== digest) throw new SignatureError('the signature does not fit');
+    return { ...verified, body };
+  }
+
+  /** @throws ApiError 503 */
+  async #inPlace<T>(name: string, most: number, read: () => Promise<T>): Promise<T> {
+    const reading = this.#reading.get(name) ?? 0;
+    if (reading >= most) throw new ApiError('server_is_overloaded', 'This gateway asks too much at once.');
+    this.#reading.set(name, reading + 1);
     try {
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      const body: AsyncIterator<Buffer, undefined> = message[Symbol.asyncIterator]();
-      const pace = new BodyPace(stallMs, { steadyNow: () => patience.now(), after: patience.after });
-      for (;;) {
-        const piece = await pace.next(body.next().then(({ value }) => value));
-        if (piece === undefined) return Buffer.concat(chunks);
-        bytes += piece.length;
-        if (bytes > BODY_MAX_BYTES)
-          throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
-        chunks.push(piece);
-      }
+      return await read();
     } finally {
-      this.#reading--;
+      const left = (this.#reading.get(name) ?? 1) - 1;
+      if (left > 0) this.#reading.set(name, left);
+      else this.#reading.delete(name);
     }
   }
 
@@ -251,6 +274,23 @@ function complete({ position, settlement: { repeated, ...given } }: QueuedSettle
 /** Streams are numbered by each gateway: a node that both ask has the same number for two attempts. */
 function renamed(row: UsageRow, gateway: string): UsageRow {
   return row.session === '' ? row : { ...row, session: `${row.session}@${gateway.slice(0, 8)}` };
+}
+
+/** @throws ApiError 408, 413 */
+async function bodyOf(message: IncomingMessage, stallMs: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const body: AsyncIterator<Buffer, undefined> = message[Symbol.asyncIterator]();
+  const pace = new BodyPace(stallMs, { steadyNow: () => patience.now(), after: patience.after });
+  const until = patience.now() + READING_MS;
+  for (;;) {
+    const piece = await pace.next(body.next().then(({ value }) => value));
+    if (piece === undefined) return Buffer.concat(chunks);
+    bytes += piece.length;
+    if (bytes > BODY_MAX_BYTES) throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
+    if (patience.now() > until) throw new ApiError('request_timeout', 'The message took too long.');
+    chunks.push(piece);
+  }
 }
 
 function parse<T>(schema: z.ZodType<T>, body: Buffer): T {

@@ -29,28 +29,55 @@ interface Signed {
   body: Uint8Array;
 }
 
-/** The header's value: certificate, seconds, nonce, signature. */
+/** The header's value: certificate, seconds, nonce, signature, digest of the body. */
 export function sign(
   identity: GatewayIdentity,
   { about, body }: Signed,
   nowS: number,
 ): { header: string; nonce: string } {
   const nonce = randomBytes(NONCE_BYTES).toString('base64url');
-  const signature = workerdSigner(seedOf(identity.key)).sign(message(about, body, nowS, nonce));
+  const digest = digestOf(body);
+  const signature = workerdSigner(seedOf(identity.key)).sign(message(about, digest, nowS, nonce));
   const certificate = toBase64url(identity.certificate.bytes);
-  return { header: `${certificate}.${nowS}.${nonce}.${toBase64url(signature)}`, nonce };
+  return { header: `${certificate}.${nowS}.${nonce}.${toBase64url(signature)}.${digest}`, nonce };
 }
 
-/**
- * Whose word it is, and by how many seconds its clock is ahead of this one's.
- * @throws SignatureError
- */
+export interface Verified {
+  certificate: Certificate;
+  nonce: string;
+  /** Seconds by which its clock is ahead of this one's. */
+  aheadS: number;
+}
+
+/** Whose word it is. @throws SignatureError */
 export function verify(
   identity: GatewayIdentity,
   header: string | undefined | null,
-  signed: Signed,
+  { about, body }: Signed,
   nowS: number,
-): { certificate: Certificate; nonce: string; aheadS: number } {
+): Verified {
+  const digest = digestOf(body);
+  const verified = verifyHeader(identity, header, { about, digest }, nowS);
+  if ((saidDigest(header ?? '') ?? digest) !== digest) throw new SignatureError('the digest is not that of the body');
+  return verified;
+}
+
+/** The digest of the body as the header says it, before the body has come; undefined: the gateway is of an earlier version. */
+export function saidDigest(header: string): string | undefined {
+  return header.split('.')[4];
+}
+
+export function digestOf(body: Uint8Array): string {
+  return createHash('sha256').update(body).digest('base64url');
+}
+
+/** Whose word a body of this digest is. @throws SignatureError */
+export function verifyHeader(
+  identity: GatewayIdentity,
+  header: string | undefined | null,
+  signed: { about: string; digest: string },
+  nowS: number,
+): Verified {
   if (header === undefined || header === null || header.length > HEADER_MAX_CHARS)
     throw new SignatureError(`${SIGNED_HEADER} is missing or too long`);
   const [certificateText = '', seconds = '', nonce = '', signatureText = ''] = header.split('.');
@@ -73,16 +100,15 @@ export function verify(
     throw new SignatureError(`the clocks of the two gateways differ by more than ${CLOCK_SKEW_S} s`);
   const good = workerdCrypto.verify(
     certificate.key,
-    message(signed.about, signed.body, Number(seconds), nonce),
+    message(signed.about, signed.digest, Number(seconds), nonce),
     signature,
   );
   if (!good) throw new SignatureError('the signature does not fit');
   return { certificate, nonce, aheadS: Number(seconds) - nowS };
 }
 
-function message(about: string, body: Uint8Array, seconds: number, nonce: string): Uint8Array {
-  const hash = createHash('sha256').update(body).digest('base64url');
-  return Buffer.from(`otela gateway to gateway\n${about}\n${hash}\n${seconds}\n${nonce}`);
+function message(about: string, digest: string, seconds: number, nonce: string): Uint8Array {
+  return Buffer.from(`otela gateway to gateway\n${about}\n${digest}\n${seconds}\n${nonce}`);
 }
 
 function seedOf({ key }: GatewayKey): Uint8Array {
