@@ -2,7 +2,7 @@ import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../.
 import type { ObjectStorage } from '../object-context.ts';
 import { storageHealth } from '../storage/health.ts';
 
-/** Factories that report here; the one that was silent longest makes room. */
+/** Factories that report here. Where there are more, the token with most of them gives up the one that was silent longest. */
 const FACTORIES_MAX = 32;
 const REPORT = 'report/';
 const DAY = 'day/';
@@ -64,8 +64,16 @@ export class Reports {
     const day = report.day ?? this.#known.get(name)?.day ?? [];
     this.#known.delete(name);
     this.#known.set(name, { ...stored, jobs: report.jobs, decisions: report.decisions, day });
-    const oldest = this.#known.keys().next().value;
-    if (this.#known.size > FACTORIES_MAX && oldest !== undefined) this.#drop(oldest);
+    if (this.#known.size > FACTORIES_MAX) this.#dropOfLargest();
+  }
+
+  /** A token that reports under ever new names costs no other token its factory. */
+  #dropOfLargest(): void {
+    const names = Map.groupBy(this.#known.keys(), (name) => this.#known.get(name)?.tokenId);
+    let largest: string[] = [];
+    for (const own of names.values()) if (own.length > largest.length) largest = own;
+    const [oldest] = largest;
+    if (oldest !== undefined) this.#drop(oldest);
   }
 
   /** All of a token. */

@@ -92,3 +92,17 @@ test('of a model that is always on each factory keeps one replica, also once it 
   clock.at = 9_000;
   expect(await demand()).toEqual([]);
 });
+
+test('a token that reports under ever new names pushes out its own factories, and no other token’s', async () => {
+  const clock = new TestClock();
+  vi.spyOn(snapshots, 'get').mockReturnValue({ nodes: new NodeIndex() } as unknown as View);
+  const object = open(clock);
+  await object.exchange(identity, { ...report, wait_ms: 0 });
+  for (let i = 0; i < 40; i++) {
+    const factory = `name-${i}`;
+    await object.exchange({ ...identity, tokenId: 'greedy', factory }, { ...report, factory, wait_ms: 0 });
+  }
+  const shown = await object.show();
+  expect(shown.map(({ tokenId }) => tokenId).filter((id) => id === 'token')).toHaveLength(1);
+  expect(shown).toHaveLength(32);
+});
