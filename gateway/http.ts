@@ -13,8 +13,8 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly client?: ClientDisconnect;
   /** The host writes offloaded answers (LOCAL_OFFLOADS). */
   readonly offloads?: boolean;
-  /** Tells the host that the request's key is valid: its connection is no stranger's. */
-  readonly accepted?: () => void;
+  /** Tells the host that the request's key is valid, and whose it is: its connection is no stranger's. */
+  readonly accepted?: (holder: string) => void;
   /** The body as the host itself has it, to be read instead of `body`: Fetch's streams cost as much as all else that an upload needs. */
   readonly pieces?: () => AsyncIterator<Uint8Array>;
   /** What Cloudflare tells of a request; elsewhere undefined. */

@@ -60,7 +60,7 @@ export function authenticate(
 }
 
 function accepted(request: HttpRequest, account: Account): Account {
-  request.accepted?.();
+  request.accepted?.(account.userId ?? account.keyId);
   return account;
 }
 
@@ -170,6 +170,8 @@ const REFUSALS: Readonly<Record<Refusal, string>> = {
   revoked: 'This API key has been revoked.',
   expired: 'This API key has expired.',
   disabled: 'The user or the project of this API key is disabled.',
+  lapsed:
+    'This API key rests until its owner logs in again: their identity provider has not vouched for them for long.',
 };
 
 function refusal(reason: Refusal): ApiError {

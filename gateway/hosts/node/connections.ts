@@ -1,7 +1,8 @@
 /**
  * Places for connections. A connection is proven when a request on it showed a valid key, or when the gateway accepted its WebSocket. The
  * unproven connections of one address have a share of the places; one more pushes out the oldest of them. So a client without a key cannot
- * keep out agents, other addresses, or a client with a key behind its own address.
+ * keep out agents, other addresses, or a client with a key behind its own address. One person, or one key of no person, proves a share of
+ * the places at most: what they open beyond it counts as a stranger's.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
@@ -13,12 +14,15 @@ export const CONNECTIONS_MAX = 4_096;
 const ADDRESS_UNPROVEN_MAX = 1_024;
 /** Unproven ones in all: the other 512 are a reserve for agents and clients with valid keys. */
 const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
+/** Proven ones of one person: a quarter of all places, and more than a cluster's nodes ask for at once. */
+const HOLDER_PROVEN_MAX = 1_024;
 
 /** How many connections, for tests that want fewer. */
 interface Shares {
   max: number;
   unproven: number;
   unprovenPerAddress: number;
+  provenPerHolder?: number;
 }
 
 const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
@@ -40,6 +44,8 @@ export class Connection {
   /** Requests of `node:http` without a complete answer, oldest first. It stops reading while the client does not take its answers. */
   readonly answering: Answering[] = [];
   proven = false;
+  /** Whose key proved it. */
+  holder: string | undefined;
   /** It is a WebSocket now. */
   upgraded = false;
   /** What came on it is not HTTP. */
@@ -67,6 +73,8 @@ export class Connections {
   /** What `of` found: the ends of a socket are dear to ask for with each request. */
   readonly #found = new WeakMap<Socket, Connection>();
   #unprovenCount = 0;
+  /** Proven connections by holder: at most one entry for each connection. */
+  readonly #proven = new Map<string, number>();
 
   constructor(shares: Shares = SHARES) {
     this.#shares = shares;
@@ -111,9 +119,15 @@ export class Connections {
     if (at >= 0) connection.answering.splice(at, 1);
   }
 
-  /** Call it when a valid key or an agent's ticket was shown. */
-  prove(connection: Connection): void {
-    if (connection.proven) return;
+  /** Call it when a valid key or an agent's ticket was shown. @param holder whose key it is */
+  prove(connection: Connection, holder?: string): void {
+    if (connection.proven || this.#all.get(connection.ends) !== connection) return;
+    if (holder !== undefined) {
+      const proven = this.#proven.get(holder) ?? 0;
+      if (proven >= (this.#shares.provenPerHolder ?? HOLDER_PROVEN_MAX)) return;
+      this.#proven.set(holder, proven + 1);
+      connection.holder = holder;
+    }
     connection.proven = true;
     this.#forget(connection);
   }
@@ -163,6 +177,13 @@ export class Connections {
     if (this.#all.get(connection.ends) !== connection) return;
     this.#all.delete(connection.ends);
     if (!connection.proven) this.#forget(connection);
+    if (connection.holder !== undefined) this.#release(connection.holder);
+  }
+
+  #release(holder: string): void {
+    const left = (this.#proven.get(holder) ?? 1) - 1;
+    if (left > 0) this.#proven.set(holder, left);
+    else this.#proven.delete(holder);
   }
 
   #forget(connection: Connection): void {

@@ -174,8 +174,8 @@ export class HttpServer {
     if (this.#options.following.refusal !== undefined || isResourcePath(head.path)) return undefined;
     this.#asking++;
     this.#connections.asks(connection);
-    const request = new PlainRequest(head, this.#encrypted ? 'https' : 'http', () =>
-      this.#connections.prove(connection),
+    const request = new PlainRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
+      this.#connections.prove(connection, holder),
     );
     void this.#serve(request, response);
     return {
@@ -187,10 +187,10 @@ export class HttpServer {
   }
 
   /** Says that a valid key came on this connection. */
-  #proof(socket: Socket): () => void {
-    return () => {
+  #proof(socket: Socket): (holder: string) => void {
+    return (holder) => {
       const connection = this.#connections.of(socket);
-      if (connection !== undefined) this.#connections.prove(connection);
+      if (connection !== undefined) this.#connections.prove(connection, holder);
     };
   }
 

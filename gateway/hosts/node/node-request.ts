@@ -8,7 +8,7 @@ interface Carrier {
   response: ServerResponse;
   encrypted: boolean;
   /** See HttpRequest. */
-  accepted(): void;
+  accepted(holder: string): void;
 }
 
 /** A request to a model as `node:http` parsed it. The classes of the Fetch standard cost as much as all that is done with it. */
@@ -18,7 +18,7 @@ export class NodeRequest implements HttpRequest {
   readonly client = new ClientDisconnect();
   readonly offloads = true;
   readonly headers: { get(name: string): string | null };
-  readonly accepted: () => void;
+  readonly accepted: (holder: string) => void;
   readonly #message: IncomingMessage;
   readonly #encrypted: boolean;
   readonly #whole: Buffer | undefined;

@@ -35,10 +35,10 @@ async function open(host: number): Promise<Socket> {
   return last;
 }
 
-function prove(socket: Socket): void {
+function prove(socket: Socket, holder?: string): void {
   const connection = connections.of(socket);
   if (connection === undefined) throw new Error('it has no place');
-  connections.prove(connection);
+  connections.prove(connection, holder);
 }
 
 const closed = (sockets: Socket[]) => sockets.map(({ destroyed }) => destroyed);
@@ -74,6 +74,30 @@ it('where only proven connections are left, one that waits for its next request 
   prove(idle);
   const newcomer = await open(4);
   expect(closed([agent, idle, newcomer])).toEqual([false, true, false]);
+});
+
+it('one key does not hold all places: what it opens beyond its share gives way as a stranger’s does', async () => {
+  connections = new Connections({ max: 6, unproven: 6, unprovenPerAddress: 6, provenPerHolder: 2 });
+  const held: Socket[] = [];
+  for (let i = 0; i < 6; i++) {
+    const socket = await open(3);
+    held.push(socket);
+    prove(socket, 'one key');
+    const place = connections.of(socket);
+    // All of them are being answered.
+    if (place !== undefined) place.answering.push({} as never);
+  }
+  const others = [await open(4), await open(5)];
+  for (const [i, socket] of others.entries()) prove(socket, `another ${i}`);
+  expect(closed(others)).toEqual([false, false]);
+  expect(closed(held)).toEqual([false, false, true, true, false, false]);
+  // What closed gives its share back.
+  const gone = once(held[0] as Socket, 'close');
+  held[0]?.destroy();
+  await gone;
+  const again = await open(3);
+  prove(again, 'one key');
+  expect(connections.of(again)?.proven).toBe(true);
 });
 
 it('a closed connection gives its place back', async () => {

@@ -11,12 +11,12 @@ export class PlainRequest implements HttpRequest {
   readonly offloads = true;
   readonly client = new ClientDisconnect();
   readonly headers: { get(name: string): string | null };
-  readonly accepted: () => void;
+  readonly accepted: (holder: string) => void;
   readonly #scheme: string;
   #controller: AbortController | undefined;
 
   /** `accepted`: see HttpRequest. */
-  constructor({ path, headers, body }: PlainHead, scheme: 'http' | 'https', accepted: () => void) {
+  constructor({ path, headers, body }: PlainHead, scheme: 'http' | 'https', accepted: (holder: string) => void) {
     this.path = path;
     this.whole = body;
     this.headers = { get: (name) => headers.get(name) ?? null };
