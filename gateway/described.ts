@@ -41,13 +41,16 @@ export const emailSchema = z
   .meta({ examples: ['ada@example.org'] });
 
 const CONTROL = '\\x00-\\x1f\\x7f-\\x9f';
+/** What is not seen, or turns the text around it: one name would look like another. Joiners stay: scripts need them. */
+const UNSEEN = '\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb';
+const NOT_IN_NAMES = CONTROL + UNSEEN;
 /** Without control characters; spelled out, since generators of test data cannot use \P{Cc}. */
-export const CONTROL_FREE = new RegExp(`^[^${CONTROL}]*$`);
-/** One line that a terminal can show: no control characters, and not blank. White space around it goes. */
+export const CONTROL_FREE = new RegExp(`^[^${NOT_IN_NAMES}]*$`);
+/** One line that a terminal can show: no control characters, none that are not seen, and not blank. White space around it goes. */
 export const nameSchema = z
   .string()
   .min(1)
   .max(200)
-  .regex(new RegExp(`^[^${CONTROL}]*[^\\s\\ufeff${CONTROL}][^${CONTROL}]*$`), 'must be one line, and not blank')
+  .regex(new RegExp(`^[^${NOT_IN_NAMES}]*[^\\s${NOT_IN_NAMES}][^${NOT_IN_NAMES}]*$`), 'must be one line, and not blank')
   .trim()
   .meta({ examples: ['Physics'] });

@@ -7,10 +7,12 @@ import { asked, database } from './database.ts';
 import { installationSecret } from './installation.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
 import { personLimits } from './limits/member-limits.ts';
+import { issuersSchema } from './login/oidc-config.ts';
 import { type Identity, sealIdentity } from './receipt.ts';
 import { apiKeys, auditLog, memberLimits, projects, settings, users } from './schema.ts';
 
-export type Refusal = 'unknown' | 'revoked' | 'expired' | 'disabled';
+export type Refusal = 'unknown' | 'revoked' | 'expired' | 'disabled' | 'lapsed';
+const DAY_MS = 86_400_000;
 type Key = typeof apiKeys.$inferSelect;
 type User = typeof users.$inferSelect;
 type Project = typeof projects.$inferSelect;
@@ -27,7 +29,7 @@ export async function findKey(
     db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
   // tables have an `id`.
-  const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember]] = await asked(
+  const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] = await asked(
     db.batch([
       db.select().from(apiKeys).where(where),
       db
@@ -48,12 +50,15 @@ export async function findKey(
         .select()
         .from(memberLimits)
         .where(inArray(memberLimits.id, ofKey(memberOfRow(apiKeys.projectId, apiKeys.userId)))),
+      db.select({ value: settings.value }).from(settings).where(eq(settings.name, 'oidc')),
     ]),
   );
   if (key === undefined) return 'unknown';
   const ended = endOf(key, now) ?? (parent && endOf(parent, now));
   if (ended !== undefined) return ended;
   if (isClosed(key.userId, user) || isClosed(key.projectId, project)) return 'disabled';
+  const lapsesAt = lapseOf(user, oidc?.value);
+  if (lapsesAt <= now) return 'lapsed';
   const role = user === null ? key.role : lowerRole(key.role, user.role);
   return sealed(env, {
     ...ofKeyAndProject(project, key),
@@ -67,9 +72,21 @@ export async function findKey(
     groups: user?.groups ?? [],
     scopes: both(key.scopes, parent?.scopes),
     limits: limitsOf(project, key, user, { ofAll: ofAll?.value, ofMember: ofMember?.limits }),
-    expiresAt: key.expiresAt ?? undefined,
+    expiresAt: earliest(key.expiresAt, lapsesAt),
     seen: seen[0]?.id ?? 0,
   });
+}
+
+/** When keys of a person rest whom their identity provider has not vouched for since. */
+function lapseOf(user: User | null, oidc: unknown): number {
+  if (user?.claimsAt == null) return Number.POSITIVE_INFINITY;
+  const issuer = issuersSchema.safeParse(oidc).data?.find((one) => one.issuer === user.issuer);
+  return issuer?.lapse_days == null ? Number.POSITIVE_INFINITY : user.claimsAt + issuer.lapse_days * DAY_MS;
+}
+
+function earliest(expiresAt: number | null, lapsesAt: number): number | undefined {
+  const end = Math.min(expiresAt ?? Number.POSITIVE_INFINITY, lapsesAt);
+  return end === Number.POSITIVE_INFINITY ? undefined : end;
 }
 
 function endOf({ revokedAt, expiresAt }: Key, now: number): Refusal | undefined {

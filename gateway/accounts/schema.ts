@@ -88,6 +88,8 @@ export const users = sqliteTable(
     subject: text('subject'),
     createdAt: integer('created_at').notNull(),
     lastLoginAt: integer('last_login_at'),
+    /** When the claims were made that their rights are of; those of an older token change nothing. */
+    claimsAt: integer('claims_at'),
     disabledAt: integer('disabled_at'),
   },
   (table) => [

@@ -56,6 +56,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'oidc[].project_claim': 'the claim that decides the project',
   'oidc[].projects': 'from values of that claim to project ids: the first that fits is the person’s own',
   'oidc[].leads': 'from values of that claim to ids of projects that the person leads',
+  'oidc[].lapse_days': 'keys of a person rest when the provider has not vouched for them for so many days; null: never',
   'oidc[].group_claim': 'the claim whose values are groups of access lists',
   'oidc[].groups': 'from values of that claim to names of groups',
   'queue.unary_ms': 'longest wait for a free node, unary; 0: 503 at once',

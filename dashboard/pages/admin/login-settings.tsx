@@ -118,6 +118,18 @@ function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
         </Field>
         <Text name="scope" label={form.scope} of={issuer?.scope ?? 'openid profile email'} />
         <Text name="audience" label={form.audience} hint={form.audienceHint} of={issuer?.audience} />
+        <Field label={form.lapse} hint={form.lapseHint}>
+          {(id) => (
+            <Input
+              id={id}
+              name="lapse_days"
+              type="number"
+              min={1}
+              max={3650}
+              defaultValue={issuer === undefined ? 90 : (issuer.lapse_days ?? '')}
+            />
+          )}
+        </Field>
         <Mapping issuer={issuer} />
       </Form>
     </Dialog>
@@ -180,6 +192,7 @@ function issuerFrom(filled: Filled): Issuer {
     audience: filled.optional('audience'),
     scope: filled.text('scope'),
     admits: ADMITS.find((one) => one === filled.text('admits')) ?? 'known',
+    lapse_days: filled.number('lapse_days'),
     role_claim: filled.optional('role_claim'),
     roles: Object.fromEntries(roles.map(([value, role]) => [value, roleFrom(role)])),
     project_claim: filled.optional('project_claim'),

@@ -164,6 +164,8 @@ export const settings = {
       audienceHint: 'Access tokens with this audience work as API keys. Empty: none do.',
       scope: 'Scope',
       admits: 'Admits',
+      lapse: 'Days without a login until keys rest',
+      lapseHint: 'The provider tells no gateway of people who left. Empty: keys go on.',
       mapping: 'Roles and projects by claim',
       roleClaim: 'Role claim',
       roleClaimHint: 'For example: groups. Empty: operators set roles.',

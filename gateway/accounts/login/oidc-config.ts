@@ -34,6 +34,8 @@ const issuerSchema = z.strictObject({
   projects: recordOf(text, projectIdSchema, VALUES_MAX).default({}),
   /** Values of that claim to projects that the person leads. */
   leads: recordOf(text, projectIdSchema, VALUES_MAX).default({}),
+  /** Keys of a person for whom the provider has not vouched for so many days rest until the next login; null: they go on. */
+  lapse_days: z.int().min(1).max(3_650).nullable().default(90),
   /** The claim whose values are groups of access lists of models. */
   group_claim: text.nullable().default(null),
   /** Values of that claim to names of groups. */
@@ -84,7 +86,8 @@ export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): 
   const projects = projectsOf(config, claims, signIn);
   const groups = valuesOf(claims, config.group_claim).flatMap((value) => named(config.groups, value) ?? []);
   const saysGroups = config.group_claim !== null && (signIn || isTold(claims, config.group_claim));
-  const told = config.role_claim === null ? undefined : (highest?.role ?? 'consumer');
+  const saysRole = config.role_claim !== null && (signIn || isTold(claims, config.role_claim));
+  const told = saysRole ? (highest?.role ?? 'consumer') : undefined;
   return {
     name: nameOf(claims),
     email: emailOf(claims),
@@ -124,7 +127,9 @@ function nameOf({ name, preferred_username, email }: Claims): string | undefined
 /** A person's name as it is shown: a line of a terminal. */
 export function shownName(text: string): string {
   const plain = text
-    .replace(/\p{Cc}/gu, ' ')
+    .replace(/[\p{Cc}\u2028\u2029]/gu, ' ')
+    // What is not seen, or turns the text around it, makes one person look like another; joiners are letters' own.
+    .replace(/(?![\u200c\u200d])\p{Cf}/gu, '')
     .trim()
     .slice(0, NAME_MAX);
   return plain === '' ? 'somebody' : plain;

@@ -9,9 +9,10 @@ import { findUser } from '../look-up.ts';
 import { auditLog, users } from '../schema.ts';
 import { newId } from '../secrets.ts';
 import { ownProject, placeInProjects } from './claimed-projects.ts';
-import { type Claims, type MappedClaims, mapClaims, type OidcIssuer, shownName } from './oidc-config.ts';
+import { type Claims, type MappedClaims as Mapped, mapClaims, type OidcIssuer, shownName } from './oidc-config.ts';
 
 type User = typeof users.$inferSelect;
+type MappedClaims = Mapped & { at: number };
 
 export interface Arrival {
   account: Account;
@@ -31,7 +32,7 @@ export async function arrive(
   signIn = false,
 ): Promise<Arrival> {
   const identity = { issuer: config.issuer, subject: claims.sub };
-  const claimed = mapClaims(config, claims, signIn);
+  const claimed = { ...mapClaims(config, claims, signIn), at: madeAt(claims, now, signIn) };
   let found = await findUser(env, identity);
   const notMapped = config.admits === 'mapped' && !claimed.matches;
   if (found === 'unknown') {
@@ -39,7 +40,8 @@ export async function arrive(
     await create(env, identity, claimed, now);
     found = await findUser(env, identity);
     if (typeof found === 'object') await placeInProjects(env, found.user, claimed.projects, now);
-  } else if (typeof found === 'object') {
+  } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
+    // An older token is still good, and must not give back what a newer one has taken away.
     const placed = await placeInProjects(env, found.user, claimed.projects, now);
     if ((await update(env, found.user, claimed, now)) || placed) {
       found = await findUser(env, identity);
@@ -52,6 +54,12 @@ export async function arrive(
   if (notMapped) throw notAdmitted();
   if (typeof found === 'object') return found;
   throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
+}
+
+/** Milliseconds since the epoch; 0: they do not say (RFC 9068 §2.2 has them say so). */
+function madeAt({ iat }: Claims, now: number, signIn: boolean): number {
+  if (typeof iat === 'number' && iat > 0) return Math.min(now, iat * 1_000);
+  return signIn ? Math.floor(now / 1_000) * 1_000 : 0;
 }
 
 function notAdmitted(): ApiError {
@@ -77,6 +85,7 @@ async function create(
     subject,
     createdAt: now,
     lastLoginAt: now,
+    claimsAt: claimed.at || null,
   };
   const line = { at: now, actor: 'login', action: 'user.create', object: row.id, after: shown(row) };
   // Twice at once: one of them makes it, both find it.
@@ -99,11 +108,12 @@ async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, n
     told.projectId !== user.projectId ||
     (told.groups ?? []).join() !== (user.groups ?? []).join();
   const fresh = user.lastLoginAt !== null && now - user.lastLoginAt < 60_000;
-  if (!changed && fresh && after.name === user.name && after.email === user.email) return false;
+  const sameClaims = claimed.at - (user.claimsAt ?? 0) < 60_000;
+  if (!changed && fresh && sameClaims && after.name === user.name && after.email === user.email) return false;
   const db = database(env);
   const write = db
     .update(users)
-    .set({ ...after, lastLoginAt: now })
+    .set({ ...after, lastLoginAt: now, claimsAt: claimed.at || user.claimsAt })
     .where(and(eq(users.id, user.id)));
   const line = { at: now, actor: 'login', action: 'user.update', object: user.id };
   const said = { ...line, before: shown(user), after: shown({ ...user, ...after }) };

@@ -120,7 +120,7 @@ async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Res
   }
   await requireFitting(call, role, provider, project_id);
   const id = newId('user');
-  const ends = { lastLoginAt: null, disabledAt: null };
+  const ends = { lastLoginAt: null, claimsAt: null, disabledAt: null };
   const who = { id, name, email, role, provider, projectId: project_id, limits, groups: null, issuer, subject };
   const row = { ...who, createdAt: now, ...ends };
   return createOnce(call, {
@@ -142,6 +142,7 @@ async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<objec
   const { name, email, role, provider, project_id, limits, disabled } = body;
   const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
   await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
+  const changesRights = role !== undefined || provider !== undefined || project_id !== undefined;
   // What is not named is not written: a change of the name must not enable whom another change disables just now.
   const set = {
     ...(name !== undefined && { name }),
@@ -150,6 +151,8 @@ async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<objec
     ...(provider !== undefined && { provider }),
     ...(project_id !== undefined && { projectId: project_id }),
     ...(limits !== undefined && { limits }),
+    // A token from before this change does not undo it.
+    ...(changesRights && { claimsAt: now }),
     ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
   };
   if (Object.keys(set).length === 0) return view(row);

@@ -6,7 +6,7 @@ import { database } from '../../../gateway/accounts/database.ts';
 import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
 import { arrive } from '../../../gateway/accounts/login/people.ts';
 import { findKey } from '../../../gateway/accounts/look-up.ts';
-import { apiKeys, projectMembers, projects, users } from '../../../gateway/accounts/schema.ts';
+import { apiKeys, projectMembers, projects, settings, users } from '../../../gateway/accounts/schema.ts';
 import { watchedDb } from './seed.ts';
 
 const [config] = issuersSchema.parse([
@@ -58,7 +58,7 @@ const GROUPS = {
 const [grouped] = issuersSchema.parse([GROUPS]);
 const comes = (sub: string, claims: object, signIn = true) => {
   if (grouped === undefined) throw new Error('no issuer');
-  return arrive(env, grouped, { sub, ...claims }, Date.now(), signIn);
+  return arrive(env, grouped, { sub, iat: Math.floor(Date.now() / 1_000), ...claims }, Date.now(), signIn);
 };
 const db = () => database(env);
 const membersOf = async (userId: string) => {
@@ -193,3 +193,61 @@ test.each(['proj_b', '__proto__', 'constructor', 'group:llm-users', 'Physics', '
     expect([user.projectId, await membersOf(user.id), account.groups]).toEqual([null, [], []]);
   },
 );
+
+const [vouched] = issuersSchema.parse([
+  { ...GROUPS, issuer: 'https://vouches.example.org', role_claim: 'groups', roles: { staff: { role: 'operator' } } },
+]);
+const DAY_S = 86_400;
+const vouch = (sub: string, claims: object, signIn: boolean) => {
+  if (vouched === undefined) throw new Error('no issuer');
+  return arrive(env, vouched, { sub, ...claims }, Date.now(), signIn);
+};
+const roleOf = async (id: string) => (await db().select().from(users).where(eq(users.id, id)))[0]?.role;
+
+test('an older token that is still good gives back no right that a newer one has taken away', async () => {
+  const nowS = Math.floor(Date.now() / 1_000);
+  const { user } = await vouch('olga', { groups: ['staff'], iat: nowS - 600 }, true);
+  expect(await roleOf(user.id)).toBe('operator');
+  await vouch('olga', { groups: [], iat: nowS - 60 }, true);
+  expect(await roleOf(user.id)).toBe('consumer');
+  const { account } = await vouch('olga', { groups: ['staff', 'physics'], iat: nowS - 600 }, false);
+  expect([account.role, await roleOf(user.id), await projectOf(user.id)]).toEqual(['consumer', 'consumer', null]);
+  await vouch('olga', { groups: ['staff'] }, false); // says nothing of when it was made
+  expect(await roleOf(user.id)).toBe('consumer');
+  await vouch('olga', { groups: ['staff'], iat: nowS }, false);
+  expect(await roleOf(user.id)).toBe('operator');
+});
+
+test('a token of a program without the claim of roles takes no role away; a sign-in without it does', async () => {
+  const nowS = Math.floor(Date.now() / 1_000);
+  const { user } = await vouch('petra', { groups: ['staff'], iat: nowS - 3 }, true);
+  await vouch('petra', { iat: nowS - 2 }, false);
+  expect(await roleOf(user.id)).toBe('operator');
+  await vouch('petra', { iat: nowS - 1 }, true);
+  expect(await roleOf(user.id)).toBe('consumer');
+});
+
+test('keys of a person for whom the identity provider has not vouched for long rest until it does', async () => {
+  const nowS = Math.floor(Date.now() / 1_000);
+  const { user } = await vouch('quentin', { iat: nowS - 89 * DAY_S }, true);
+  const id = 'key_quentin';
+  const row = { id, hash: id, prefix: '', name: 'k', role: 'consumer' as const, userId: user.id, createdAt: 0 };
+  await db().insert(apiKeys).values(row);
+  const found = (days: number) => findKey(env, { id }, Date.now() + days * DAY_S * 1_000);
+  const rule = (lapse_days: number | null) => {
+    const value = [{ ...vouched, lapse_days }];
+    return db()
+      .insert(settings)
+      .values({ name: 'oidc', value, updatedAt: 0 })
+      .onConflictDoUpdate({ target: settings.name, set: { value } });
+  };
+  await rule(90);
+  const key = await found(0);
+  expect(typeof key === 'object' && key.expiresAt).toBe((nowS + DAY_S) * 1_000);
+  expect(await found(2)).toBe('lapsed');
+  await rule(null);
+  expect(await found(2)).toMatchObject({ keyId: id });
+  await rule(90);
+  await vouch('quentin', { iat: nowS }, false);
+  expect(await found(2)).toMatchObject({ keyId: id });
+});
