@@ -1,9 +1,9 @@
 /** How many keys that work a person may have without an operator, counted where a key is written: two at once are both counted. And their end. */
-import { and, count, eq, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
+import { and, count, eq, getTableColumns, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
-import { apiKeys, auditLog, deviceLogins, memberLimits } from './schema.ts';
+import { apiKeys, auditLog, deviceLogins, memberLimits, projectMembers, users } from './schema.ts';
 
 export const OWN_KEYS_MAX = 50;
 
@@ -24,10 +24,28 @@ export function nameWhereRoom(name: string | SQL<string>, userId: string, now: n
   return sql<string>`CASE WHEN ${taken} < ${OWN_KEYS_MAX} THEN ${name} END`;
 }
 
-/** NULL where another key has taken the old one's place: of two rotations at once the second fails. */
-export function nameWhereNext(name: string, oldId: string): SQL<string> {
-  const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, oldId)})`;
-  return sql<string>`CASE WHEN NOT EXISTS ${next} THEN ${name} END`;
+type Key = typeof apiKeys.$inferSelect;
+
+/** Whether the key is as it was read, its last use aside: what is made of it must not outlive its revocation, nor be wider than it is now. */
+export function isAsRead(key: Key): SQL<boolean> {
+  const { lastUsedAt: _, ...columns } = getTableColumns(apiKeys);
+  const same = Object.entries(columns).map(
+    ([name, column]) => sql`${column} IS ${sql.param(key[name as keyof typeof columns], column)}`,
+  );
+  return sql<boolean>`EXISTS (SELECT 1 FROM ${apiKeys} WHERE ${and(...same)})`;
+}
+
+/** NULL where another key has taken the old one's place, or the old one was changed: of two rotations at once the second fails. */
+export function nameWhereNext(old: Key): SQL<string> {
+  const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, old.id)})`;
+  return sql<string>`CASE WHEN NOT EXISTS ${next} AND ${isAsRead(old)} THEN ${old.name} END`;
+}
+
+/** Whether the person works in the project, as its member or because it is their own. */
+export function worksIn(userId: string, projectId: string): SQL<boolean> {
+  const own = sql`SELECT 1 FROM ${users} WHERE ${and(eq(users.id, userId), eq(users.projectId, projectId))}`;
+  const member = sql`SELECT 1 FROM ${projectMembers} WHERE ${eq(projectMembers.id, `${projectId}/${userId}`)}`;
+  return sql<boolean>`(EXISTS (${own}) OR EXISTS (${member}))`;
 }
 
 /**

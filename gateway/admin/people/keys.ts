@@ -248,7 +248,7 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
     await requireRotatable(call, old);
     if (counted) await requireFewKeys(call, ' or rotate without an overlap');
   };
-  const next = nameWhereNext(old.name, old.id);
+  const next = nameWhereNext(old);
   const name = counted ? nameWhereRoom(next, old.userId ?? '', now) : next;
   const statements = [ending, listSuccessor(env, old, row.id)];
   const response = await insert(call, row, plaintext, { action: 'key.rotate', statements, name, check });
@@ -265,12 +265,20 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
 }
 
 /** What has ended, or is about to because it was rotated, would hand its end on. @throws ApiError 400 */
-async function requireRotatable({ env, now }: Call<unknown, unknown>, old: Key): Promise<void> {
+async function requireRotatable(call: Call<unknown, unknown>, read: Key): Promise<void> {
+  const { env, now } = call;
+  const old = await found(call);
   if (old.revokedAt !== null) throw new ApiError('unprocessable_content', 'A revoked key cannot be rotated.');
   if (old.expiresAt !== null && old.expiresAt <= now)
     throw new ApiError('unprocessable_content', 'A key that has expired cannot be rotated: make a new one.');
   const next = await findKey(env, eq(apiKeys.rotatedFrom, old.id));
-  if (next === undefined) return;
+  if (
+    next === undefined &&
+    JSON.stringify(keyView(old)) === JSON.stringify(keyView({ ...read, lastUsedAt: old.lastUsedAt }))
+  )
+    return;
+  if (next === undefined)
+    throw new ApiError('conflict', 'This key was changed just now: look at it, and rotate it again.');
   const message = `This key was rotated already: rotate "${next.id}", which took its place, or make a new one.`;
   throw new ApiError('unprocessable_content', message);
 }

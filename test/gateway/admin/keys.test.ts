@@ -3,7 +3,8 @@ import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
-import { openSession } from '../../../gateway/accounts/login/session.ts';
+import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
+import { nameWhereNext } from '../../../gateway/accounts/own-keys.ts';
 import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -202,7 +203,7 @@ test('who makes keys for themselves has fifty that work at most, and none beyond
   const project = await good(admin('POST', '/projects', { name: 'p' }), thing);
   const user = await good(admin('POST', '/users', { name: 'Ada', project_id: project.id }), thing);
   const token = await openSession(env, user.id, Date.now());
-  const headers = { cookie: `other=1; otela-session=${token}`, 'sec-fetch-site': 'same-origin' };
+  const headers = { cookie: `other=1; ${SESSION_COOKIE}=${token}`, 'sec-fetch-site': 'same-origin' };
   const mine = (body: object) => knock('POST', '/admin/keys', { body, headers });
   for (let n = 0; n < 50; n++) {
     const made = await good(mine({ name: `k${n}` }), secret);
@@ -223,7 +224,7 @@ test('who makes keys for themselves has fifty that work at most, and none beyond
 test('keys that a person rotated count while they work, and rotating without an overlap always goes', async () => {
   const user = await good(admin('POST', '/users', { name: 'Ada' }), thing);
   const token = await openSession(env, user.id, Date.now());
-  const headers = { cookie: `otela-session=${token}`, 'sec-fetch-site': 'same-origin' };
+  const headers = { cookie: `${SESSION_COOKIE}=${token}`, 'sec-fetch-site': 'same-origin' };
   const mine = (path: string, body: object) => knock('POST', `/admin/keys${path}`, { body, headers });
   let { id } = await good(mine('', { name: 'k' }), secret);
   // Twice at once: one of them has a successor.
@@ -266,4 +267,28 @@ test('a key that takes the place of another has it on the access lists of models
   expect(await access()).toEqual({ 'org/kept': ['proj_other', first.id, second.id], 'org/other': ['proj_other'] });
   const third = await good(admin('POST', `/keys/${second.id}/rotate`, {}), secret);
   expect((await access())['org/kept']).toEqual(['proj_other', second.id, third.id]);
+});
+
+test('a key that was changed or revoked since it was read has no successor: it would be as wide as before', async () => {
+  const { id } = await create({});
+  const read = async () => {
+    const [row] = await database(env).select().from(apiKeys).where(eq(apiKeys.id, id));
+    if (row === undefined) throw new Error('no key');
+    return row;
+  };
+  const succeed = async (old: Awaited<ReturnType<typeof read>>, next: string) => {
+    const row = { ...old, id: next, hash: next, rotatedFrom: id, name: nameWhereNext(old) };
+    return database(env).insert(apiKeys).values(row).then(
+      () => 'made',
+      () => 'refused',
+    ); // biome-ignore format: one thing
+  };
+  const first = await read();
+  await good(admin('PATCH', `/keys/${id}`, { models: ['m'] }), thing);
+  expect(await succeed(first, 'key_wide')).toBe('refused');
+  const second = await read();
+  await good(admin('DELETE', `/keys/${id}`), thing);
+  expect(await succeed(second, 'key_revoked')).toBe('refused');
+  const other = await create({ models: ['m'], limits: { requests_per_minute: 5 }, scopes: ['inference'] });
+  await good(admin('POST', `/keys/${other.id}/rotate`, {}), secret);
 });
