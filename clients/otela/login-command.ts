@@ -19,7 +19,6 @@ const startedSchema = z.object({
   device_code: z.string(),
   user_code: z.string(),
   verification_uri: z.string(),
-  verification_uri_complete: z.string().optional(),
   expires_in: z.number().positive(),
   interval: z.number().positive().default(5),
 });
@@ -39,9 +38,8 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   await requireRoom(file);
   const started = startedSchema.safeParse(await post(`${gateway}/login/device`, { client_id })).data;
   if (started === undefined) throw noGateway(gateway, 'its answer is not that of a login');
-  const { verification_uri: page, user_code, verification_uri_complete: whole } = started;
+  const { verification_uri: page, user_code } = started;
   out.print(printable(`Open ${page} in a browser and enter ${user_code}`));
-  if (whole !== undefined) out.print(printable(`or open ${whole}`));
   const { access_token: key } = await granted(gateway, started);
   await store(file, key);
   const me = await fetch(`${gateway}/admin/me`, {

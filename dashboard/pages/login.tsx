@@ -10,10 +10,9 @@ import { Field, Input } from '../ui/field.tsx';
 
 const institutionsSchema = listOf(z.object({ issuer: z.string(), name: z.string() }));
 
-/** A code of `otela login` that was opened here is asked for again after the login. */
+/** The page that asks for a code of `otela login` is opened again after the login. */
 function returnTo(): string {
-  const [, code] = /^#\/keys\?code=([A-Za-z-]{1,16})$/.exec(location.hash) ?? [];
-  return code === undefined ? '/' : `/device?user_code=${code}`;
+  return location.hash === '#/keys?code=' ? '/device' : '/';
 }
 
 /** The key goes to the gateway once; what the browser keeps is a cookie that no script can read. */

@@ -213,10 +213,12 @@ it('a provider publishes only the models that it was given, and all again when i
   await eventually('its models', 10_000, async () => ((await status(chat(house.key))) === 200 ? true : undefined));
 });
 
-const startedSchema = z.object({
+const startedSchema = z.strictObject({
   device_code: z.string(),
   user_code: z.string(),
-  verification_uri_complete: z.string(),
+  verification_uri: z.string(),
+  expires_in: z.number(),
+  interval: z.number(),
 });
 const form = (path: string, fields: Record<string, string>) =>
   fetch(`${house.gateway.url}${path}`, { method: 'POST', body: new URLSearchParams(fields), redirect: 'manual' });
@@ -273,6 +275,12 @@ it('a code is good once, for one person, for the client that began the login, an
   expect(await status(approve(await keyOf({ user_id: ada, limits: { requests_per_minute: 1 } }), mine.user_code))).toBe(
     403,
   );
+  const machine = async (user_code: string) =>
+    (
+      await house.ask('/admin/device-logins/machine', { user_code }, { headers: { authorization: `Bearer ${adas}` } })
+    ).json();
+  expect(await machine(mine.user_code)).toMatchObject({ object: 'device', name: 'ada@login1' });
+  expect(await machine('AAA-AAA-AAA')).toMatchObject({ error: { param: 'user_code' } });
   expect(await status(approve(adas, mine.user_code))).toBe(202);
   // Too late: the code is Ada's, and Eve learns nothing.
   expect(await status(approve(eves, mine.user_code))).toBe(202);
@@ -289,8 +297,9 @@ it('a code is good once, for one person, for the client that began the login, an
   await eventually('the refusal', 20_000, async () =>
     (await poll(other.device_code)).body.error === 'access_denied' ? true : undefined,
   );
-  const page = await fetch(other.verification_uri_complete, { redirect: 'manual' });
-  expect(page.headers.get('location')).toBe(`/#/keys?code=${other.user_code}`);
+  // No link fills a code in: a person who only clicks lets nobody in.
+  const page = await fetch(`${other.verification_uri}?user_code=${other.user_code}`, { redirect: 'manual' });
+  expect(page.headers.get('location')).toBe('/#/keys?code=');
   // What one person left open is bounded.
   const open = await Promise.all(Array.from({ length: 6 }, started));
   const told = [];

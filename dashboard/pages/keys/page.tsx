@@ -25,7 +25,7 @@ export function Component() {
   const me = useMe();
   const code = new URLSearchParams(useSearch()).get('code');
   const [, navigate] = useLocation();
-  if (code !== null) return <DeviceLogin code={code} close={() => navigate('/keys', { replace: true })} />;
+  if (code !== null) return <DeviceLogin close={() => navigate('/keys', { replace: true })} />;
   if (!me.login && me.role !== 'operator')
     return (
       <Page title={t.pages.keys}>

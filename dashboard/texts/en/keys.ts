@@ -10,6 +10,9 @@ export const keys = {
     codeHint: 'As the machine shows it.',
     warning:
       'Enter a code only if you began this login yourself. A code that another person sent you would give your key to that person.',
+    look: 'Continue',
+    machine: (name: string) => `“${name}” asks for a key of yours. The machine chose this name itself.`,
+    unknown: 'This gateway does not know which machine asks by this code.',
     approve: 'Let it in',
     deny: 'Refuse',
     approved: 'The machine gets its key within seconds. It is in the list of your keys.',

@@ -54,6 +54,23 @@ export function readUserCode(secret: string, typed: string): string | undefined 
   return letters.at(-1) === checkLetter(secret, random) ? letters : undefined;
 }
 
+/** Logins that are remembered, to be shown to the person who approves: in this process alone, and a flood of them pushes out the oldest. */
+const BEGUN_MAX = 10_000;
+/** By the code's hash, oldest first. */
+const begun = new Map<string, { name: string; at: number }>();
+
+export function rememberDevice(code: string, name: string, now: number): void {
+  begun.set(sha256Hex(code), { name, at: now });
+  const oldest = begun.size > BEGUN_MAX ? begun.keys().next().value : undefined;
+  if (oldest !== undefined) begun.delete(oldest);
+}
+
+/** Which machine began the login with this code; undefined: it is not known here. */
+export function deviceOf(code: string, now: number): { name: string; at: number } | undefined {
+  const known = begun.get(sha256Hex(code));
+  return known !== undefined && now - known.at < DEVICE_MS ? known : undefined;
+}
+
 export function sealDevice(secret: string, login: DeviceLogin): Promise<string> {
   return seal(secret, 'device', JSON.stringify(login));
 }

@@ -1,6 +1,6 @@
 /** `POST /login/device` and `/login/device/token`: the device authorization grant (RFC 8628). Its approval is in admin/people/device-logins.ts. */
 import { randomBytes } from 'node:crypto';
-import { and, eq, gt, isNull } from 'drizzle-orm';
+import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import type { Env } from '../../env.ts';
@@ -11,7 +11,7 @@ import { asked, database, requireFirst, requireWritable } from '../database.ts';
 import { installationSecret } from '../installation.ts';
 import { isLimited } from '../limits/limits.ts';
 import { findUser } from '../look-up.ts';
-import { hasRoom, nameWhereRoom } from '../own-keys.ts';
+import { isAsRead, nameWhereRoom, worksIn } from '../own-keys.ts';
 import { apiKeys, auditLog, deviceLogins } from '../schema.ts';
 import { KEY_PREFIX, newId, newSecret, sha256Hex } from '../secrets.ts';
 import { readSettings } from '../settings.ts';
@@ -21,6 +21,7 @@ import {
   INTERVAL_S,
   newUserCode,
   openDevice,
+  rememberDevice,
   sealDevice,
   shownUserCode,
 } from './device-code.ts';
@@ -51,13 +52,12 @@ deviceRoutes.post('/login/device', async (c) => {
   const userCode = newUserCode(secret, randomBytes);
   const { publicUrl } = await readSettings(c.env, now);
   const page = `${(publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '')}/device`;
-  const shown = shownUserCode(userCode);
+  rememberDevice(userCode, name, now);
   return c.json(
     {
       device_code: await sealDevice(secret, { userCode, name, until: now + DEVICE_MS }),
-      user_code: shown,
+      user_code: shownUserCode(userCode),
       verification_uri: page,
-      verification_uri_complete: `${page}?user_code=${shown}`,
       expires_in: DEVICE_MS / 1_000,
       interval: INTERVAL_S,
     },
@@ -66,11 +66,11 @@ deviceRoutes.post('/login/device', async (c) => {
   );
 });
 
-/** Where a person goes: the page of keys asks for the code. */
-deviceRoutes.get('/device', (c) => {
-  const code = (c.req.query('user_code') ?? '').replace(/[^A-Za-z-]/g, '').slice(0, 16);
-  return c.redirect(`/#/keys?code=${code}`, 302);
-});
+/**
+ * Where a person goes: the page of keys asks for the code. No link fills it in: a person who only clicks would let in the machine of
+ * another who sent the link (RFC 8628 §5.4).
+ */
+deviceRoutes.get('/device', (c) => c.redirect('/#/keys?code=', 302));
 
 deviceRoutes.post('/login/device/token', async (c) => {
   const now = Date.now();
@@ -165,7 +165,10 @@ async function makeKey(
   const before = await asked(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
-  const made = db.insert(apiKeys).values({ ...row, name: nameWhereRoom(name, userId, now) });
+  // In the statement itself: the key that approved may be revoked, and the person be taken out of the project, at this moment.
+  const may = parent !== undefined ? isAsRead(parent) : projectId === null ? sql`1` : worksIn(userId, projectId);
+  const named = nameWhereRoom(sql<string>`CASE WHEN ${may} THEN ${name} END`, userId, now);
+  const made = db.insert(apiKeys).values({ ...row, name: named });
   const replaced = before.flatMap(({ id }) => [
     db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
     line('key.revoke', id),
@@ -173,11 +176,18 @@ async function makeKey(
   try {
     await asked(db.batch([made, ...replaced, line('key.create', row.id)]));
   } catch (error) {
-    if (await hasRoom(env, userId, now)) throw error;
-    return undefined;
+    if (isRefusedName(error)) return undefined;
+    throw error;
   }
   await tellRegistry(env, (registry) => registry.reloadSettings());
   return { plaintext, expiresAt };
+}
+
+/** The name was NULL. */
+function isRefusedName(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause)
+    if (/NOT NULL constraint failed: api_keys\.name/.test(at.message)) return true;
+  return false;
 }
 
 /** What narrows the key that approved narrows the new one. */

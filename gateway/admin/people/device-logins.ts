@@ -4,10 +4,12 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { asked, database } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation.ts';
-import { DEVICE_MS, readUserCode } from '../../accounts/login/device-code.ts';
+import { DEVICE_MS, deviceOf, readUserCode } from '../../accounts/login/device-code.ts';
 import { apiKeys, deviceLogins } from '../../accounts/schema.ts';
 import { sha256Hex } from '../../accounts/secrets.ts';
+import type { Env } from '../../env.ts';
 import { change } from '../change.ts';
+import { rfc3339 } from '../list.ts';
 import { requireProject } from '../references.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 import { requireFewKeys } from './keys.ts';
@@ -25,7 +27,27 @@ const bodySchema = z.strictObject({
   project_id: z.string().max(64).optional(),
 });
 
+const machineSchema = z.object({
+  object: z.literal('device'),
+  /** What the machine calls itself; null: this gateway does not remember who began a login with this code. */
+  name: z.string().nullable(),
+  began_at: z.iso.datetime().nullable(),
+});
+
 export const deviceLoginRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    method: 'post',
+    path: '/device-logins/machine',
+    summary: 'Which machine asks by this code. Look at it before you let it in.',
+    body: bodySchema.pick({ user_code: true }),
+    answer: machineSchema,
+    repeatable: true,
+    run: async ({ env, now, body }) => {
+      const known = deviceOf(await codeOf(env, body.user_code), now);
+      return { object: 'device', name: known?.name ?? null, began_at: known ? rfc3339(known.at) : null };
+    },
+  }),
   route({
     role: 'consumer',
     method: 'post',
@@ -45,9 +67,7 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
   const { userId } = account;
   if (userId === undefined)
     throw new ApiError('permission_denied', 'This key belongs to no person: log in as one to let a machine in.');
-  const code = readUserCode(await installationSecret(env), body.user_code);
-  if (code === undefined)
-    throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
+  const code = await codeOf(env, body.user_code);
   const approvedBy = call.login ? null : account.keyId;
   const projectId = await projectOf(call, body.project_id);
   if (approvedBy !== null) await requireUnlimited(call, approvedBy);
@@ -88,6 +108,13 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
     throw error;
   }
   return call.c.json({ object: 'device_login', approved: body.approve }, 202, { 'cache-control': 'no-store' });
+}
+
+/** @throws ApiError 422 */
+async function codeOf(env: Env, typed: string): Promise<string> {
+  const code = readUserCode(await installationSecret(env), typed);
+  if (code !== undefined) return code;
+  throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
 }
 
 /** A key hands on its own project alone. @throws ApiError 403 */

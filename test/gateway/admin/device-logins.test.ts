@@ -5,7 +5,8 @@ import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
-import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { apiKeys, deviceLogins } from '../../../gateway/accounts/schema.ts';
+import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
 
@@ -163,4 +164,16 @@ test('a person lets a machine into each project that they work in; who leaves be
   await good(asOperator('DELETE', member), z.looseObject({}));
   expect((await fetchKey(second.device_code)).status).toBe(400);
   expect((await knock('GET', '/admin/me', { key })).status).toBe(401);
+});
+
+test('an approval that was written at the moment in which the person left the project lets no machine in', async () => {
+  const project = (await good(asOperator('POST', '/projects', { name: 'p' }), idSchema)).id;
+  const ada = await user();
+  const { device_code, user_code } = await begin();
+  const row = { hash: sha256Hex(user_code.replaceAll('-', '')), userId: ada, projectId: project, denied: false };
+  const approval = { ...row, approvedBy: null, expiresAt: Date.now() + 60_000 };
+  await database(env).insert(deviceLogins).values(approval);
+  const answer = await fetchKey(device_code);
+  expect([answer.status, await answer.json()]).toEqual([400, { error: 'access_denied' }]);
+  expect(await database(env).select().from(apiKeys).where(eq(apiKeys.userId, ada))).toEqual([]);
 });
