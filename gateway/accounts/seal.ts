@@ -2,7 +2,7 @@
 import { sha256Hex } from './secrets.ts';
 
 /** What a seal is for: one for this opens as nothing else. */
-type Purpose = 'receipt' | 'login' | 'attestation' | 'key' | 'device';
+type Purpose = 'receipt' | 'login' | 'login without TLS' | 'attestation' | 'key' | 'key without TLS' | 'device';
 
 const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
@@ -36,7 +36,7 @@ export async function unseal(secret: string, purpose: Purpose, sealed: string): 
 type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new Map<string, Promise<SealKey>>();
-/** One installation has one secret, and five purposes. */
+/** One installation has one secret, and seven purposes. */
 const KEYS_MAX = 8;
 
 function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {

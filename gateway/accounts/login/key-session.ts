@@ -5,7 +5,7 @@ import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http.ts';
 import { installationSecret } from '../installation.ts';
 import { seal, unseal } from '../seal.ts';
-import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './session.ts';
+import { requireSameOrigin, SESSION_MS, sessionCookieOf } from './session.ts';
 
 const PREFIX = 'key.';
 /** A sealed key of the longest kind has about 500. */
@@ -14,10 +14,12 @@ const COOKIE_MAX_CHARS = 1024;
 const sealedSchema = z.object({ key: z.string(), until: z.number() });
 
 /** The cookie's value. Revoking the key ends the session, as it ends the key. */
-export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number): Promise<string> {
+export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number, secure: boolean): Promise<string> {
   const text = JSON.stringify({ key, until: now + SESSION_MS });
-  return PREFIX + (await seal(await installationSecret(env), 'key', text));
+  return PREFIX + (await seal(await installationSecret(env), purposeOf(secure), text));
 }
+
+const purposeOf = (secure: boolean) => (secure ? 'key' : 'key without TLS');
 
 /**
  * The key behind a request's session cookie; undefined where the session is of another kind, or over.
@@ -28,10 +30,10 @@ export async function keyOfSession(
   request: HttpRequest,
   now: number,
 ): Promise<string | undefined> {
-  const cookie = cookieOf(request, SESSION_COOKIE);
-  if (cookie === undefined || !cookie.startsWith(PREFIX) || cookie.length > COOKIE_MAX_CHARS) return undefined;
+  const cookie = sessionCookieOf(request);
+  if (!cookie?.value.startsWith(PREFIX) || cookie.value.length > COOKIE_MAX_CHARS) return undefined;
   requireSameOrigin(request);
-  const text = await unseal(await installationSecret(env), 'key', cookie.slice(PREFIX.length));
+  const text = await unseal(await installationSecret(env), purposeOf(cookie.secure), cookie.value.slice(PREFIX.length));
   if (text === undefined) return undefined;
   const { key, until } = sealedSchema.parse(JSON.parse(text));
   return until > now ? key : undefined;

@@ -22,13 +22,15 @@ import {
   cookieText,
   openSession,
   requireSameOrigin,
-  SESSION_COOKIE,
   SESSION_MS,
+  sessionCookieText,
 } from './session.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;
 
-const LOGIN_COOKIE = 'otela-login';
+/** As of sessions: what was sealed for the one is not good in the other. */
+const LOGIN_COOKIES = { login: '__Host-otela-login', 'login without TLS': 'otela-login' } as const;
+const placeOf = (secure: boolean): keyof typeof LOGIN_COOKIES => (secure ? 'login' : 'login without TLS');
 const LOGIN_MS = 10 * 60_000;
 /** No page has a longer path to return to. */
 const RETURN_MAX = 512;
@@ -61,14 +63,14 @@ loginRoutes.post('/login/key', async (c) => {
   requireSameOrigin(c.req.raw);
   const { key } = await readBody(c, keySchema);
   await keyAccount(c.env, key, Date.now());
-  const sealed = await sealKey(c.env, key, Date.now());
-  const cookie = cookieText(SESSION_COOKIE, sealed, SESSION_MS, await isSecure(c));
+  const secure = await isSecure(c);
+  const cookie = sessionCookieText(await sealKey(c.env, key, Date.now(), secure), SESSION_MS, secure);
   return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
 });
 loginRoutes.post('/logout', async (c) => {
   requireSameOrigin(c.req.raw);
   await closeSession(c.env, c.req.raw);
-  const cookie = cookieText(SESSION_COOKIE, '', 0, await isSecure(c));
+  const cookie = sessionCookieText('', 0, await isSecure(c));
   return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
 });
 
@@ -90,7 +92,9 @@ async function begin(c: LoginContext): Promise<Response> {
   const returnTo = localPath(c.req.query('return_to'));
   const until = now + LOGIN_MS;
   const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, redirectUri, until };
-  const sealed = await seal(await installationSecret(c.env), 'login', JSON.stringify(login));
+  const secure = await isSecure(c);
+  const place = placeOf(secure);
+  const sealed = await seal(await installationSecret(c.env), place, JSON.stringify(login));
   const url = new URL(metadata.authorization_endpoint);
   const parameters = {
     response_type: 'code',
@@ -103,13 +107,14 @@ async function begin(c: LoginContext): Promise<Response> {
     code_challenge_method: 'S256',
   };
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
-  const cookie = cookieText(LOGIN_COOKIE, sealed, LOGIN_MS, await isSecure(c));
+  const cookie = cookieText(LOGIN_COOKIES[place], sealed, LOGIN_MS, secure);
   return redirect(url.href, [cookie]);
 }
 
 /** Back from the provider. Whatever comes of it, the login that was begun is over. */
 async function end(c: LoginContext): Promise<Response> {
-  const cookie = cookieText(LOGIN_COOKIE, '', 0, await isSecure(c));
+  const secure = await isSecure(c);
+  const cookie = cookieText(LOGIN_COOKIES[placeOf(secure)], '', 0, secure);
   try {
     return await finish(c, cookie);
   } catch (error) {
@@ -142,8 +147,8 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   if (claims.nonce !== login.nonce) throw foreign();
   const { user } = await arrive(c.env, config, claims, now, true);
   const secure = await isSecure(c);
-  const session = await openSession(c.env, user.id, now);
-  return redirect(login.returnTo, [cookieText(SESSION_COOKIE, session, SESSION_MS, secure), cookie]);
+  const session = await openSession(c.env, user.id, now, secure);
+  return redirect(login.returnTo, [sessionCookieText(session, SESSION_MS, secure), cookie]);
 }
 
 function foreign(): ApiError {
@@ -152,8 +157,9 @@ function foreign(): ApiError {
 
 /** What this browser began. Kept by itself, sealed: a flood of /login fills no store of ours. */
 async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
-  const sealed = cookieOf(c.req.raw, LOGIN_COOKIE);
-  const text = sealed && (await unseal(await installationSecret(c.env), 'login', sealed));
+  const place = cookieOf(c.req.raw, LOGIN_COOKIES.login) === undefined ? 'login without TLS' : 'login';
+  const sealed = cookieOf(c.req.raw, LOGIN_COOKIES[place]);
+  const text = sealed && (await unseal(await installationSecret(c.env), place, sealed));
   const login = text ? loginSchema.safeParse(JSON.parse(text)).data : undefined;
   return login === undefined || login.until <= now ? undefined : login;
 }

@@ -10,32 +10,56 @@ import { findUser } from '../look-up.ts';
 import { sessions } from '../schema.ts';
 import { newInstallationSecret, sha256Hex } from '../secrets.ts';
 
-export const SESSION_COOKIE = 'otela-session';
+/** Of a browser that came by TLS: the prefix keeps other hosts of the domain from setting it (RFC 6265bis §4.1.3.2). */
+export const SESSION_COOKIE = '__Host-otela-session';
+/** A gateway on a laptop has no TLS. What one name stands for is never good under the other. */
+export const PLAIN_SESSION_COOKIE = 'otela-session';
 /** A working day. */
 export const SESSION_MS = 12 * 60 * 60_000;
 const TOKEN = /^[\w-]{43}$/;
 
+/** Whether a browser came by TLS, and so which cookie is its session's. */
+export interface SessionCookie {
+  value: string;
+  secure: boolean;
+}
+
+export function sessionCookieOf(request: HttpRequest): SessionCookie | undefined {
+  const value = cookieOf(request, SESSION_COOKIE);
+  if (value !== undefined) return { value, secure: true };
+  const plain = cookieOf(request, PLAIN_SESSION_COOKIE);
+  return plain === undefined ? undefined : { value: plain, secure: false };
+}
+
+export function sessionCookieText(value: string, maxAgeMs: number, secure: boolean): string {
+  return cookieText(secure ? SESSION_COOKIE : PLAIN_SESSION_COOKIE, value, maxAgeMs, secure);
+}
+
+function hashOf(token: string, secure: boolean): string {
+  return sha256Hex(secure ? token : `without TLS ${token}`);
+}
+
+function tokenOf(request: HttpRequest): { hash: string } | undefined {
+  const cookie = sessionCookieOf(request);
+  return cookie !== undefined && TOKEN.test(cookie.value) ? { hash: hashOf(cookie.value, cookie.secure) } : undefined;
+}
+
 /** Opens one; the token is for the browser alone. */
-export async function openSession(env: Pick<Env, 'DB'>, userId: string, now: number): Promise<string> {
+export async function openSession(env: Pick<Env, 'DB'>, userId: string, now: number, secure = true): Promise<string> {
   const token = newInstallationSecret();
   const db = database(env);
-  const row = { hash: sha256Hex(token), userId, createdAt: now, expiresAt: now + SESSION_MS };
+  const row = { hash: hashOf(token, secure), userId, createdAt: now, expiresAt: now + SESSION_MS };
   await asked(db.batch([db.delete(sessions).where(lt(sessions.expiresAt, now)), db.insert(sessions).values(row)]));
   return token;
 }
 
 export async function closeSession(env: Pick<Env, 'DB'>, request: HttpRequest): Promise<void> {
-  const token = cookieOf(request, SESSION_COOKIE);
-  if (token === undefined || !TOKEN.test(token)) return;
-  await asked(
-    database(env)
-      .delete(sessions)
-      .where(eq(sessions.hash, sha256Hex(token))),
-  );
+  const token = tokenOf(request);
+  if (token !== undefined) await asked(database(env).delete(sessions).where(eq(sessions.hash, token.hash)));
 }
 
 export function hasSession(request: HttpRequest): boolean {
-  return cookieOf(request, SESSION_COOKIE) !== undefined;
+  return sessionCookieOf(request) !== undefined;
 }
 
 /**
@@ -43,14 +67,14 @@ export function hasSession(request: HttpRequest): boolean {
  * @throws ApiError 401 unknown or over; 403 where another site made the browser send it; 503 when D1 cannot say
  */
 export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest, now: number): Promise<Account> {
-  const token = cookieOf(request, SESSION_COOKIE);
-  if (token === undefined || !TOKEN.test(token)) throw unauthorized('Log in, or send a key.');
+  const token = tokenOf(request);
+  if (token === undefined) throw unauthorized('Log in, or send a key.');
   requireSameOrigin(request);
   const [row] = await asked(
     database(env)
       .select()
       .from(sessions)
-      .where(and(eq(sessions.hash, sha256Hex(token)), gt(sessions.expiresAt, now))),
+      .where(and(eq(sessions.hash, token.hash), gt(sessions.expiresAt, now))),
   );
   const found = row === undefined ? 'unknown' : await findUser(env, { id: row.userId });
   if (typeof found === 'object') return found.account;
