@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
 import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
 import { Ingress } from 'kubernetes-models/networking.k8s.io/v1/Ingress';
+import { NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1/NetworkPolicy';
 import { Service } from 'kubernetes-models/v1/Service';
 import { afterAll, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
@@ -17,8 +18,10 @@ import { ROOT } from '../support/where.ts';
 afterAll(endAll);
 
 const CHART = join(ROOT, 'deploy/helm/opentela');
-const KINDS = { Deployment, StatefulSet, Service, Ingress } as const;
-const objectSchema = z.looseObject({ kind: z.enum(['Deployment', 'StatefulSet', 'Service', 'Ingress']) });
+const KINDS = { Deployment, StatefulSet, Service, Ingress, NetworkPolicy } as const;
+const objectSchema = z.looseObject({
+  kind: z.enum(['Deployment', 'StatefulSet', 'Service', 'Ingress', 'NetworkPolicy']),
+});
 const valuesSchema = z.looseObject({ agents: z.looseObject({}), ingress: z.looseObject({}) });
 const DEFAULTS = valuesSchema.parse(parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')));
 /** All that may be there. */
@@ -28,7 +31,7 @@ const FULL = {
   metricsTokenSecret: 'metrics',
   storage: { size: '1Gi', className: 'fast' },
   ingress: { host: 'otela.example.org', className: 'nginx', tlsSecret: 'tls' },
-  agents: { ...DEFAULTS.agents, replicas: 2, gpus: 4 },
+  agents: { ...DEFAULTS.agents, gateway: 'https://otela.example.org', replicas: 2, gpus: 4 },
 };
 
 type Render = (file: string) => string;
@@ -64,14 +67,28 @@ it.for(Object.entries(RENDERERS))(
   'rendered by %s, all objects are valid',
   async ([, { program, render }], { skip }) => {
     if (which(program) === undefined) return skip(`not installed: ${program}`);
-    expect((await objects(render, DEFAULTS)).map(({ kind }) => kind)).toEqual(['Service', 'StatefulSet']);
+    expect((await objects(render, DEFAULTS)).map(({ kind }) => kind)).toEqual([
+      'Service',
+      'StatefulSet',
+      'NetworkPolicy',
+    ]);
     const full = await objects(render, FULL);
-    expect(full.map(({ kind }) => kind).sort()).toEqual(['Deployment', 'Ingress', 'Service', 'StatefulSet']);
+    expect(full.map(({ kind }) => kind).sort()).toEqual([
+      'Deployment',
+      'Ingress',
+      'NetworkPolicy',
+      'NetworkPolicy',
+      'Service',
+      'StatefulSet',
+    ]);
     const text = JSON.stringify(full);
     for (const part of [
       '"readinessProbe":{"httpGet":{"path":"/readyz"',
       '"livenessProbe":{"httpGet":{"path":"/healthz"',
       '"runAsNonRoot":true',
+      '"seccompProfile":{"type":"RuntimeDefault"}',
+      '"ingress":[]',
+      '{"name":"OTELA_GATEWAY","value":"https://otela.example.org"}',
       '"allowPrivilegeEscalation":false',
       '"storageClassName":"fast"',
       '"nvidia.com/gpu":"4"',
