@@ -89,6 +89,16 @@ class Function:
         return results
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """urllib would send the key to wherever an answer points. A gateway redirects no request of this client."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 class Client:
     """A gateway and a key."""
 
@@ -107,7 +117,7 @@ class Client:
         while True:
             try:
                 ask = urllib.request.Request(self.base + path, data=body, method=method, headers=headers)
-                with urllib.request.urlopen(ask, timeout=120) as answer:
+                with _OPENER.open(ask, timeout=120) as answer:
                     return answer.read()
             except urllib.error.HTTPError as error:
                 if error.code not in (429, 502, 503, 504) or time.monotonic() > deadline:
