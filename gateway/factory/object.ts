@@ -63,7 +63,9 @@ export class FactoryObject extends GatewayObject {
   async exchange(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
     const name = nameOf(identity);
     this.#waiting.get(name)?.end();
-    this.#reports.put(identity, report, this.#now);
+    const dropped = this.#reports.put(identity, report, this.#now);
+    // Each that waits is looked at every second: no more wait than factories are known.
+    if (dropped !== undefined) this.#waiting.get(dropped)?.end();
     this.#signs.retain(new Set(this.#reports.all().flatMap(({ models }) => models.map(({ id }) => id))));
     this.ctx.waitUntil(this.#drains.give(identity, report.drain, await this.#view(), this.#now));
     const answer = await this.#answerOf(identity, report);
@@ -127,7 +129,6 @@ export class FactoryObject extends GatewayObject {
     return startables(this.#reports.live(this.#now), this.#now);
   }
 
-  /** Everything, for operators. */
   /** What a planner that follows a forecast saw and did. */
   tellTimelines(timelines: readonly ModelTimeline[]): void {
     for (const one of timelines) this.#timelines.put(one);
@@ -137,6 +138,7 @@ export class FactoryObject extends GatewayObject {
     return this.#timelines.all();
   }
 
+  /** Everything, for operators. */
   async show(): Promise<ShownFactory[]> {
     const view = await this.#view();
     return this.#reports.all().map((report) => ({

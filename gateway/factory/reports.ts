@@ -46,7 +46,8 @@ export class Reports {
     }
   }
 
-  put(identity: FactoryIdentity, report: FactoryReport, now: number): void {
+  /** @returns the name of the factory that made room */
+  put(identity: FactoryIdentity, report: FactoryReport, now: number): string | undefined {
     const name = nameOf(identity);
     const { kv } = this.#storage;
     const stored: StoredReport = {
@@ -64,16 +65,17 @@ export class Reports {
     const day = report.day ?? this.#known.get(name)?.day ?? [];
     this.#known.delete(name);
     this.#known.set(name, { ...stored, jobs: report.jobs, decisions: report.decisions, day });
-    if (this.#known.size > FACTORIES_MAX) this.#dropOfLargest();
+    return this.#known.size > FACTORIES_MAX ? this.#dropOfLargest() : undefined;
   }
 
   /** A token that reports under ever new names costs no other token its factory. */
-  #dropOfLargest(): void {
+  #dropOfLargest(): string | undefined {
     const names = Map.groupBy(this.#known.keys(), (name) => this.#known.get(name)?.tokenId);
     let largest: string[] = [];
     for (const own of names.values()) if (own.length > largest.length) largest = own;
     const [oldest] = largest;
     if (oldest !== undefined) this.#drop(oldest);
+    return oldest;
   }
 
   /** All of a token. */

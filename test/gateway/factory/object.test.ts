@@ -98,10 +98,15 @@ test('a token that reports under ever new names pushes out its own factories, an
   vi.spyOn(snapshots, 'get').mockReturnValue({ nodes: new NodeIndex() } as unknown as View);
   const object = open(clock);
   await object.exchange(identity, { ...report, wait_ms: 0 });
-  for (let i = 0; i < 40; i++) {
-    const factory = `name-${i}`;
-    await object.exchange({ ...identity, tokenId: 'greedy', factory }, { ...report, factory, wait_ms: 0 });
-  }
+  const greedy = (factory: string, wait_ms: number, after?: string) =>
+    object.exchange(
+      { ...identity, tokenId: 'greedy', factory },
+      { ...report, factory, wait_ms, ...(after && { after }) },
+    );
+  const first = await greedy('name-0', 0);
+  const held = greedy('name-0', 20_000, first.kind === 'answer' ? first.answer.revision : '');
+  for (let i = 1; i < 40; i++) await greedy(`name-${i}`, 0);
+  expect(await held).toEqual({ kind: 'over' });
   const shown = await object.show();
   expect(shown.map(({ tokenId }) => tokenId).filter((id) => id === 'token')).toHaveLength(1);
   expect(shown).toHaveLength(32);
