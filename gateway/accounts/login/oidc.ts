@@ -53,12 +53,28 @@ interface Kept<T> {
 const discoveries = new Map<string, Kept<Discovery>>();
 const keySets = new Map<string, Kept<JSONWebKeySet>>();
 
+/** After a failure a provider is not asked for so long: tokens that name it come from strangers, each for five seconds of waiting. */
+const FAILED_KEPT_MS = 1_000;
+const failures = new Map<string, Kept<ApiError>>();
+
+/** @throws ApiError 503 */
+async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T>): Promise<T> {
+  const failed = failures.get(issuer);
+  if (failed !== undefined && now - failed.at < FAILED_KEPT_MS) throw failed.value;
+  try {
+    return await ask();
+  } catch (error) {
+    if (error instanceof ApiError) keep(failures, issuer, error, now);
+    throw error;
+  }
+}
+
 /** @throws ApiError 503 when the provider does not answer as it must */
 export async function discover({ issuer }: OidcIssuer, now: number): Promise<Discovery> {
   const known = discoveries.get(issuer);
   if (known !== undefined && now - known.at < DISCOVERY_KEPT_MS) return known.value;
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
-  const value = await fetchJson(url, {}, discoverySchema);
+  const value = await unlessFailed(issuer, now, () => fetchJson(url, {}, discoverySchema));
   // OpenID Connect Discovery 1.0 §4.3: else one provider could speak for another.
   if (value.issuer !== issuer) throw unavailable(`it calls itself ${value.issuer.slice(0, 200)}`);
   for (const target of [value.authorization_endpoint, value.token_endpoint, value.jwks_uri]) {
@@ -72,7 +88,7 @@ async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promis
   const known = keySets.get(config.issuer);
   if (known !== undefined && now - known.at < maxAgeMs) return known.value;
   const { jwks_uri } = await discover(config, now);
-  const value = (await fetchJson(jwks_uri, {}, keysSchema)) as JSONWebKeySet;
+  const value = (await unlessFailed(config.issuer, now, () => fetchJson(jwks_uri, {}, keysSchema))) as JSONWebKeySet;
   keep(keySets, config.issuer, value, now);
   return value;
 }
