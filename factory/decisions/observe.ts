@@ -260,6 +260,9 @@ function failureOf(
       // Schedulers that tell no ends: what began and never served has failed.
       if (job.began_at !== undefined && job.ready_at === undefined) return 'failed';
       return short ? 'short' : undefined;
+    case 'time':
+      // One that never began has used up its wait, not a start.
+      return job.began_at === undefined || served ? undefined : 'failed';
     default:
       return served ? undefined : 'failed';
   }

@@ -92,12 +92,13 @@ function manifest({ name, pool, gpus, body, image }: Submission, id: string, clu
     spec: {
       // A pod that began again would be a job without a submission.
       backoffLimit: 0,
-      activeDeadlineSeconds: Math.floor((timeLimitMs(pool.time) ?? 0) / 1_000),
       ttlSecondsAfterFinished: KEPT_AFTER_END_S,
       template: {
         metadata: { labels },
         spec: {
           restartPolicy: 'Never',
+          // Of the pod, whose time begins on its node. A job's deadline would count the wait for a GPU.
+          activeDeadlineSeconds: Math.floor((timeLimitMs(pool.time) ?? 0) / 1_000),
           terminationGracePeriodSeconds: GRACE_S,
           automountServiceAccountToken: false,
           ...(cluster.service_account === undefined ? {} : { serviceAccountName: cluster.service_account }),

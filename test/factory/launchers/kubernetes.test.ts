@@ -120,7 +120,8 @@ it('a job is one Job that never begins again, on a node with the GPUs, with its 
   const [job] = api.jobs;
   expect(api.calls[0]?.url.pathname).toBe(PATH);
   expect(job).toMatchObject({ apiVersion: 'batch/v1', kind: 'Job', metadata: { name: NAME } });
-  expect(job?.spec).toMatchObject({ backoffLimit: 0, activeDeadlineSeconds: 4 * 3_600 });
+  expect(job?.spec).toMatchObject({ backoffLimit: 0, template: { spec: { activeDeadlineSeconds: 4 * 3_600 } } });
+  expect(job?.spec).not.toHaveProperty('activeDeadlineSeconds');
   const pod = job?.spec?.template.spec;
   expect(pod).toMatchObject({ restartPolicy: 'Never', nodeSelector: selector, automountServiceAccountToken: false });
   expect(pod?.containers).toEqual([
