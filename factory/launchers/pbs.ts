@@ -7,6 +7,13 @@ import type { Capacity, ListedJob, Submission } from './launcher.ts';
 // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
 const JOB_ID = '${PBS_JOBID}';
 
+/**
+ * Own jobs only: those of all users with their environments are more than 8 MiB on a usual site. -x: those that are over as well, as long
+ * as the server keeps them.
+ */
+const LIST_OWN =
+  'ids=$(qselect -x -u "$(id -un)") || exit; [ -z "$ids" ] && echo "{}" || exec qstat -x -f -F json $ids';
+
 function flags({ name, pool, gpus }: Submission): string[] {
   const chunk = [
     'select=1',
@@ -47,8 +54,7 @@ export function pbs(_cluster: ClusterConfig): BatchSystem {
       input: `#!/bin/bash\n${logged(submission, JOB_ID)}`,
     }),
     idIn: (out) => /^\d+\.[\w.-]+$/m.exec(out.trim())?.[0],
-    // -x: those that are over as well, as long as the server keeps them.
-    list: { file: 'qstat', args: ['-x', '-f', '-F', 'json'] },
+    list: { file: 'sh', args: ['-c', LIST_OWN] },
     parse: parseJobs,
     capacity: { file: 'pbsnodes', args: ['-a', '-F', 'json'], parse: parseNodes },
     cancel: { file: 'qdel', args: (ids) => [...ids], gone: /has finished|unknown job id/i },
@@ -56,46 +62,55 @@ export function pbs(_cluster: ClusterConfig): BatchSystem {
   };
 }
 
-const jobsSchema = z.object({
-  Jobs: z
-    .record(
-      z.string(),
-      z.object({
-        Job_Name: z.string(),
-        job_state: z.string(),
-        comment: z.string().optional(),
-        Exit_status: z.number().optional(),
-      }),
-    )
-    .optional(),
+const jobsSchema = z.object({ Jobs: z.record(z.string(), z.unknown()).optional() });
+const jobSchema = z.object({
+  // OpenPBS prints a name of digits as a number.
+  Job_Name: z.coerce.string(),
+  job_state: z.string(),
+  comment: z.string().optional(),
+  Exit_status: z.coerce.number().optional(),
 });
 /** Exit codes above 256 are signals of the server: the reference guide, "Job Exit Status Codes". */
 const BY_SIGNAL = 256;
 
 function parseJobs(out: string): ListedJob[] {
-  return Object.entries(jobsSchema.parse(JSON.parse(out)).Jobs ?? {}).map(([id, job]): ListedJob => {
-    const named = { id, name: job.Job_Name };
-    switch (job.job_state) {
-      case 'R':
-      case 'E':
-      case 'S':
-      case 'U':
-        return { ...named, state: 'running' };
-      case 'F':
-      case 'X': {
-        const status = job.Exit_status ?? 0;
-        const ended = status === 0 ? 'done' : status > BY_SIGNAL || status < 0 ? 'cancelled' : 'failed';
-        return {
-          ...named,
-          state: 'ended',
-          ended: /walltime/.test(job.comment ?? '') ? 'time' : ended,
-          reason: job.comment ?? `exit status ${status}`,
-        };
-      }
-      default:
-        return { ...named, state: 'pending', reason: job.comment ?? job.job_state };
-    }
+  return Object.entries(jobsSchema.parse(readJson(out)).Jobs ?? {}).flatMap(([id, value]) => {
+    const { data } = jobSchema.safeParse(value);
+    return data === undefined ? [] : [listed(id, data)];
   });
+}
+
+/** OpenPBS prints some variables of a job as they are, such as 005 or .123, which is not JSON. */
+function readJson(out: string): unknown {
+  try {
+    return JSON.parse(out);
+  } catch {
+    return JSON.parse(out.replace(/(":\s*)([^\s"{}[\],][^\s,}]*)(?=\s*[,}])/g, (_, name, word) => `${name}"${word}"`));
+  }
+}
+
+function listed(id: string, job: z.infer<typeof jobSchema>): ListedJob {
+  const named = { id, name: job.Job_Name };
+  switch (job.job_state) {
+    case 'R':
+    case 'E':
+    case 'S':
+    case 'U':
+      return { ...named, state: 'running' };
+    case 'F':
+    case 'X': {
+      const status = job.Exit_status ?? 0;
+      const ended = status === 0 ? 'done' : status > BY_SIGNAL || status < 0 ? 'cancelled' : 'failed';
+      return {
+        ...named,
+        state: 'ended',
+        ended: /walltime/.test(job.comment ?? '') ? 'time' : ended,
+        reason: job.comment ?? `exit status ${status}`,
+      };
+    }
+    default:
+      return { ...named, state: 'pending', reason: job.comment ?? job.job_state };
+  }
 }
 
 const nodesSchema = z.object({

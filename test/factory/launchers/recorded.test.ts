@@ -266,3 +266,20 @@ it('a job that has ended meanwhile is cancelled without complaint', async () => 
   const { launcher } = launcherWith('grid-engine', () => done('denied: job "999" does not exist', 1));
   await launcher.cancel(['999']);
 });
+
+it('PBS: a job whose name or variables are not what JSON has does not hide the others', async () => {
+  const odd = `{"Jobs": {
+    "1.pbs01": {"Job_Name": 123, "job_state": "R", "Variable_List": {"OMP": 005, "EPS": .123, "N": 4}},
+    "2.pbs01": {"job_state": "R"},
+    "3.pbs01": {"Job_Name": "${NAME}", "job_state": "Q", "comment": "Not Running: it waits, as 005"}
+  }}`;
+  expect(await launcherWith('pbs', () => done(odd)).launcher.list(PREFIX)).toEqual([
+    { id: '3.pbs01', name: NAME, state: 'pending', reason: 'Not Running: it waits, as 005' },
+  ]);
+});
+
+it('PBS: only own jobs are listed, and none is an empty list', async () => {
+  const { launcher, calls } = launcherWith('pbs', () => done('{}'));
+  expect(await launcher.list(PREFIX)).toEqual([]);
+  expect(calls.join(' ')).toContain('qselect -x -u');
+});
