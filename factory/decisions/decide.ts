@@ -1,12 +1,15 @@
 /** One round: from all that is known to what is done. Pure but for `memory`, which it changes; `now` is in ms. */
+import type { ModelConfig } from '../config/schema.ts';
+import { formatMs } from '../config/values.ts';
 import { forgetBackOffs } from './back-off.ts';
-import { type Census, countJobs } from './census.ts';
+import { type Census, countJobs, supply } from './census.ts';
 import { jobKey, jobName, type Memory, type SubmissionMemory } from './memory.ts';
 import { starts } from './starts.ts';
 import { stops } from './stops.ts';
 import { switches } from './switches.ts';
 import { type Ready, type Wanted, wantedOf } from './wanted.ts';
 import type { Action, World } from './world.ts';
+import { yields } from './yields.ts';
 
 const SWITCHES_KEPT_MS = 3_600_000;
 
@@ -22,7 +25,8 @@ export function decide(memory: Memory, world: World, now: number): Decisions {
   const before = countJobs(memory, world, now);
   const wanted = new Map<string, Wanted>();
   for (const { model } of world.models) {
-    const want = wantedOf(model, world.demand.get(model.id), readyOf(model.id, before, now), world.config, now);
+    const asked = wantedOf(model, world.demand.get(model.id), readyOf(model.id, before, now), world.config, now);
+    const want = withGrowth(asked, model, supply(before, model.id), memory, now);
     wanted.set(model.id, want);
     if (want.jobs > 0) memory.wanted_at[model.id] = now;
   }
@@ -35,6 +39,8 @@ export function decide(memory: Memory, world: World, now: number): Decisions {
   );
   for (const action of reachable) asked(memory, action, now);
   const begin = starts(countJobs(memory, world, now), wanted, memory, world, now);
+  const yielded = blind ? [] : yields(countJobs(memory, world, now), begin.capped, world);
+  for (const action of yielded) asked(memory, action, now);
   const given =
     world.nodes === undefined ? [] : switches(countJobs(memory, world, now), wanted, begin.held, memory, world, now);
   for (const action of given) {
@@ -42,7 +48,23 @@ export function decide(memory: Memory, world: World, now: number): Decisions {
     memory.switches.push(now);
   }
   memory.switches = memory.switches.filter((at) => now - at < SWITCHES_KEPT_MS);
-  return { actions: [...reachable, ...given, ...begin.actions], wanted, held: begin.held };
+  return { actions: [...reachable, ...yielded, ...given, ...begin.actions], wanted, held: begin.held };
+}
+
+/**
+ * Replicas are crowded in one moment and not in the next. A job that was submitted for it keeps its place in the scheduler's queue for the
+ * model's idle time: cancelled at each quiet moment it would never get to the front.
+ */
+function withGrowth(want: Wanted, model: ModelConfig, there: number, memory: Memory, now: number): Wanted {
+  if (want.grows) memory.growth[model.id] = { at: now, jobs: want.jobs };
+  const growth = memory.growth[model.id];
+  if (growth === undefined || now - growth.at >= model.idle) {
+    delete memory.growth[model.id];
+    return want;
+  }
+  const jobs = Math.min(growth.jobs, there, model.max);
+  if (jobs <= want.jobs) return want;
+  return { ...want, jobs, why: `${want.why}; crowded ${formatMs(now - growth.at)} ago` };
 }
 
 function readyOf(model: string, { jobs }: Census, now: number): Ready {

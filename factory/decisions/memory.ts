@@ -94,6 +94,8 @@ export const memorySchema = z.object({
   switches: z.array(at).max(10_000),
   /** When a model was last wanted. */
   wanted_at: z.record(z.string(), at),
+  /** When the replicas of a model were last crowded, and how many it wanted then. */
+  growth: z.record(z.string(), z.object({ at, jobs: z.number() })).default({}),
   /** ms from a job's begin to ready, by context; ms in the queue, by CLUSTER/POOL. Each measurement counts 1/3. */
   loads: z.record(z.string(), z.number()),
   waits: z.record(z.string(), z.number()),
@@ -113,6 +115,7 @@ export function emptyMemory(now: number): Memory {
     back_offs: {},
     switches: [],
     wanted_at: {},
+    growth: {},
     loads: {},
     waits: {},
     listed_at: {},

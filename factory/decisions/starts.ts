@@ -16,6 +16,8 @@ export interface Starts {
   actions: Submit[];
   /** By model: why fewer begin than are wanted. */
   held: Map<string, string>;
+  /** Models whose first replica people wait for, by the clusters whose caps hold it back. */
+  capped: Map<string, ReadonlySet<string>>;
 }
 
 /** What is left of each limit while jobs are given out. */
@@ -37,18 +39,20 @@ export function starts(
 ): Starts {
   const room = roomOf(census, memory, world, now);
   const held = new Map<string, string>();
+  const capped = new Map<string, ReadonlySet<string>>();
   const given: Submit[] = [];
   const counts = new Map<string, number>();
   // First replicas of all models before second ones of any; among equals the higher priority.
   const needs = world.models
     .flatMap((placed) => units(placed, census, wanted.get(placed.model.id)))
     .sort((a, b) => b.urgency - a.urgency || b.placed.model.priority - a.placed.model.priority || a.nth - b.nth);
-  for (const { placed } of needs) {
+  for (const { placed, urgency } of needs) {
     const { model } = placed;
     const begun = counts.get(model.id) ?? 0;
     const choice = choose(placed, begun, census, memory, world, room, now);
-    if (typeof choice === 'string') {
-      held.set(model.id, choice);
+    if ('why' in choice) {
+      held.set(model.id, choice.why);
+      if (urgency > 0 && choice.capped.size > 0) capped.set(model.id, choice.capped);
       continue;
     }
     counts.set(model.id, begun + 1);
@@ -60,7 +64,7 @@ export function starts(
       given.push({ kind: 'submit', model: model.id, place: choice, count: 1, why: wanted.get(model.id)?.why ?? '' });
     else same.count += 1;
   }
-  return { actions: given, held };
+  return { actions: given, held, capped };
 }
 
 function units(
@@ -118,6 +122,12 @@ function take(room: Room, { cluster, pool, engine }: PlacedEngine): void {
   less(room.idle, `${cluster.id}/${pool.name}`, engine.gpus);
 }
 
+interface NoPlace {
+  why: string;
+  /** Clusters at which only the factory's own caps stand in the way. */
+  capped: ReadonlySet<string>;
+}
+
 /** A place, the best of those that have room, or why there is none. */
 function choose(
   placed: PlacedModel,
@@ -127,31 +137,38 @@ function choose(
   world: World,
   room: Room,
   now: number,
-): PlacedEngine | string {
-  if (room.total <= 0) return `the factory has its ${world.config.guest.max_jobs} jobs`;
-  if (room.submissions <= 0) return `${world.config.guest.submissions_per_minute} submissions a minute are reached`;
+): PlacedEngine | NoPlace {
+  if (room.total <= 0) {
+    const capped = new Set(placed.places.map(({ cluster }) => cluster.id));
+    return { why: `the factory has its ${world.config.guest.max_jobs} jobs`, capped };
+  }
+  if (room.submissions <= 0)
+    return { why: `${world.config.guest.submissions_per_minute} submissions a minute are reached`, capped: new Set() };
   const open: PlacedEngine[] = [];
   const closed: string[] = [];
+  const capped = new Set<string>();
   for (const place of placed.places) {
-    const why = closedFor(place, placed, begun, census, memory, world, room, now);
+    const obstacle = obstacleOf(place, placed, begun, census, memory, world, now);
+    const why = obstacle ?? capOf(place, room);
     if (why === undefined) open.push(place);
     else closed.push(why);
+    if (obstacle === undefined && why !== undefined) capped.add(place.cluster.id);
   }
   const free = (place: PlacedEngine) =>
     Number((room.idle.get(`${place.cluster.id}/${place.pool.name}`) ?? 0) >= place.engine.gpus);
   // A stable sort: among equals the file's order holds.
   const [best] = open.sort((a, b) => free(b) - free(a));
-  return best ?? ([...new Set(closed)].join('; ') || 'no cluster has GPUs for it');
+  return best ?? { why: [...new Set(closed)].join('; ') || 'no cluster has GPUs for it', capped };
 }
 
-function closedFor(
+/** What no other job's end would change. */
+function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
   begun: number,
   census: Census,
   memory: Memory,
   world: World,
-  room: Room,
   now: number,
 ): string | undefined {
   const { cluster, pool, engine } = place;
@@ -171,9 +188,13 @@ function closedFor(
     const coming = census.coming.some((one) => one.model === model.id && one.cluster === cluster.id);
     if (trying || coming || begun > 0) return `${cluster.id}: one is tried after: ${backOff.reason}`;
   }
+  return pool.gpus !== undefined && pool.gpus < engine.gpus ? `${pool.name} has ${pool.gpus} GPUs` : undefined;
+}
+
+/** The cap that is reached. */
+function capOf({ cluster, engine }: PlacedEngine, room: Room): string | undefined {
   if ((room.jobs.get(cluster.id) ?? 0) <= 0) return `${cluster.id} has its ${cluster.max_jobs} jobs`;
   if ((room.pending.get(cluster.id) ?? 0) <= 0) return `${cluster.max_pending} jobs wait at ${cluster.id} already`;
   if ((room.gpus.get(cluster.id) ?? 0) < engine.gpus) return `${cluster.id} has its ${cluster.max_gpus ?? 0} GPUs`;
-  if (pool.gpus !== undefined && pool.gpus < engine.gpus) return `${pool.name} has ${pool.gpus} GPUs`;
   return undefined;
 }

@@ -22,7 +22,7 @@ export function stops(
     ...again(census, now),
     ...strays(census, world),
     ...world.models.flatMap(({ model }) => {
-      const want = wanted.get(model.id) ?? { jobs: 0, floor: 0, urgent: false, why: '' };
+      const want = wanted.get(model.id) ?? { jobs: 0, floor: 0, urgent: false, grows: false, why: '' };
       const ours = census.jobs.filter((job) => job.model === model.id && job.asked === undefined);
       const surplus = surplusPending(census, ours, model.id, want);
       const left = ours.filter((job) => !surplus.includes(job));

@@ -9,9 +9,12 @@ import type { Action, PlacedModel, World } from './world.ts';
 const HOUR_MS = 3_600_000;
 /** Between two requests of one conversation. */
 const IDLE_LEAST_MS = 30_000;
+/** Every job is pending for a scheduler's round or an image's pull. One that is pending for longer waits for GPUs. */
+const PENDING_LEAST_MS = 120_000;
 
 /**
- * At most one a round. `held`: models that got fewer jobs than they want. A model whose jobs are all pending counts as wanted too.
+ * At most one a round. `held`: models that got fewer jobs than they want. A model counts as wanted, too, if all its jobs are pending for a
+ * while, no pool has idle GPUs for one of them, and the engines that may end have enough.
  * Idle engines of the same or a lower priority go first. Then busy engines of a lower priority go; they drain.
  */
 export function switches(
@@ -28,7 +31,7 @@ export function switches(
   if (census.jobs.some((job) => job.asked !== undefined && job.state !== 'pending')) return [];
   const order = [...world.models].sort((a, b) => b.model.priority - a.model.priority);
   for (const placed of order) {
-    if (!starved(placed, census, wanted, held)) continue;
+    if (!starved(placed, census, wanted, held, now)) continue;
     const victim = victimFor(placed, census, wanted, world);
     if (victim === undefined) continue;
     const idle = victim.node?.idle_ms ?? 0;
@@ -48,19 +51,35 @@ function starved(
   census: Census,
   wanted: ReadonlyMap<string, Wanted>,
   held: ReadonlyMap<string, string>,
+  now: number,
 ): boolean {
   if ((wanted.get(model.id)?.jobs ?? 0) === 0) return false;
   const ours = census.jobs.filter((job) => job.model === model.id);
   if (ours.some((job) => job.state !== 'pending')) return false;
-  return held.has(model.id) || ours.length > 0;
+  return ours.length === 0 ? held.has(model.id) : ours.some(({ since }) => now - since >= PENDING_LEAST_MS);
+}
+
+/** Pools in which `candidates` and what is idle have GPUs enough for one job; none if some pool has them idle. */
+function roomyPools({ places }: PlacedModel, candidates: readonly Present[], { clusters }: World): Set<string> {
+  const pools = new Set<string>();
+  for (const { cluster, pool, engine } of places) {
+    const view = clusters.get(cluster.id);
+    const idle = view?.reachable ? (view.capacity?.find((one) => one.pool === pool.name)?.idle ?? 0) : 0;
+    if (idle >= engine.gpus) return new Set();
+    const ending = candidates.filter((job) => job.cluster === cluster.id && job.pool === pool.name);
+    const freed = ending.reduce((sum, { gpus }) => sum + gpus, 0);
+    if (idle + freed >= engine.gpus) pools.add(`${cluster.id}/${pool.name}`);
+  }
+  return pools;
 }
 
 function victimFor(
-  { model, places }: PlacedModel,
+  placed: PlacedModel,
   census: Census,
   wanted: ReadonlyMap<string, Wanted>,
   world: World,
 ): Present | undefined {
+  const { model, places } = placed;
   const where = new Set(places.map(({ cluster, pool }) => `${cluster.id}/${pool.name}`));
   const priorities = new Map(world.models.map((one) => [one.model.id, one.model.priority]));
   const candidates = census.jobs.filter((job) => {
@@ -73,11 +92,16 @@ function victimFor(
     const priority = priorities.get(job.model) ?? 0;
     return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_LEAST_MS);
   });
+  // Without a job of its own it is a limit that holds the model back, and any engine's end makes room below it.
+  const waits = census.jobs.some((job) => job.model === model.id);
+  const roomy = waits ? roomyPools(placed, candidates, world) : where;
   const idle = (job: Present) => job.node?.idle_ms ?? 0;
-  return candidates.sort(
-    (a, b) =>
-      Number(idle(b) >= IDLE_LEAST_MS) - Number(idle(a) >= IDLE_LEAST_MS) ||
-      (priorities.get(a.model ?? '') ?? 0) - (priorities.get(b.model ?? '') ?? 0) ||
-      idle(b) - idle(a),
-  )[0];
+  return candidates
+    .filter((job) => roomy.has(`${job.cluster}/${job.pool ?? ''}`))
+    .sort(
+      (a, b) =>
+        Number(idle(b) >= IDLE_LEAST_MS) - Number(idle(a) >= IDLE_LEAST_MS) ||
+        (priorities.get(a.model ?? '') ?? 0) - (priorities.get(b.model ?? '') ?? 0) ||
+        idle(b) - idle(a),
+    )[0];
 }

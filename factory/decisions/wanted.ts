@@ -10,12 +10,15 @@ export interface Wanted {
   floor: number;
   /** Requests wait for the model's first job. */
   urgent: boolean;
+  /** One more than there are, because those that serve are crowded. */
+  grows: boolean;
   why: string;
 }
 
 interface Reason {
   jobs: number;
   why: string;
+  grows?: boolean;
 }
 
 /** Replicas of this factory that serve. */
@@ -50,6 +53,7 @@ export function wantedOf(
     jobs,
     floor,
     urgent: demand !== undefined && demand.waiting + demand.queued > 0,
+    grows: all.some((reason) => reason.grows === true && reason.jobs >= jobs),
     why: all.length === 0 ? 'nothing asks for it' : `${all.map(({ why }) => why).join('; ')}${capped}`,
   };
 }
@@ -73,7 +77,7 @@ function requests(model: ModelConfig, demand: ModelDemand, { count: ready, newes
   if (ready_replicas === 0 || crowded === undefined) return reasons;
   const settles = newestMs < NEWEST_MS;
   const why = settles ? `${crowded}, and the newest replica serves for ${formatMs(newestMs)}` : crowded;
-  return [...reasons, { jobs: settles ? ready : ready + 1, why }];
+  return [...reasons, { jobs: settles ? ready : ready + 1, why, grows: !settles }];
 }
 
 /** Whatever is free, as long as each replica has enough to do for its start. */

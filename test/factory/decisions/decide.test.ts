@@ -174,6 +174,60 @@ it('an engine that nobody uses gives its GPUs to a model of the same or a higher
   expect(kinds(again.round([again.job(LLAMA, '1')], wants, [node('1', { idle_ms: 60_000 })]))).toEqual([]);
 });
 
+it('a job that has just been submitted drains no engine, nor one for which GPUs are idle', () => {
+  const wants = [{ model: QWEN, waiting: 1 }];
+  const idle = [node('1', { idle_ms: 60_000 })];
+  const after = (ms: number, free: number) => {
+    const bench = new Bench();
+    const pool = bench.models[0]?.places[0]?.pool.name ?? '';
+    const listed = [bench.job(LLAMA, '1'), bench.job(QWEN, '2', 'pending')];
+    const view = { reachable: true as const, jobs: listed, capacity: [{ pool, idle: free }] };
+    bench.round(view, wants, idle);
+    bench.now += ms;
+    return kinds(bench.round(view, wants, idle));
+  };
+  // One GPU is the engine's, and the job that waits needs two.
+  expect(after(15_000, 1)).toEqual([]);
+  expect(after(180_000, 2)).toEqual([]);
+  expect(after(180_000, 1)).toEqual([['drain', LLAMA]]);
+  // It would not be enough.
+  expect(after(180_000, 0)).toEqual([]);
+});
+
+it('a job that waits gives its place to the first replica of a model that people wait for', () => {
+  const bench = new Bench(CONFIG.replace('max_pending = 2', 'max_pending = 4'));
+  const lines = { model: LLAMA, batch: { lines: 1_000_000 } };
+  const pending = ['1', '2', '3', '4'].map((id) => bench.job(LLAMA, id, 'pending'));
+  bench.round(pending, [lines]);
+  const { actions, held } = bench.round(pending, [lines, { model: QWEN, waiting: 1 }]);
+  expect(actions).toEqual([expect.objectContaining({ kind: 'cancel', model: LLAMA })]);
+  expect(held.get(QWEN)).toContain('4 jobs wait at alps already');
+  const cancelled = actions.flatMap((action) => (action.kind === 'cancel' ? action.jobs : []));
+  const left = pending.filter(({ id }) => !cancelled.includes(id));
+  // The scheduler's lists no longer name it; no other job is ended meanwhile.
+  const next = Array.from({ length: 12 }, () => bench.round(left, [lines, { model: QWEN, waiting: 1 }]).actions).flat();
+  const others = next.filter(
+    (action) => action.kind === 'cancel' && !action.jobs.every((id) => cancelled.includes(id)),
+  );
+  expect(others).toEqual([]);
+  expect(next.find(({ kind }) => kind === 'submit')).toMatchObject({ model: QWEN });
+});
+
+it('a second replica keeps its place in the queue though the first is crowded only now and then', () => {
+  const bench = new Bench();
+  const second = bench.job(LLAMA, '2', 'pending');
+  const listed = [bench.job(LLAMA, '1')];
+  bench.round(listed, [], [node('1')]);
+  bench.now += 60_000;
+  const seen: unknown[] = [];
+  for (let n = 0; n < 40; n++) {
+    const busy = n % 2 === 0 ? 0.95 : 0.5;
+    const demand = [{ model: LLAMA, asked_ms_ago: 0, busy, ready_replicas: 1 }];
+    seen.push(...kinds(bench.round(n === 0 ? listed : [...listed, second], demand, [node('1')])));
+  }
+  expect(seen).toEqual([['submit', LLAMA]]);
+});
+
 it('an engine of a higher priority keeps its GPUs', () => {
   const bench = new Bench(CONFIG.replace('max_jobs = 8', 'max_jobs = 1'));
   const { actions } = bench.round(
