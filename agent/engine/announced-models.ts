@@ -5,7 +5,7 @@ import { commandWords, type EngineName, engineName, flagValue } from './command.
 const NAMES = '--served-model-name';
 
 const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
-  vllm: ['--model'],
+  vllm: ['--model', '--model-tag'],
   sglang: ['--model-path', '--model'],
 };
 
@@ -35,10 +35,17 @@ function namesBehind(words: readonly string[], flag: string): string[] {
   return end < 0 ? behind : behind.slice(0, end);
 }
 
-/** `vllm serve NAME …` */
+/** `vllm serve NAME …`, or `vllm serve --port 8001 NAME`: the one word that can be no flag's value. */
 function positional(words: readonly string[]): string | undefined {
-  const next = words[words.indexOf('serve') + 1];
-  return words.includes('serve') && next !== undefined && !next.startsWith('-') ? next : undefined;
+  const at = words.indexOf('serve');
+  if (at < 0) return undefined;
+  const behind = words.slice(at + 1);
+  const free = behind.filter((word, n) => {
+    const before = behind[n - 1];
+    return !word.startsWith('-') && (before === undefined || !before.startsWith('-') || before.includes('='));
+  });
+  // Of several some belong to a flag that takes many.
+  return free[0] === behind[0] || free.length === 1 ? free[0] : undefined;
 }
 
 function unquoted(word: string): string {

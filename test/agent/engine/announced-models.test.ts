@@ -13,6 +13,10 @@ describe('what an engine will serve, by its command line', () => {
     ['vllm serve /models/llama --served-model-name=llama', ['llama']],
     ['python -m sglang.launch_server --model-path org/model --port 30000', ['org/model']],
     ['sglang serve --model-path /scratch/m --served-model-name org/model', ['org/model']],
+    ['vllm serve --port 8001 org/model', ['org/model']],
+    ['vllm serve --port=8001 org/model --dtype auto', ['org/model']],
+    ['vllm serve --model-tag org/model', ['org/model']],
+    ['vllm serve org/model --middleware a b', ['org/model']],
     ['apptainer exec x.sif vllm serve org/model', ['org/model']],
   ])('%s', (line, wanted) => {
     expect(names(line)).toEqual(wanted);
@@ -24,10 +28,14 @@ describe('what an engine will serve, by its command line', () => {
     expect(announcedModels(command)).toEqual([{ id: 'org/model', state: 'loading' }]);
   });
 
-  it.each(['python serve.py --model org/model', 'vllm serve $MODEL', 'vllm serve --port 8001', 'vllm'])(
-    'is not told by: %s',
-    (line) => expect(names(line)).toEqual([]),
-  );
+  it.each([
+    'python serve.py --model org/model',
+    'vllm serve $MODEL',
+    'vllm serve --port 8001',
+    'vllm serve --middleware a b c',
+    'vllm serve --enforce-eager org/model',
+    'vllm',
+  ])('is not told by: %s', (line) => expect(names(line)).toEqual([]));
 
   it('is nothing without a command', () => expect(announcedModels(undefined)).toEqual([]));
 });
