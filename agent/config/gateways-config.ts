@@ -34,6 +34,8 @@ export function gatewayUrl(text: string): URL {
     throw new UsageError('--gateway: a password in the address shows in logs; use --token-file');
   if (url.search !== '' || url.hash !== '')
     throw new UsageError(`--gateway: "${text}": only a path may follow the address`);
+  // People paste what OpenAI clients take, which ends in /v1.
+  url.pathname = url.pathname.replace(/\/v1\/*$/, '/');
   if (url.protocol.startsWith('ws')) url.protocol = url.protocol === 'ws:' ? 'http:' : 'https:';
   return url;
 }

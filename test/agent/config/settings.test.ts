@@ -234,6 +234,16 @@ describe('settings', () => {
     ]);
   });
 
+  it.each([
+    ['https://gw.example.org/v1', 'https://gw.example.org/'],
+    ['gw.example.org/llm/v1/', 'https://gw.example.org/llm/'],
+    ['https://gw.example.org/v1beta', 'https://gw.example.org/v1beta'],
+  ])('take the address of an OpenAI client for the gateway’s: %s', async (given, wanted) => {
+    const run = startAgent(scratch(), ['--gateway', given]);
+    await run.state('JOIN');
+    expect(run.tunnel.options.gateway.href).toBe(wanted);
+  });
+
   it('take a gateway without a scheme for https', async () => {
     const run = startAgent(scratch(), ['--gateway', 'gw.example.org']);
     await run.state('JOIN');
