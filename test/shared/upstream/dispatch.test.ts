@@ -275,12 +275,11 @@ it('audio goes out with its first byte, an error in place of it when it is whole
     },
     cancel: () => {},
   });
-  for (const type of ['audio/mpeg', 'Audio/WAV', 'audio/L16; rate=24000']) {
-    const begun = await startResponse(answer(type, 'RIFF'));
-    expect([begun.complete, begun.chunks.length]).toEqual([false, 1]);
-  }
-  const unary = startResponse(answer('application/json', '{"half":'));
-  expect(await Promise.race([unary, new Promise((resolve) => setImmediate(resolve, 'held'))])).toBe('held');
+  const orHeld = (begun: Promise<unknown>) =>
+    Promise.race([begun, new Promise((resolve) => setImmediate(resolve, 'held'))]);
+  for (const type of ['audio/mpeg', 'Audio/WAV', 'audio/L16; rate=24000'])
+    expect(await orHeld(startResponse(answer(type, 'RIFF')))).toMatchObject({ complete: false, chunks: [{}] });
+  expect(await orHeld(startResponse(answer('application/json', '{"half":')))).toBe('held');
 });
 
 describe('an SDK is told not to send a request again', () => {
