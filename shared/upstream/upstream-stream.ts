@@ -164,7 +164,7 @@ export class UpstreamStream {
   /** A socket is there: open on it, or continue where the last one broke off. */
   connect(link: Link): void {
     if (this.#settled) return;
-    if (this.#deadlines.opened(this.#incoming.received, this.#host.patientNow())) {
+    if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
       return this.fail('failed', 'the answer breaks every socket');
     }
     this.#link = link;

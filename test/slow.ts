@@ -1,0 +1,60 @@
+/**
+ * `npm run test:slow`: the product on a machine many times slower, a control group with a fifth of one core. `npm run test:slow -- PART…` runs
+ * parts: `start` (`npm start` until it has answered), `story` (streams, a key, a batch and a reconnect), `quickstarts`, `tests` (all of
+ * `npm test`: hours), or names of test files. Prints wall and CPU seconds of each, and exits with 1 where one failed. Needs Linux and root.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { freePort } from './support/processes.ts';
+import { SlowGroup } from './support/slow-group.ts';
+import { NODE, ROOT } from './support/where.ts';
+
+const VITEST = ['node_modules/vitest/vitest.mjs', 'run'];
+const PARTS: Readonly<Record<string, () => Promise<string[]>>> = {
+  start: async () => ['test/support/slow-start.ts', String(await freePort())],
+  story: async () => [...VITEST, '--project', 'e2e', 'test/e2e/slow-machine.test.ts'],
+  quickstarts: async () => [...VITEST, '--project', 'docs', 'test/docs/quickstart.test.ts'],
+  tests: async () => ['test/run.ts'],
+};
+
+interface Ended {
+  name: string;
+  code: number;
+  told: string;
+}
+
+async function run(name: string): Promise<Ended> {
+  const argv = await (PARTS[name]?.() ?? Promise.resolve([...VITEST, name]));
+  const group = SlowGroup.make();
+  const begunAt = performance.now();
+  const [file = '', ...args] = group.command([NODE, ...argv]);
+  const child = spawn(file, args, { cwd: ROOT, stdio: 'inherit', env: { ...process.env, OTELA_SLOW_GROUP: 'on' } });
+  const [code] = (await once(child, 'exit')) as [number | null];
+  const seconds = (performance.now() - begunAt) / 1_000;
+  const told = [`${seconds.toFixed(0)} s`, `${group.cpuSeconds.toFixed(0)} CPU s`].join(', ');
+  const stood = `stood still for ${group.throttledSeconds.toFixed(0)} s`;
+  await removed(group);
+  return { name, code: code ?? 1, told: `${told}, ${stood}` };
+}
+
+/** Processes that were told to end may take a moment. */
+async function removed(group: SlowGroup): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return group.remove();
+    } catch (error) {
+      if (tries === 100) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+const asked = process.argv.slice(2);
+const ended: Ended[] = [];
+for (const name of asked.length > 0 ? asked : Object.keys(PARTS)) {
+  console.log(`\n== ${name}, with a fifth of one core`);
+  ended.push(await run(name));
+}
+console.log('');
+for (const { name, code, told } of ended) console.log(`${code === 0 ? 'ok    ' : 'FAILED'} ${name}: ${told}`);
+process.exitCode = ended.every(({ code }) => code === 0) ? 0 : 1;

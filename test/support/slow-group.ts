@@ -1,0 +1,104 @@
+/** A control group that gets a fifth of one core: what runs in it runs on a machine many times slower. Linux, root; versions 1 and 2. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Linux shares the processor out by such periods: so long is each run, and the rest of the period it stands still. */
+const PERIOD_US = 100_000;
+const QUOTA_US = PERIOD_US / 5;
+const ROOT_V2 = '/sys/fs/cgroup';
+
+/** Directories of one group: one in version 2, one for each controller in version 1. */
+interface Group {
+  directories: readonly string[];
+  cpuSeconds(): number;
+  throttledSeconds(): number;
+}
+
+export class SlowGroup {
+  readonly #group: Group;
+
+  private constructor(group: Group) {
+    this.#group = group;
+  }
+
+  /** @throws Error with the reason where this machine allows no such group */
+  static make(): SlowGroup {
+    if (process.platform !== 'linux') throw new Error(`control groups need Linux, this is ${process.platform}`);
+    const name = `otela-slow-${process.pid}`;
+    return new SlowGroup(existsSync(join(ROOT_V2, 'cgroup.controllers')) ? second(name) : first(name));
+  }
+
+  /** Moves a process in. What it starts later runs there, too. */
+  enter(pid: number): void {
+    for (const directory of this.#group.directories) writeFileSync(join(directory, 'cgroup.procs'), String(pid));
+  }
+
+  /** A command line that runs `argv` in the group, from its first instruction on. */
+  command(argv: readonly string[]): string[] {
+    const files = this.#group.directories.map((directory) => join(directory, 'cgroup.procs'));
+    const enter = files.map((_, at) => `echo $$ > "$${at + 1}"`).join(' && ');
+    return ['sh', '-c', `${enter} && shift ${files.length} && exec "$@"`, 'sh', ...files, ...argv];
+  }
+
+  get cpuSeconds(): number {
+    return this.#group.cpuSeconds();
+  }
+
+  /** How long it stood still because its share was used up. */
+  get throttledSeconds(): number {
+    return this.#group.throttledSeconds();
+  }
+
+  /** Everything in it must have ended, or be moved out by `leave`. */
+  remove(): void {
+    for (const directory of this.#group.directories) rmdirSync(directory);
+  }
+
+  /** Moves a process out again. */
+  leave(pid: number): void {
+    for (const directory of this.#group.directories) writeFileSync(join(directory, '..', 'cgroup.procs'), String(pid));
+  }
+}
+
+function number(file: string, name: string): number {
+  return Number(new RegExp(`^${name} (\\d+)`, 'm').exec(readFileSync(file, 'utf8'))?.[1] ?? 0);
+}
+
+function first(name: string): Group {
+  const mounts = readFileSync('/proc/mounts', 'utf8');
+  const at = (controller: string) => {
+    const found = new RegExp(`^\\S+ (\\S+) cgroup \\S*\\b${controller}\\b(?!acct|set)`, 'm').exec(mounts)?.[1];
+    if (found === undefined) throw new Error(`no control groups with the controller ${controller} are mounted here`);
+    return join(found, name);
+  };
+  const [cpu, account] = [at('cpu'), at('cpuacct')];
+  const directories = [...new Set([cpu, account])];
+  for (const directory of directories) mkdirSync(directory);
+  writeFileSync(join(cpu, 'cpu.cfs_period_us'), String(PERIOD_US));
+  writeFileSync(join(cpu, 'cpu.cfs_quota_us'), String(QUOTA_US));
+  return {
+    directories,
+    cpuSeconds: () => Number(readFileSync(join(account, 'cpuacct.usage'), 'utf8')) / 1e9,
+    throttledSeconds: () => number(join(cpu, 'cpu.stat'), 'throttled_time') / 1e9,
+  };
+}
+
+function second(name: string): Group {
+  const directory = join(ROOT_V2, name);
+  // At the root of a container this fails with EBUSY: processes are there. The controller may be on all the same.
+  spawnSync('sh', ['-c', `echo +cpu > ${ROOT_V2}/cgroup.subtree_control`]);
+  mkdirSync(directory);
+  try {
+    writeFileSync(join(directory, 'cpu.max'), `${QUOTA_US} ${PERIOD_US}`);
+  } catch (cause) {
+    rmdirSync(directory);
+    throw new Error('the controller cpu of control groups is not delegated here', { cause });
+  }
+  const stat = join(directory, 'cpu.stat');
+  return {
+    directories: [directory],
+    cpuSeconds: () => number(stat, 'usage_usec') / 1e6,
+    throttledSeconds: () => number(stat, 'throttled_usec') / 1e6,
+  };
+}
