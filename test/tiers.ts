@@ -117,6 +117,8 @@ export const SHORT: Readonly<Record<string, string>> = {
   ...rooms('browser', {
     login: 'logging in and out',
     keys: 'keys are made and taken back',
+    'form-changes': 'a form writes what a person changed',
+    'shell-words': '',
     chat: 'a chat streams, stops and is found again',
     tasks: 'what people come for, from beginning to end',
   }),

@@ -53,6 +53,16 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
   throw problemOf(response.status, await response.json().catch(() => undefined));
 }
 
+/** What `request` gives, or nothing if the gateway says that it is not there. @throws Problem otherwise */
+export async function ifFound<T>(request: Promise<{ data?: T }>): Promise<{ data?: T }> {
+  try {
+    return await request;
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return {};
+    throw error;
+  }
+}
+
 /** Of an error's body, whatever its form. */
 export function problemOf(status: number, body: unknown): Problem {
   const said = envelope.safeParse(body).data?.error;

@@ -22,6 +22,7 @@ export type AuditEntry = Row<'/admin/audit'>;
 export type Settings = paths['/admin/settings']['get']['responses'][200]['content']['application/json'];
 
 export type NewKey = Body<'/admin/keys', 'post'>;
+export type SettableModel = Body<'/admin/models/{id}', 'put'>;
 export type Weights = Body<'/admin/routing/{model}', 'put'>['weights'];
 export type SettingsChange = Body<'/admin/settings', 'patch'>;
 

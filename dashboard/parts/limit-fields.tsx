@@ -1,30 +1,15 @@
-import type { Project } from '../api/resources.ts';
 import { t } from '../texts/index.ts';
 import { Field, Input, Select, Textarea } from '../ui/field.tsx';
-import { Checkbox, Fields, type Filled, MoreFields, WIDE } from '../ui/form.tsx';
+import type { Filled } from '../ui/filled.ts';
+import { Checkbox, Fields, MoreFields, WIDE } from '../ui/form.tsx';
+import { LIMITS, type Limited, type Narrowed, NO_TIER, TIERS } from './narrowing.ts';
 import { PolicySelect, policyFrom } from './policy-select.tsx';
 
 const texts = t.narrowing;
 
-/** What a key and a project have in common; absent while one is made. */
-type Narrowed = Pick<
-  Project,
-  'limits' | 'models' | 'trusted_providers' | 'regions' | 'tiers' | 'no_track' | 'resume' | 'routing'
->;
-type Limited = Pick<Narrowed, 'limits'>;
 interface NarrowingProps {
   of: Narrowed | undefined;
 }
-
-const LIMITS = [
-  'requests_per_minute',
-  'tokens_per_minute',
-  'concurrent_requests',
-  'tokens_per_month',
-  'gpu_seconds_per_month',
-  'reasoning_tokens_per_request',
-] as const;
-const TIERS = ['stable', 'volatile'] as const;
 
 export function LimitFields({ of, hint = texts.limitsHint }: { of: Limited | undefined; hint?: string }) {
   return (
@@ -49,13 +34,18 @@ export function NarrowingFields({ of }: NarrowingProps) {
         hint={texts.providersHint}
         of={of?.trusted_providers}
       />
-      <Field label={texts.regions} hint={texts.listHint}>
-        {(id) => <Input id={id} name="regions" defaultValue={of?.regions?.join(', ') ?? ''} />}
-      </Field>
+      <div>
+        <Field label={texts.regions} hint={texts.listHint}>
+          {(id) => <Input id={id} name="regions" defaultValue={of?.regions?.join(', ') ?? ''} />}
+        </Field>
+        <Nothing name="regions" label={texts.regions} of={of?.regions} />
+      </div>
       <Field label={texts.tiers} hint={texts.tiersHint}>
         {(id) => (
-          <Select id={id} name="tiers" defaultValue={of?.tiers?.length === 1 ? of.tiers[0] : ''}>
+          <Select id={id} name="tiers" defaultValue={of?.tiers?.length === 0 ? NO_TIER : (of?.tiers?.join(' ') ?? '')}>
             <option value="">{texts.anyTier}</option>
+            {of?.tiers?.length === 0 && <option value={NO_TIER}>{texts.noTier}</option>}
+            {of?.tiers?.length === 2 && <option value={of.tiers.join(' ')}>{texts.bothTiers}</option>}
             {TIERS.map((tier) => (
               <option key={tier} value={tier}>
                 {texts.tierNames[tier]}
@@ -77,10 +67,19 @@ interface ListFieldProps {
 
 function ListField({ name, label, hint, of }: ListFieldProps) {
   return (
-    <Field label={label} hint={hint} className={WIDE}>
-      {(id) => <Textarea id={id} name={name} rows={2} defaultValue={of?.join('\n') ?? ''} />}
-    </Field>
+    <div className={WIDE}>
+      <Field label={label} hint={hint}>
+        {(id) => <Textarea id={id} name={name} rows={2} defaultValue={of?.join('\n') ?? ''} />}
+      </Field>
+      <Nothing name={name} label={label} of={of} />
+    </div>
   );
+}
+
+/** An empty field means everything, and this box, which only a key or project that may use nothing has, means nothing. */
+function Nothing({ name, label, of }: Omit<ListFieldProps, 'hint'>) {
+  if (of?.length !== 0) return null;
+  return <Checkbox name={`${name}_nothing`} label={texts.nothing(label)} defaultChecked />;
 }
 
 /** How its requests are served: only operators see these. */
@@ -108,28 +107,6 @@ function lines(record: Readonly<Record<string, string | string[]>> | undefined):
     .join('\n');
 }
 
-/** With the limits of models that `before` has: no field shows them. */
-export function limitsFrom(filled: Filled, before: Limited | undefined) {
-  const set = LIMITS.flatMap((name) => {
-    const value = filled.number(name);
-    return value === null ? [] : [[name, value] as const];
-  });
-  const models = before?.limits?.models;
-  const limits = { ...Object.fromEntries(set), ...(models !== undefined && { models }) };
-  return { limits: Object.keys(limits).length === 0 ? null : limits };
-}
-
-export function narrowingFrom(filled: Filled) {
-  return {
-    models: filled.list('models'),
-    trusted_providers: filled.list('trusted_providers'),
-    regions: filled.list('regions'),
-    tiers: TIERS.some((tier) => tier === filled.text('tiers'))
-      ? TIERS.filter((tier) => tier === filled.text('tiers'))
-      : null,
-  };
-}
-
 /** @throws Error for a line that names no value */
 export function servingFrom(filled: Filled) {
   const [policy, aliases, fallbacks] = [policyFrom(filled), filled.pairs('aliases'), filled.pairs('fallbacks')];
@@ -145,13 +122,4 @@ export function servingFrom(filled: Filled) {
     resume: filled.checked('resume'),
     no_track: filled.checked('no_track'),
   };
-}
-
-/** In a few words, for a table. */
-export function limitWords(limits: Narrowed['limits']): string {
-  const words = LIMITS.flatMap((name) => {
-    const value = limits?.[name];
-    return value === undefined ? [] : [texts.limitWords[name](value)];
-  });
-  return words.join(', ') || t.common.none;
 }

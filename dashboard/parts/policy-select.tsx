@@ -1,7 +1,7 @@
 import { SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
-import type { Filled } from '../ui/form.tsx';
+import type { Filled } from '../ui/filled.ts';
 
 interface PolicySelectProps {
   name: string;

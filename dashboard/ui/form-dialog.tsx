@@ -1,7 +1,8 @@
 import type { ReactNode } from 'react';
 import { t } from '../texts/index.ts';
 import { Dialog } from './dialog.tsx';
-import { type Filled, Form } from './form.tsx';
+import type { Filled } from './filled.ts';
+import { Form } from './form.tsx';
 
 interface FormDialogProps {
   title: string;

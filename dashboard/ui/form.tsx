@@ -1,8 +1,9 @@
 import clsx from 'clsx';
-import { type FormEvent, type ReactNode, useState } from 'react';
+import { type FormEvent, type ReactNode, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
 import { Failure } from './feedback.tsx';
+import { Filled } from './filled.ts';
 
 interface FormProps {
   /** What it does: on the button. */
@@ -21,9 +22,11 @@ const IN_DIALOG = 'sticky -bottom-5 z-10 -mx-5 -mb-5 border-line border-t bg-rai
 export function Form({ action, submit, close, children }: FormProps) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
+  const loaded = useRef<FormData>(undefined);
   const onSubmit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const filled = new Filled(new FormData(event.currentTarget));
+    const form = new FormData(event.currentTarget);
+    const filled = new Filled(form, loaded.current);
     setBusy(true);
     setError(undefined);
     try {
@@ -36,7 +39,13 @@ export function Form({ action, submit, close, children }: FormProps) {
     }
   };
   return (
-    <form onSubmit={(event) => void onSubmit(event)} className="grid gap-4 sm:grid-cols-2">
+    <form
+      ref={(form) => {
+        if (form !== null) loaded.current ??= new FormData(form);
+      }}
+      onSubmit={(event) => void onSubmit(event)}
+      className="grid gap-4 sm:grid-cols-2"
+    >
       {children}
       {error !== undefined && (
         <div className={WIDE}>
@@ -55,63 +64,6 @@ export function Form({ action, submit, close, children }: FormProps) {
 
 /** Both columns of a form. */
 export const WIDE = 'sm:col-span-2';
-
-/** What was typed into a form, by the names of its fields. */
-export class Filled {
-  readonly #form: FormData;
-
-  constructor(form: FormData) {
-    this.#form = form;
-  }
-
-  text(name: string): string {
-    return String(this.#form.get(name) ?? '').trim();
-  }
-
-  /** Null: the field is empty. */
-  optional(name: string): string | null {
-    return this.text(name) || null;
-  }
-
-  /** Null: the field is empty. */
-  number(name: string): number | null {
-    return this.text(name) === '' ? null : Number(this.text(name));
-  }
-
-  checked(name: string): boolean {
-    return this.#form.has(name);
-  }
-
-  /** The checked boxes of one name. */
-  choices<T extends string>(name: string, of: readonly T[]): T[] {
-    const chosen = this.#form.getAll(name);
-    return of.filter((one) => chosen.includes(one));
-  }
-
-  /** Words between commas or line ends; null: the field is empty. */
-  list(name: string): string[] | null {
-    const words = this.text(name)
-      .split(/[,\n]/)
-      .map((word) => word.trim())
-      .filter((word) => word !== '');
-    return words.length === 0 ? null : words;
-  }
-
-  /** Lines of the form `name = value`; null: the field is empty. @throws Error for a line of another form */
-  pairs(name: string): [string, string][] | null {
-    const lines = this.text(name)
-      .split('\n')
-      .map((line) => line.trim())
-      .filter((line) => line !== '');
-    if (lines.length === 0) return null;
-    return lines.map((line) => {
-      const at = line.indexOf('=');
-      const [key, value] = [line.slice(0, Math.max(0, at)).trim(), line.slice(at + 1).trim()];
-      if (key === '' || value === '') throw new Error(t.form.noPair(line));
-      return [key, value];
-    });
-  }
-}
 
 interface CheckboxProps {
   name: string;

@@ -12,7 +12,8 @@ import { Button, buttonClass } from '../../ui/button.tsx';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
 import { Field, Input, Textarea } from '../../ui/field.tsx';
-import { Checkbox, type Filled, WIDE } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { Checkbox, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
@@ -156,25 +157,23 @@ function columnsOf({ isOperator, owners, serving, edit, remove }: Rights): Colum
   ];
 }
 
+function bodyOf(filled: Filled) {
+  const date = (name: string) => (filled.text(name) === '' ? null : `${filled.text(name)}T00:00:00Z`);
+  return {
+    owner_id: filled.optional('owner'),
+    access: filled.list('access') ?? (filled.checked('operators') ? [] : null),
+    always_on: filled.checked('always_on'),
+    deprecated_at: date('deprecated'),
+    sunset_at: date('sunset'),
+    successor: filled.optional('successor'),
+  };
+}
+
 function EntryDialog({ entry, saved, close }: { entry: Entry | undefined; saved: () => unknown; close: () => void }) {
-  const submit = (filled: Filled) => {
-    // A time of day that the form does not show stays.
-    const date = (name: string, before: string | null | undefined) => {
-      const day = filled.text(name);
-      if (day === '') return null;
-      return before?.startsWith(day) === true ? before : `${day}T00:00:00Z`;
-    };
-    const access = filled.list('access') ?? (filled.checked('operators') ? [] : null);
-    const body = {
-      owner_id: filled.optional('owner'),
-      access,
-      always_on: filled.checked('always_on'),
-      deprecated_at: date('deprecated', entry?.deprecated_at),
-      sunset_at: date('sunset', entry?.sunset_at),
-      successor: filled.optional('successor'),
-    };
+  const submit = async (filled: Filled) => {
+    const body = entry === undefined ? bodyOf(filled) : filled.changes(bodyOf);
     const id = entry?.id ?? filled.text('model');
-    return gateway.PATCH('/admin/catalogue/{id}', { params: { path: { id } }, body });
+    if (hasMembers(body)) await gateway.PATCH('/admin/catalogue/{id}', { params: { path: { id } }, body });
   };
   return (
     <FormDialog

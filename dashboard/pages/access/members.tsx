@@ -3,7 +3,8 @@ import { useMemo, useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { dateTime } from '../../parts/format.ts';
-import { LimitFields, limitsFrom, limitWords } from '../../parts/limit-fields.tsx';
+import { LimitFields } from '../../parts/limit-fields.tsx';
+import { limitsFrom, limitWords } from '../../parts/narrowing.ts';
 import { Reference } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
@@ -98,12 +99,13 @@ export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
         <FormDialog
           title={texts.limitTitle(limited.name)}
           action={t.common.save}
-          submit={(filled) =>
-            gateway.PATCH('/admin/projects/{id}/members/{user}', {
-              params: { path: { id, user: limited.user_id } },
-              body: limitsFrom(filled, limited),
-            })
-          }
+          submit={async (filled) => {
+            const body = filled.changes((one) => limitsFrom(one, limited));
+            const at = { params: { path: { id, user: limited.user_id } } };
+            const { limits } = body;
+            if (limits === undefined) return;
+            await gateway.PATCH('/admin/projects/{id}/members/{user}', { ...at, body: { limits } });
+          }}
           saved={() => members.refetch()}
           close={() => setLimited(undefined)}
         >

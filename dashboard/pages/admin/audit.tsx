@@ -7,7 +7,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Empty, Show } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { Filled } from '../../ui/form.tsx';
+import { Filled } from '../../ui/filled.ts';
 import { Page } from '../../ui/page.tsx';
 import { type Column, DataTable, More } from '../../ui/table.tsx';
 import { type Change, changesOf } from './audit-changes.ts';

@@ -1,10 +1,11 @@
-import { gateway } from '../../api/client.ts';
-import type { ModelSettings } from '../../api/resources.ts';
+import { gateway, ifFound } from '../../api/client.ts';
+import type { ModelSettings, SettableModel } from '../../api/resources.ts';
 import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { Checkbox, type Filled, WIDE } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { Checkbox, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.routing;
@@ -21,7 +22,12 @@ interface ModelSettingsDialogProps {
 export function ModelSettingsDialog({ model, settings, saved, close }: ModelSettingsDialogProps) {
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    await gateway.PUT('/admin/models/{id}', { params: { path: { id: model } }, body: bodyOf(filled) });
+    const changes = filled.changes(bodyOf);
+    if (!hasMembers(changes)) return;
+    // A PUT says everything, so it says what is stored now, with the changes.
+    const at = { params: { path: { id: model } } };
+    const { data: stored } = settings === undefined ? {} : await ifFound(gateway.GET('/admin/models/{id}', at));
+    await gateway.PUT('/admin/models/{id}', { ...at, body: { ...settable(stored), ...changes } });
   };
   return (
     <FormDialog title={texts.title(model)} submit={submit} saved={saved} close={close}>
@@ -75,7 +81,14 @@ function Seconds({ name, label, value }: SecondsProps) {
   );
 }
 
-/** A PUT says everything: an empty field goes back to the default. */
+/** What of the stored settings a PUT takes. The compiler says if one is missing. */
+function settable(stored: ModelSettings | undefined): Required<SettableModel> | undefined {
+  if (stored === undefined) return undefined;
+  const { object: _, id: __, updated_at: ___, ...rest } = stored;
+  return rest;
+}
+
+/** An empty field goes back to the default. */
 function bodyOf(filled: Filled) {
   return {
     policy: policyFrom(filled),

@@ -1,16 +1,11 @@
 import { gateway } from '../../api/client.ts';
 import type { Project } from '../../api/resources.ts';
-import {
-  LimitFields,
-  limitsFrom,
-  NarrowingFields,
-  narrowingFrom,
-  ServingFields,
-  servingFrom,
-} from '../../parts/limit-fields.tsx';
+import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
+import { limitsFrom, narrowingFrom } from '../../parts/narrowing.ts';
 import { t } from '../../texts/index.ts';
 import { Field, Input } from '../../ui/field.tsx';
-import { Checkbox, type Filled, MoreFields, WIDE } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { Checkbox, MoreFields, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.projects;
@@ -25,16 +20,11 @@ interface ProjectDialogProps {
 export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const body = {
-      name: filled.text('name'),
-      ...limitsFrom(filled, project),
-      ...narrowingFrom(filled),
-      ...servingFrom(filled),
-      trace: filled.checked('trace'),
-      trace_prefixes: filled.checked('trace_prefixes'),
-    };
-    if (project === undefined) await gateway.POST('/admin/projects', { body });
-    else await gateway.PATCH('/admin/projects/{id}', { params: { path: { id: project.id } }, body });
+    const bodyFrom = (one: Filled) => bodyOf(one, project);
+    if (project === undefined) return gateway.POST('/admin/projects', { body: bodyFrom(filled) });
+    const body = filled.changes(bodyFrom);
+    if (!hasMembers(body)) return undefined;
+    return gateway.PATCH('/admin/projects/{id}', { params: { path: { id: project.id } }, body });
   };
   return (
     <FormDialog
@@ -61,4 +51,15 @@ export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
       </MoreFields>
     </FormDialog>
   );
+}
+
+function bodyOf(filled: Filled, before: Project | undefined) {
+  return {
+    name: filled.text('name'),
+    ...limitsFrom(filled, before),
+    ...narrowingFrom(filled),
+    ...servingFrom(filled),
+    trace: filled.checked('trace'),
+    trace_prefixes: filled.checked('trace_prefixes'),
+  };
 }

@@ -7,7 +7,8 @@ import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Show } from '../../ui/feedback.tsx';
 import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
-import { Fields, type Filled, Form, WIDE } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { Fields, Form, WIDE } from '../../ui/form.tsx';
 import { Card, Page, Section } from '../../ui/page.tsx';
 import { LoginSettings } from './login-settings.tsx';
 
@@ -47,12 +48,13 @@ export interface SettingsProps {
 interface GroupProps {
   title: string;
   about?: string;
-  submit: (filled: Filled) => Promise<void>;
+  bodyOf: (filled: Filled) => SettingsChange;
+  save: SettingsProps['save'];
   children: ReactNode;
 }
 
 /** Settings that are saved together. */
-function Group({ title, about, submit, children }: GroupProps) {
+function Group({ title, about, bodyOf, save, children }: GroupProps) {
   const [saved, setSaved] = useState(false);
   return (
     <Section title={title}>
@@ -62,7 +64,8 @@ function Group({ title, about, submit, children }: GroupProps) {
           action={t.common.save}
           submit={async (filled) => {
             setSaved(false);
-            await submit(filled);
+            const change = filled.changes(bodyOf);
+            if (hasMembers(change)) await save(change);
             setSaved(true);
           }}
         >
@@ -77,13 +80,12 @@ function Group({ title, about, submit, children }: GroupProps) {
 }
 
 function General({ settings, save }: SettingsProps) {
-  const submit = (filled: Filled) =>
-    save({
-      public_url: filled.optional('public_url'),
-      default_trust: filled.text('trust') === 'marked' ? 'marked' : 'admitted',
-    });
+  const bodyOf = (filled: Filled): SettingsChange => ({
+    public_url: filled.optional('public_url'),
+    default_trust: filled.text('trust') === 'marked' ? 'marked' : 'admitted',
+  });
   return (
-    <Group title={texts.general} submit={submit}>
+    <Group title={texts.general} bodyOf={bodyOf} save={save}>
       <Field label={texts.publicUrl} hint={texts.publicUrlHint}>
         {(id) => (
           <Input id={id} name="public_url" type="url" placeholder="https://" defaultValue={settings.public_url ?? ''} />
@@ -105,7 +107,7 @@ const CLASSES = ['standard', 'reasoning'] as const;
 
 function RoutingSettings({ settings, save }: SettingsProps) {
   const { routing } = settings;
-  const submit = (filled: Filled) => {
+  const bodyOf = (filled: Filled): SettingsChange => {
     const policy = policyFrom(filled);
     const timeouts = Object.fromEntries(CLASSES.flatMap((kind) => timeoutsOf(kind, filled)));
     const own = {
@@ -113,14 +115,14 @@ function RoutingSettings({ settings, save }: SettingsProps) {
       ...(Object.keys(timeouts).length > 0 && { timeouts }),
     };
     const share = filled.number('share');
-    return save({
+    return {
       routing: Object.keys(own).length === 0 ? null : own,
       max_retries: filled.number('retries'),
       retry_share: share === null ? null : share / 100,
-    });
+    };
   };
   return (
-    <Group title={texts.routing} submit={submit}>
+    <Group title={texts.routing} bodyOf={bodyOf} save={save}>
       <PolicySelect name="policy" defaultValue={routing.policy ?? null} none={texts.policyDefault} />
       <Field label={texts.retries} hint={texts.retriesHint}>
         {(id) => <Input id={id} name="retries" type="number" min="0" max="10" defaultValue={settings.max_retries} />}
@@ -193,21 +195,21 @@ function Seconds({ name, label, ms, placeholder, min = '0.001', hint }: SecondsP
 
 function Queue({ settings, save }: SettingsProps) {
   const { queue } = settings;
-  const submit = (filled: Filled) => {
+  const bodyOf = (filled: Filled): SettingsChange => {
     const [unary, stream] = [secondsFrom(filled.number('unary')), secondsFrom(filled.number('stream'))];
     const places = filled.number('places');
     const weights = filled.pairs('weights')?.map(([project, weight]) => [project, Number(weight)] as const) ?? [];
-    return save({
+    return {
       queue: {
         ...(unary !== null && { unary_ms: unary }),
         ...(stream !== null && { stream_ms: stream }),
         ...(places !== null && { places }),
         weights: Object.fromEntries(weights),
       },
-    });
+    };
   };
   return (
-    <Group title={texts.queue} about={texts.queueAbout} submit={submit}>
+    <Group title={texts.queue} about={texts.queueAbout} bodyOf={bodyOf} save={save}>
       <Seconds name="unary" label={texts.unary} ms={queue.unary_ms} min="0" />
       <Seconds name="stream" label={texts.stream} ms={queue.stream_ms} min="0" />
       <Field label={texts.places}>
@@ -233,7 +235,7 @@ const HOUR_MS = 3_600_000;
 
 function Membership({ settings, save }: SettingsProps) {
   const { membership } = settings;
-  const submit = (filled: Filled) => {
+  const bodyOf = (filled: Filled): SettingsChange => {
     const times = {
       probe_ms: secondsFrom(filled.number('probe')),
       reconnect_ms: secondsFrom(filled.number('reconnect')),
@@ -241,13 +243,13 @@ function Membership({ settings, save }: SettingsProps) {
     };
     const hours = filled.number('retention');
     const set = Object.entries({ ...times, retention_ms: hours === null ? null : Math.round(hours * HOUR_MS) });
-    return save({
+    return {
       membership: Object.fromEntries(set.filter(([, ms]) => ms !== null)),
       minimum_agent_version: filled.optional('minimum'),
-    });
+    };
   };
   return (
-    <Group title={texts.membership} about={texts.membershipAbout} submit={submit}>
+    <Group title={texts.membership} about={texts.membershipAbout} bodyOf={bodyOf} save={save}>
       <Seconds name="probe" label={texts.probe} hint={texts.probeHint} ms={membership.probe_ms} min="0.5" />
       <Seconds name="reconnect" label={texts.reconnect} ms={membership.reconnect_ms} min="1" />
       <Seconds name="grace" label={texts.grace} ms={membership.grace_ms} min="2" />

@@ -1,11 +1,13 @@
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { User } from '../../api/resources.ts';
-import { LimitFields, limitsFrom } from '../../parts/limit-fields.tsx';
+import { LimitFields } from '../../parts/limit-fields.tsx';
+import { limitsFrom } from '../../parts/narrowing.ts';
 import { Reference } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type Filled, MoreFields } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { MoreFields } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 
 const texts = t.users;
@@ -23,16 +25,17 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
   const [role, setRole] = useState<Role>(user?.role ?? 'consumer');
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const common = {
-      ...commonOf(filled),
-      ...limitsFrom(filled, user),
-      role,
-      provider: role === 'provider' ? filled.optional('provider') : null,
-    };
+    const rights = { role, provider: role === 'provider' ? filled.optional('provider') : null };
+    const bodyFrom = (one: Filled) => ({ ...commonOf(one), ...limitsFrom(one, user) });
     if (user === undefined) {
       const identity = { issuer: filled.optional('issuer'), subject: filled.optional('subject') };
-      await gateway.POST('/admin/users', { body: { ...common, ...identity } });
-    } else await gateway.PATCH('/admin/users/{id}', { params: { path: { id: user.id } }, body: common });
+      return gateway.POST('/admin/users', { body: { ...bodyFrom(filled), ...rights, ...identity } });
+    }
+    const { role: before, provider = null } = user;
+    const isSame = before === rights.role && provider === rights.provider;
+    const body = { ...filled.changes(bodyFrom), ...(!isSame && rights) };
+    if (!hasMembers(body)) return undefined;
+    return gateway.PATCH('/admin/users/{id}', { params: { path: { id: user.id } }, body });
   };
   return (
     <FormDialog

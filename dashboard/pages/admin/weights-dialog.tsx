@@ -1,29 +1,17 @@
 import { Plus, X } from 'lucide-react';
 import { type ChangeEvent, useRef, useState } from 'react';
-import { gateway } from '../../api/client.ts';
+import { gateway, ifFound } from '../../api/client.ts';
 import type { Weights } from '../../api/resources.ts';
 import { t } from '../../texts/index.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import { CLASSES, emptyRule, NAMES, type Rule, ruleOf, written } from './weight-rules.ts';
 
 const texts = t.routing.weightsForm;
-const CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
-const NAMES = ['cluster', 'gpu', 'region', 'session'] as const;
 /** What the gateway takes. */
 const RULES_MAX = 500;
-
-interface Rule {
-  /** Keeps the focus in its field while other rules go. */
-  key: number;
-  cluster: string;
-  gpu: string;
-  region: string;
-  session: string;
-  class: string;
-  weight: string;
-}
 
 interface WeightsDialogProps {
   model: string;
@@ -39,8 +27,14 @@ export function WeightsDialog({ model, weights, saved, close }: WeightsDialogPro
   );
   const at = { params: { path: { model } } };
   const submit = async () => {
+    const wanted = rules.map(ruleOf);
+    if (JSON.stringify(wanted) === JSON.stringify(weights)) return;
     if (rules.length === 0) await gateway.DELETE('/admin/routing/{model}', at);
-    else await gateway.PUT('/admin/routing/{model}', { ...at, body: { weights: rules.map(ruleOf) } });
+    else {
+      // The planner writes the kinds of a model. A PUT without them would delete them.
+      const { data: stored } = weights.length === 0 ? {} : await ifFound(gateway.GET('/admin/routing/{model}', at));
+      await gateway.PUT('/admin/routing/{model}', { ...at, body: { weights: wanted, kinds: stored?.kinds ?? [] } });
+    }
   };
   const change = (key: number, name: keyof Rule, value: string) =>
     setRules(rules.map((rule) => (rule.key === key ? { ...rule, [name]: value } : rule)));
@@ -123,19 +117,4 @@ function RuleFields({ n, rule, change, remove }: RuleFieldsProps) {
       </div>
     </fieldset>
   );
-}
-
-function emptyRule(key: number): Rule {
-  return { key, cluster: '', gpu: '', region: '', session: '', class: '', weight: '1' };
-}
-
-function written(rule: Weights[number]): Omit<Rule, 'key'> {
-  const { cluster = '', gpu = '', region = '', session = '', class: kind = '', weight } = rule;
-  return { cluster, gpu, region, session, class: kind, weight: String(weight) };
-}
-
-function ruleOf(rule: Rule): Weights[number] {
-  const kind = CLASSES.find((one) => one === rule.class);
-  const named = NAMES.flatMap((name) => (rule[name].trim() === '' ? [] : [[name, rule[name].trim()] as const]));
-  return { ...Object.fromEntries(named), ...(kind !== undefined && { class: kind }), weight: Number(rule.weight) };
 }

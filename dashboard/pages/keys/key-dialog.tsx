@@ -1,21 +1,16 @@
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { Key, NewKey } from '../../api/resources.ts';
-import {
-  LimitFields,
-  limitsFrom,
-  NarrowingFields,
-  narrowingFrom,
-  ServingFields,
-  servingFrom,
-} from '../../parts/limit-fields.tsx';
+import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
+import { limitsFrom, narrowingFrom } from '../../parts/narrowing.ts';
 import { OwnProject } from '../../parts/own-project.tsx';
 import { Reference } from '../../parts/references.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { Fields, type Filled, Form } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { Fields, Form } from '../../ui/form.tsx';
 
 const texts = t.keys;
 const ROLES = ['consumer', 'provider', 'operator'] as const;
@@ -37,12 +32,14 @@ export function KeyDialog({ of, owner = null, project = null, saved, close }: Ke
   const isOperator = useMe().role === 'operator';
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const body = bodyOf(filled, isOperator, of);
+    const bodyFrom = (one: Filled) => bodyOf(one, isOperator, of);
     if (of === undefined) {
+      const body = bodyFrom(filled);
       const { data } = await gateway.POST('/admin/keys', { body: { ...body, ...ownerOf(filled, isOperator) } });
       await saved(data !== undefined && 'key' in data ? data.key : undefined);
     } else {
-      await gateway.PATCH('/admin/keys/{id}', { params: { path: { id: of.id } }, body });
+      const body = filled.changes(bodyFrom);
+      if (hasMembers(body)) await gateway.PATCH('/admin/keys/{id}', { params: { path: { id: of.id } }, body });
       await saved(undefined);
     }
   };

@@ -4,7 +4,7 @@ import { gateway } from '../../api/client.ts';
 import { type Key, useResources } from '../../api/resources.ts';
 import { CredentialStatus, isGood } from '../../parts/credential-status.tsx';
 import { dateTime } from '../../parts/format.ts';
-import { limitWords } from '../../parts/limit-fields.tsx';
+import { limitWords } from '../../parts/narrowing.ts';
 import { useNames } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';

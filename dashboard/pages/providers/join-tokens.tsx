@@ -13,7 +13,8 @@ import { Button } from '../../ui/button.tsx';
 import { Secret } from '../../ui/copy.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { type Filled, Form } from '../../ui/form.tsx';
+import type { Filled } from '../../ui/filled.ts';
+import { Form } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 

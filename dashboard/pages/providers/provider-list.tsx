@@ -8,7 +8,8 @@ import { Button } from '../../ui/button.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { Checkbox, type Filled, Form } from '../../ui/form.tsx';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { Checkbox, Form } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 
@@ -118,19 +119,23 @@ interface ProviderDialogProps {
   close: () => void;
 }
 
+function bodyOf(filled: Filled) {
+  const [trusted_by_default, max_nodes] = [filled.checked('trusted'), filled.number('most')];
+  return { name: filled.text('name'), trusted_by_default, max_nodes };
+}
+
 function ProviderDialog({ provider, saved, close }: ProviderDialogProps) {
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const common = { trusted_by_default: filled.checked('trusted'), max_nodes: filled.number('most') };
-    const name = filled.text('name');
     if (provider === undefined) {
+      const { name, ...common } = bodyOf(filled);
       const body = { id: filled.text('id'), ...(name !== '' && { name }), ...common };
       await gateway.POST('/admin/providers', { body });
-    } else
-      await gateway.PATCH('/admin/providers/{id}', {
-        params: { path: { id: provider.id } },
-        body: { name, ...common },
-      });
+    } else {
+      const body = filled.changes(bodyOf);
+      if (hasMembers(body))
+        await gateway.PATCH('/admin/providers/{id}', { params: { path: { id: provider.id } }, body });
+    }
     await saved();
   };
   return (

@@ -1,0 +1,39 @@
+/** Rules of weights as a form edits them, and as the gateway has them. */
+import type { Weights } from '../../api/resources.ts';
+
+export const CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
+export const NAMES = ['cluster', 'gpu', 'region', 'session'] as const;
+
+export interface Rule {
+  /** Keeps the focus in its field while other rules go. */
+  key: number;
+  cluster: string;
+  gpu: string;
+  region: string;
+  session: string;
+  class: string;
+  weight: string;
+  /** No field shows it. */
+  kind: string | undefined;
+}
+
+export function emptyRule(key: number): Rule {
+  return { key, cluster: '', gpu: '', region: '', session: '', class: '', weight: '1', kind: undefined };
+}
+
+export function written(rule: Weights[number]): Omit<Rule, 'key'> {
+  const { cluster = '', gpu = '', region = '', session = '', class: traffic = '', weight, kind } = rule;
+  return { cluster, gpu, region, session, class: traffic, weight: String(weight), kind };
+}
+
+export function ruleOf(rule: Rule): Weights[number] {
+  const traffic = CLASSES.find((one) => one === rule.class);
+  const { kind } = rule;
+  const named = NAMES.flatMap((name) => (rule[name].trim() === '' ? [] : [[name, rule[name].trim()] as const]));
+  return {
+    ...Object.fromEntries(named),
+    ...(traffic !== undefined && { class: traffic }),
+    ...(kind !== undefined && { kind }),
+    weight: Number(rule.weight),
+  };
+}

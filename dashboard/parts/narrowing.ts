@@ -1,0 +1,56 @@
+/** What keys and projects may use: from a form's fields to the gateway's body. */
+import type { Project } from '../api/resources.ts';
+import { t } from '../texts/index.ts';
+import type { Filled } from '../ui/filled.ts';
+
+const texts = t.narrowing;
+
+/** What a key and a project have in common; absent while one is made. */
+export type Narrowed = Pick<
+  Project,
+  'limits' | 'models' | 'trusted_providers' | 'regions' | 'tiers' | 'no_track' | 'resume' | 'routing'
+>;
+export type Limited = Pick<Narrowed, 'limits'>;
+export const LIMITS = [
+  'requests_per_minute',
+  'tokens_per_minute',
+  'concurrent_requests',
+  'tokens_per_month',
+  'gpu_seconds_per_month',
+  'reasoning_tokens_per_request',
+] as const;
+export const TIERS = ['stable', 'volatile'] as const;
+export const NO_TIER = 'none';
+
+/** With the limits of models that `before` has: no field shows them. */
+export function limitsFrom(filled: Filled, before: Limited | undefined) {
+  const set = LIMITS.flatMap((name) => {
+    const value = filled.number(name);
+    return value === null ? [] : [[name, value] as const];
+  });
+  const models = before?.limits?.models;
+  const limits = { ...Object.fromEntries(set), ...(models !== undefined && { models }) };
+  return { limits: Object.keys(limits).length === 0 ? null : limits };
+}
+
+export function narrowingFrom(filled: Filled) {
+  return {
+    models: filled.allowed('models'),
+    trusted_providers: filled.allowed('trusted_providers'),
+    regions: filled.allowed('regions'),
+    tiers: tiersFrom(filled.text('tiers')),
+  };
+}
+
+function tiersFrom(chosen: string) {
+  return chosen === '' ? null : TIERS.filter((tier) => chosen.split(' ').includes(tier));
+}
+
+/** In a few words, for a table. */
+export function limitWords(limits: Narrowed['limits']): string {
+  const words = LIMITS.flatMap((name) => {
+    const value = limits?.[name];
+    return value === undefined ? [] : [texts.limitWords[name](value)];
+  });
+  return words.join(', ') || t.common.none;
+}

@@ -1,0 +1,59 @@
+/** A form writes what the person changed, and nothing else. */
+import { expect, test } from 'vitest';
+import { emptyRule, ruleOf, written } from '../../dashboard/pages/admin/weight-rules.ts';
+import { limitsFrom, narrowingFrom } from '../../dashboard/parts/narrowing.ts';
+import { Filled } from '../../dashboard/ui/filled.ts';
+
+function formOf(fields: Readonly<Record<string, string>>): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.set(name, value);
+  return form;
+}
+
+const bodyOf = (filled: Filled) => ({
+  name: filled.text('name'),
+  ...narrowingFrom(filled),
+  ...limitsFrom(filled, undefined),
+  expires_at: filled.text('expires') === '' ? null : `${filled.text('expires')}T23:59:59Z`,
+});
+
+/** What a dialog shows of a key that may use nothing and ends at eight in the morning. */
+const SHOWN = { name: 'ada', models: '', models_nothing: 'on', tiers: 'none', expires: '2026-12-01' };
+const changed = (more: Readonly<Record<string, string>>, shown: Readonly<Record<string, string>> = SHOWN) =>
+  new Filled(formOf({ ...shown, ...more }), formOf(shown)).changes(bodyOf);
+
+test('a form that is saved as it was loaded writes nothing', () => {
+  expect(changed({})).toEqual({});
+});
+
+test('a new name opens no key that may use nothing, and moves no end to the last second of its day', () => {
+  expect(changed({ name: 'eve' })).toEqual({ name: 'eve' });
+});
+
+test('the box for nothing allows nothing, and everything once it is cleared', () => {
+  expect(bodyOf(new Filled(formOf(SHOWN)))).toMatchObject({ models: [], tiers: [], trusted_providers: null });
+  const { models_nothing: _, ...cleared } = SHOWN;
+  expect(new Filled(formOf(cleared), formOf(SHOWN)).changes(bodyOf)).toEqual({ models: null });
+  expect(changed({ tiers: '' })).toEqual({ tiers: null });
+});
+
+test('both tiers stay both', () => {
+  expect(narrowingFrom(new Filled(formOf({ tiers: 'stable volatile' })))).toMatchObject({
+    tiers: ['stable', 'volatile'],
+  });
+});
+
+test('two windows change two fields of one key, and neither takes the other back', () => {
+  expect([changed({ name: 'eve' }), changed({ requests_per_minute: '5' })]).toEqual([
+    { name: 'eve' },
+    { limits: { requests_per_minute: 5 } },
+  ]);
+});
+
+test('a rule of weights keeps what no field shows', () => {
+  const rules = [
+    { cluster: 'alps', kind: 'long', class: 'interactive' as const, weight: 0.25 },
+    { gpu: 'H100', weight: 2 },
+  ];
+  expect(rules.map((rule, key) => ruleOf({ ...emptyRule(key), ...written(rule) }))).toEqual(rules);
+});
