@@ -18,6 +18,8 @@ export const PROBE_MS = 250;
 /** A try that finds nothing reports back sooner: to a node and back, to three of them if need be. Longer where tries took longer. */
 export const LEASE_MS = 600;
 const LEASE_MAX_MS = 10_000;
+/** Tries that were taken for successes and may still report back; the oldest are forgotten first. */
+const LATE_MAX = 64;
 const WINDOW_MAX = 32;
 /** Busy nodes that one scope is told the ends of; others are found by trying. */
 const SESSIONS_MAX = 16;
@@ -45,6 +47,8 @@ interface Scope {
 /** Pure: milliseconds are handed in. */
 export class Turns<P extends Place> {
   readonly #queue: FairQueue<P>;
+  /** When tries began that were not reported back in time, by name. */
+  readonly #late = new Map<string, number>();
   readonly #lease = new AdaptiveTimeout({ leastMs: LEASE_MS, mostMs: LEASE_MAX_MS });
   /** Scopes of requests that wait or try; at most SCOPES_MAX and the shared one. */
   readonly #scopes = new Map<string, Scope>();
@@ -84,10 +88,10 @@ export class Turns<P extends Place> {
     const place = this.#placed(asked);
     this.#queue.back(place);
     const scope = this.#arrived(place, busy, now + PROBE_MS);
-    if (tried !== undefined) {
-      this.#lease.answered(now - tried.since);
-      this.#tried(tried.id, asked.name);
-    }
+    const since = tried?.since ?? this.#late.get(asked.name);
+    this.#late.delete(asked.name);
+    if (since !== undefined && now - since <= LEASE_MAX_MS) this.#lease.answered(now - since);
+    if (tried !== undefined) this.#tried(tried.id, asked.name);
     if (tried?.told) return;
     scope.window = 1;
     scope.probeAt = now + PROBE_MS;
@@ -199,10 +203,13 @@ export class Turns<P extends Place> {
 
   #expire(now: number): void {
     for (const [id, scope] of this.#scopes) {
-      for (const [name, { until, told }] of scope.trying) {
+      for (const [name, { since, until, told }] of scope.trying) {
         if (until > now) continue;
         if (!told) scope.window = Math.min(WINDOW_MAX, scope.window + 1);
         this.#tried(id, name);
+        this.#late.set(name, since);
+        const [oldest] = this.#late.keys();
+        if (this.#late.size > LATE_MAX && oldest !== undefined) this.#late.delete(oldest);
       }
     }
   }

@@ -44,6 +44,24 @@ describe('turns', () => {
     expect(counts).toEqual([1, 2, 4, 8, 16]);
   });
 
+  it('tries that take a second to find nothing, as on a slow machine, are soon no successes any more', () => {
+    const turns = waiting(200);
+    const trying: { place: Place; since: number }[] = [];
+    const atOnce: number[] = [];
+    for (let now = PROBE_MS; now < 30_000; now += 50) {
+      for (const { place, since } of trying.filter(({ since }) => now - since >= 1_000)) {
+        trying.splice(
+          trying.findIndex((one) => one.place === place && one.since === since),
+          1,
+        );
+        turns.back(place, ['n1'], now);
+      }
+      for (const turn of turns.due(now)) trying.push({ place: turn.place, since: now });
+      if (now > 10_000) atOnce.push(trying.length);
+    }
+    expect(Math.max(...atOnce)).toBe(1);
+  });
+
   it('each end at a busy node is a turn for one who waits for it, at once', () => {
     const turns = waiting(5);
     turns.freed('n1', 2);

@@ -42,3 +42,37 @@ it('a partial answer waits for its node, and fails where that node does not come
   upstream.tick(1_000_000 + 60_000);
   expect(told).toMatchObject([{ kind: 'failure', code: 'lost' }]);
 });
+
+/** Openings at one node, which says nothing or acknowledges after so long; when those that it leaves unanswered are given up. */
+function openings(...acknowledgedAfter: (number | undefined)[]): number[] {
+  let now = 0;
+  const givenUp: number[] = [];
+  const accepts = acceptTimeout();
+  const clock = () => now;
+  const host = { now: clock, patientNow: clock, accepts, onFirstByte: () => {}, onOver: () => {}, renumber: () => 2 };
+  const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
+  for (const [stream, after] of acknowledgedAfter.entries()) {
+    const request = { endpoint: 1, acceptMs: 1_000, answerOffset: 0, edits: [], headers: [] };
+    const upstream = new UpstreamStream(stream, request as never, null, host);
+    upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
+    const openedAt = now;
+    for (; !upstream.over && !upstream.accepted; now += 10) {
+      if (now - openedAt === after) upstream.onFrame({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+      else upstream.tick(now);
+    }
+    if (upstream.over) givenUp.push(now - 10 - openedAt);
+  }
+  return givenUp;
+}
+
+it('a fast node has a second to acknowledge an opening', () => {
+  expect(openings(10, 20, 10, undefined)).toEqual([1_000]);
+});
+
+it('a node that took almost a second has longer the next time, and is not given up', () => {
+  expect(openings(900, 1_500, 2_000, 1_900)).toEqual([]);
+});
+
+it('a node that did not acknowledge in time has twice as long, and never more than ten seconds', () => {
+  expect(openings(undefined, undefined, undefined, undefined, undefined)).toEqual([1_000, 2_000, 4_000, 8_000, 10_000]);
+});
