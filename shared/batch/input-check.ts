@@ -1,7 +1,6 @@
 import { ApiError } from '../openai/errors.ts';
-import { scanJson } from '../openai/scan.ts';
 import { type BatchEndpoint, type BatchError, checkLine, inputsOf, isObject, type Json, notJson } from './line.ts';
-import { bodyOf } from './line-body.ts';
+import { faultOf } from './line-body.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
 import { prefixOf } from './prefix.ts';
 
@@ -129,17 +128,13 @@ export class InputCheck {
 
   /** @returns the line's fields, or every error that it has (at least one) */
   #read({ bytes, number }: SplitLine): Json | BatchError[] {
-    let of = '';
     try {
       const text = this.#decoder.decode(bytes);
-      const body = bodyOf(bytes);
+      const fault = faultOf(bytes);
       const checked = checkLine(JSON.parse(text), this.#options.endpoint, number);
-      // Its bytes go to the engine as they are: what no request may have, no line may.
-      of = 'body.';
-      if (!Array.isArray(checked) && body !== undefined) scanJson(body);
-      return checked;
+      return Array.isArray(checked) || fault === undefined ? checked : [lineError(fault, number, 'body.')];
     } catch (error) {
-      return [error instanceof ApiError ? lineError(error, number, of) : notJson(number)];
+      return [error instanceof ApiError ? lineError(error, number, '') : notJson(number)];
     }
   }
 

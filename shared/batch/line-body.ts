@@ -2,32 +2,61 @@
 import { concat } from '../collections/concat.ts';
 import { textOf, utf8 } from '../openai/bytes.ts';
 import { type Edit, EditedBody, joinEdits } from '../openai/edits.ts';
+import { ApiError } from '../openai/errors.ts';
 import { JsonReader } from '../openai/json.ts';
 import { duplicateKey } from '../openai/listed-keys.ts';
 import { budgetEdits } from '../openai/reasoning.ts';
-import { scanJson } from '../openai/scan.ts';
+import { scanJson, scanObject } from '../openai/scan.ts';
 
 /** vLLM's and SGLang's. */
 const PRIORITY_KEY = 'priority';
 /** Longer keys are none of those that are looked for, however they are escaped. */
 const KEY_MAX_BYTES = 128;
+const OPEN_OBJECT = 0x7b;
 
 const LINE_KEYS: ReadonlySet<string> = new Set(['custom_id', 'method', 'url', 'body']);
 
 /**
  * The bytes of the line's `body`; undefined: it has none.
+ * @param line UTF-8
+ * @param look called with `pos` at the body, which it must consume; absent: it is skipped
  * @throws ApiError 400 where the line is no JSON object, is nested too deeply, or has one of its keys twice
  */
-export function bodyOf(line: Uint8Array): Uint8Array | undefined {
+export function bodyOf(line: Uint8Array, look?: (reader: JsonReader) => void): Uint8Array | undefined {
   const seen = new Set<string>();
   let body: Uint8Array | undefined;
-  eachMember(line, (key, start, end) => {
-    if (!LINE_KEYS.has(key)) return;
+  const reader = new JsonReader(line);
+  eachMember(reader, (key) => {
     if (seen.has(key)) throw duplicateKey(key);
-    seen.add(key);
-    if (key === 'body') body = line.subarray(start, end);
+    if (LINE_KEYS.has(key)) seen.add(key);
+    const start = reader.pos;
+    if (key === 'body' && look !== undefined) look(reader);
+    else reader.value(0);
+    if (key === 'body') body = line.subarray(start, reader.pos);
   });
   return body;
+}
+
+/**
+ * What no request may have, no line may: its bytes go to the engine as they are.
+ * @param line UTF-8
+ * @returns why its body is refused @throws ApiError 400 as `bodyOf`
+ */
+export function faultOf(line: Uint8Array): ApiError | undefined {
+  let fault: ApiError | undefined;
+  bodyOf(line, (reader) => {
+    const start = reader.pos;
+    if (reader.peek() !== OPEN_OBJECT) return reader.value(0);
+    try {
+      scanObject(reader);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code === 'invalid_json') throw error;
+      fault = error;
+      reader.pos = start;
+      reader.value(0);
+    }
+  });
+  return fault;
 }
 
 /** What its node tells the engine, whatever the line says. */
@@ -52,8 +81,11 @@ export function requestOf(body: Uint8Array, { priority, thinkingTokens }: ToldEn
 /** A line that names it twice gets ours twice. */
 function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit[] {
   const edits: Edit[] = [];
-  eachMember(body, (key, start, end) => {
-    if (key === PRIORITY_KEY) edits.push({ at: start, remove: end - start, insert: utf8(String(priority)) });
+  const reader = new JsonReader(body);
+  eachMember(reader, (key) => {
+    const at = reader.pos;
+    reader.value(1);
+    if (key === PRIORITY_KEY) edits.push({ at, remove: reader.pos - at, insert: utf8(String(priority)) });
   });
   return edits.length > 0 ? edits : [{ at: topEnd, remove: 0, insert: utf8(`,"${PRIORITY_KEY}":${priority}`) }];
 }
@@ -62,20 +94,17 @@ function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit
 export function memberText(object: string, name: string): string | undefined {
   const bytes = utf8(object);
   let text: string | undefined;
-  eachMember(bytes, (key, start, end) => {
-    if (key === name) text = textOf(bytes.subarray(start, end));
+  const reader = new JsonReader(bytes);
+  eachMember(reader, (key) => {
+    const start = reader.pos;
+    reader.value(1);
+    if (key === name) text = textOf(bytes.subarray(start, reader.pos));
   });
   return text;
 }
 
-/** @param member gets a key, empty where it is a long one, and where its value stands @throws ApiError 400 */
-function eachMember(bytes: Uint8Array, member: (key: string, start: number, end: number) => void): void {
-  const reader = new JsonReader(bytes);
-  reader.object((at) => {
-    const start = reader.pos;
-    // Not one deeper: a body may be as deep as that of a request that is no line.
-    reader.value(0);
-    member(at.end - at.start > KEY_MAX_BYTES ? '' : reader.text(at), start, reader.pos);
-  });
+/** @param member gets a key, empty where it is a long one, with `pos` at its value, which it must consume @throws ApiError 400 */
+function eachMember(reader: JsonReader, member: (key: string) => void): void {
+  reader.object((at) => member(at.end - at.start > KEY_MAX_BYTES ? '' : reader.text(at)));
   if (reader.peek() !== -1) reader.fail('something follows the object');
 }

@@ -69,10 +69,11 @@ class Scanner {
   /** Likewise: keys in another case. */
   #otherCase = 0;
 
-  constructor(bytes: Uint8Array) {
-    this.#reader = new JsonReader(bytes);
+  constructor(reader: JsonReader) {
+    this.#reader = reader;
   }
 
+  /** Leaves the reader behind the object. */
   run(): JsonScan {
     const reader = this.#reader;
     const scan = this.#scan;
@@ -83,7 +84,6 @@ class Scanner {
       reader.fail('the body must be an object', 0);
     }
     scan.topEnd = reader.object((key) => this.#member(key));
-    if (reader.peek() !== -1) reader.fail('something follows the object');
     const twice = LISTED.find((_, index) => (this.#otherCase & this.#seen & (1 << index)) !== 0);
     if (twice !== undefined) throw duplicateKey(twice);
     return scan;
@@ -234,7 +234,15 @@ class Scanner {
  */
 export function scanJson(bytes: Uint8Array): JsonScan {
   requireUtf8(bytes);
-  return new Scanner(bytes).run();
+  const reader = new JsonReader(bytes);
+  const scan = new Scanner(reader).run();
+  if (reader.peek() !== -1) reader.fail('something follows the object');
+  return scan;
+}
+
+/** The same of an object inside other JSON, which is known to be UTF-8: the one at `pos`, which is then behind it. */
+export function scanObject(reader: JsonReader): JsonScan {
+  return new Scanner(reader).run();
 }
 
 /** The last end of a letter at or before `end`; a letter has at most three bytes behind its first one. */
