@@ -10,25 +10,25 @@ import { basename, join, relative } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
-import { which } from '../support/abilities.ts';
+import { cannotRun, which } from '../support/abilities.ts';
 import { startEngine } from '../support/engine.ts';
 import { GatewayClient } from '../support/gateway-client.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
-import { addNode, type EmptyRoot, emptyRoot, noRoots, PLATFORM } from './root.ts';
+import { addNode, type EmptyRoot, emptyRoot, PLATFORM } from './root.ts';
 
 const MODEL = 'stand-in/model-1';
 /** What a release may take on the disk of those who install it. */
 const UNPACKED_BYTES_MAX = 30 * 2 ** 20;
 const READY_MS = 120_000;
-/** Of npm itself. */
-const NPM_LEAVES = /^root\/\.npm\//;
+/** Of npm itself: what it fetched, logged and compiled. */
+const NPM_LEAVES = /^(root\/\.npm|tmp\/node-compile-cache)\//;
 
 const { version } = z
   .object({ version: z.string() })
   .parse(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')));
 /** Why nothing can be installed here. */
-const noRoot = noRoots();
+const noRoot = cannotRun('release');
 
 let clone: string;
 let out: string;
@@ -57,7 +57,7 @@ let key: string;
 beforeAll(async () => {
   key = join(await temporaryDirectory('otela-release-key'), 'key.pem');
   execFileSync(NODE, [join(ROOT, 'packaging/main.ts'), '--new-key', key]);
-  if (which('mmdebstrap') !== undefined) ({ clone, out, log } = await released('otela-first', key, ROOT));
+  if (noRoot === undefined) ({ clone, out, log } = await released('otela-first', key, ROOT));
 });
 afterAll(endAll);
 
@@ -79,6 +79,8 @@ async function agentIn(root: EmptyRoot, gateway: GatewayClient, program: string,
   await writeFile(join(root.path, 'root/otela-token'), `${await gateway.createJoinToken()}\n`, { mode: 0o600 });
   const command = [program, 'start', '--gateway', gateway.url, '--token-file', '/root/otela-token'];
   const agent = root.start([...command, '--engine-url', engine.url, ...flags], { label: 'agent' });
+  // Not only until the gateway knows it: an agent that ends says why.
+  await agent.line(/\bserving\b/, READY_MS);
   await gateway.serving(1, READY_MS, MODEL);
   return agent;
 }
@@ -91,7 +93,7 @@ async function answer(gateway: GatewayClient): Promise<void> {
 }
 
 it('two runs in two places give the same bytes, and every file has its checksum', async ({ skip }) => {
-  skip(out === undefined, 'not installed: mmdebstrap');
+  skip(noRoot !== undefined, noRoot);
   const second = await released('otela-second-in-a-place-with-a-longer-name', key, clone);
   expect(await sums(second.out)).toBe(await sums(out));
   const names = [...(await sums(out)).matchAll(/^[0-9a-f]{64} {2}(.*)$/gm)].map(([, name = '']) => name);
@@ -116,7 +118,7 @@ it('two runs in two places give the same bytes, and every file has its checksum'
 });
 
 it('the list of parts names what is bundled, for the page too, and nothing that only builds', async ({ skip }) => {
-  skip(out === undefined, 'not installed: mmdebstrap');
+  skip(noRoot !== undefined, noRoot);
   const bom = z
     .object({
       bomFormat: z.literal('CycloneDX'),
@@ -227,7 +229,7 @@ it('image and single file: the gateway of one, as its user, and the agent that n
 });
 
 it.for(['skopeo', 'podman'])('%s takes the image', async (tool, { skip }) => {
-  skip(out === undefined, 'not installed: mmdebstrap');
+  skip(noRoot !== undefined, noRoot);
   skip(which(tool) === undefined, `not installed: ${tool}`);
   const file = join(out, `opentela-image-${version}-${PLATFORM}.tar`);
   const store = ['--root', await temporaryDirectory('otela-podman'), '--storage-driver', 'vfs'];
@@ -284,7 +286,7 @@ it('the wheel: a function runs on a node, pip removes all of it, and sealing say
 it('the chart is a directory of its name, as helm package writes it, and its image is the one of this release', async ({
   skip,
 }) => {
-  skip(out === undefined, 'not installed: mmdebstrap');
+  skip(noRoot !== undefined, noRoot);
   const file = join(out, `opentela-chart-${version}.tgz`);
   const listed = execFileSync('tar', ['-tzf', file], { encoding: 'utf8' }).trim().split('\n');
   expect(listed).toEqual(
@@ -312,7 +314,7 @@ it('without a key it says that it is not signed, and admits any agent', async ({
 });
 
 it.for(['16', '18', '22'])('under Node %s each command says that it needs another', async (major, { skip }) => {
-  skip(out === undefined, 'not installed: mmdebstrap');
+  skip(noRoot !== undefined, noRoot);
   const directory = await temporaryDirectory('otela-old-node');
   const packed = spawnSync('npm', ['pack', '--silent', `node-${PLATFORM}@${major}`], {
     cwd: directory,

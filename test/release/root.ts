@@ -14,20 +14,13 @@ const PACKAGES = 'python3,python3-venv';
 const PATH = '/usr/local/bin:/usr/bin:/bin';
 export const PLATFORM = process.arch === 'arm64' ? 'linux-arm64' : 'linux-x64';
 
-/** Why no root can be made here, or undefined. */
-export function noRoots(): string | undefined {
-  if (process.getuid?.() !== 0) return 'needs root, for chroot and mount';
-  const absent = ['mmdebstrap', 'chroot', 'mount'].filter((tool) => which(tool) === undefined);
-  return absent.length === 0 ? undefined : `not installed: ${absent.join(', ')}`;
-}
-
 /** Debian's base system with Python. Made once. */
 async function baseSystem(): Promise<string> {
-  const base = join(CACHE, 'debian-trixie-python');
+  const base = join(CACHE, 'debian-trixie-minbase-python');
   if (existsSync(base)) return base;
   await mkdir(CACHE, { recursive: true });
   const unfinished = `${base}.${process.pid}`;
-  const args = ['--quiet', '--variant=essential', `--include=${PACKAGES}`, 'trixie', unfinished];
+  const args = ['--quiet', '--variant=minbase', `--include=${PACKAGES}`, 'trixie', unfinished];
   execFileSync('mmdebstrap', args, { stdio: 'inherit' });
   renameSync(unfinished, base);
   return base;

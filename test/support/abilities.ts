@@ -45,6 +45,8 @@ export function cannotRun(project: string): string | undefined {
       return notRoot() ?? missing(['slurmctld', 'slurmd', 'sbatch', 'squeue', 'munged', 'setpriv']);
     case 'browser':
       return process.env.OTELA_TEST_CHROMIUM === undefined ? missing(['chromium']) : undefined;
+    case 'release':
+      return notRoot() ?? missing(['mmdebstrap', 'chroot', 'mount']);
     case 'netns':
       return notRoot() ?? missing(['ip', 'nft', 'python3']) ?? noNamespaces();
     default:
