@@ -1,6 +1,7 @@
 import { Pool } from 'undici';
 import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
+import { isAborted } from '../../shared/openai/usage.ts';
 import { jsonOf } from '../../shared/text/json.ts';
 import type { EngineTarget } from '../engine/address.ts';
 
@@ -52,8 +53,9 @@ export class LineClient {
       });
       const text = await textOf(response.body);
       if (text === undefined) return { kind: 'failed', why: `the answer has more than ${RESULT_MAX_BYTES} bytes` };
-      if (response.statusCode < 400 && jsonOf(text) === undefined)
-        return { kind: 'failed', why: 'the answer is no JSON, or is nested too deeply' };
+      const answer = response.statusCode < 400 ? jsonOf(text) : {};
+      if (answer === undefined) return { kind: 'failed', why: 'the answer is no JSON, or is nested too deeply' };
+      if (isAborted(answer)) return { kind: 'failed', why: 'the engine gave the answer up' };
       return { kind: 'answered', status: response.statusCode, body: text };
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };

@@ -104,6 +104,12 @@ export function readFinish(value: unknown): string | undefined {
  */
 export const ABORTED = 'abort';
 
+/** Whether a whole answer of chat or completions was given up by its engine. */
+export function isAborted(answer: unknown): boolean {
+  const choices = isObject(answer) ? answer.choices : undefined;
+  return Array.isArray(choices) && choices.some((choice) => isObject(choice) && choice.finish_reason === ABORTED);
+}
+
 const NO_USAGE: Usage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
 
 /** Bytes per token of text, by the usual rule of thumb. */
