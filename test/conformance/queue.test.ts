@@ -221,7 +221,7 @@ it('a model whose last node left longer ago than requests wait is told so at onc
   await told(/^The last node that served 'gone\/long' left \d+ (s|min) ago, and none is being started\.$/);
   await expected(model);
   await told(/became free within 2 s/);
-}, 90_000);
+});
 
 it('who waits too long is told so: 503, and in a stream that was opened in-band, without an end', async () => {
   const unary = await late.unary;

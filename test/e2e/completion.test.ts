@@ -9,6 +9,7 @@ import { PROGRAM as GATEWAY } from '../../gateway/cli/commands.ts';
 import { PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
 import { SHELLS, type Shell } from '../../shared/command-line/completion.ts';
 import { which } from '../support/abilities.ts';
+import { patience } from '../support/patience.ts';
 import { AGENT_MAIN, FACTORY_MAIN, GATEWAY_MAIN, NODE, PLAN_MAIN } from '../support/where.ts';
 
 const MAINS = {
@@ -26,7 +27,11 @@ writeFileSync(join(directory, 'a-file.pem'), '');
 mkdirSync(join(directory, 'a-directory'));
 
 function run(file: string, ...args: string[]): string {
-  const { status, stdout, stderr } = spawnSync(file, args, { encoding: 'utf8', cwd: directory, timeout: 30_000 });
+  const { status, stdout, stderr } = spawnSync(file, args, {
+    encoding: 'utf8',
+    cwd: directory,
+    timeout: patience(30_000),
+  });
   if (status !== 0) throw new Error(`${file} ${args.join(' ')}: ${status} ${stderr}`);
   // A shell that complains has not understood.
   if (stderr !== '') throw new Error(stderr);

@@ -7,6 +7,7 @@ import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
+import { patience } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
@@ -15,7 +16,10 @@ const shownSchema = z.object({ gateway_key: z.string(), root_key: z.string(), ro
 afterEach(endAll);
 
 function cli(...args: string[]): string {
-  const { status, stdout, stderr } = spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+  const { status, stdout, stderr } = spawnSync(NODE, [GATEWAY_MAIN, ...args], {
+    encoding: 'utf8',
+    timeout: patience(30_000),
+  });
   if (status !== 0) throw new Error(`${args.join(' ')}: ${stderr}`);
   return stdout;
 }

@@ -6,6 +6,7 @@ import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { NO_USAGE } from '../../shared/wire/usage.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
+import { patience } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { answerOf, HandAgent } from '../support/tunnel/hand-agent.ts';
 import { openWorkshop } from '../support/tunnel/workshop.ts';
@@ -32,7 +33,7 @@ function stored(house: House): StoredUsage[] {
     .filter((name) => name.endsWith('.sqlite'))
     .flatMap((name) => {
       // The gateway that makes a file has it for itself for a moment.
-      const database = new DatabaseSync(join(house.gateway.data, name), { readOnly: true, timeout: 10_000 });
+      const database = new DatabaseSync(join(house.gateway.data, name), { readOnly: true, timeout: patience(10_000) });
       try {
         const rows = database.prepare('SELECT record FROM usage').all();
         return rows.map(({ record }) => recordSchema.parse(JSON.parse(String(record))));

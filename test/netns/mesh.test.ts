@@ -7,6 +7,7 @@ import { afterEach, expect, it } from 'vitest';
 import { askNetwork, localAgents } from '../../agent/host/control-client.ts';
 import type { NetworkRow } from '../../agent/host/control-protocol.ts';
 import { startAgent } from '../support/agent.ts';
+import { patience } from '../support/patience.ts';
 import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE } from '../support/where.ts';
 import { on, openWide, type Wide } from './network.ts';
@@ -239,7 +240,7 @@ it('a stranger on the cluster’s network gets no byte, however often he comes; 
     }`;
   const { stdout } = spawnSync('ip', [...on('c1h2').slice(1), NODE, '-e', stranger], {
     encoding: 'utf8',
-    timeout: 300_000,
+    timeout: patience(300_000),
   });
   expect(stdout.trim()).toBe('got 0');
   await agree('all are still there', 10_000, agents);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL } from '../support/house.ts';
+import { patience } from '../support/patience.ts';
 import { atEnd, freePort, type Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
@@ -43,7 +44,7 @@ export class Network {
   }
 
   #run(script: string, ...args: string[]): string {
-    const done = spawnSync(join(HERE, script), args, { encoding: 'utf8', env: this.#env, timeout: 60_000 });
+    const done = spawnSync(join(HERE, script), args, { encoding: 'utf8', env: this.#env, timeout: patience(60_000) });
     if (done.status !== 0) throw new Error(`${script} ${args.join(' ')}: ${done.stdout}\n${done.stderr}`);
     return done.stdout;
   }

@@ -10,6 +10,7 @@ import { askNetwork, type LocalAgent, localAgents } from '../../agent/host/contr
 import { startAgent } from '../support/agent.ts';
 import { text } from '../support/engine/words.ts';
 import { chatBody, MODEL } from '../support/house.ts';
+import { patience } from '../support/patience.ts';
 import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 import { on, openWide, type Wide } from './network.ts';
@@ -90,7 +91,10 @@ async function ask({ host, process, status }: Inhabitant, body: unknown): Promis
     key,
     JSON.stringify(body),
   ];
-  const { stdout } = await promisify(execFile)('ip', command, { timeout: 120_000, maxBuffer: 64 * 1024 * 1024 });
+  const { stdout } = await promisify(execFile)('ip', command, {
+    timeout: patience(120_000),
+    maxBuffer: 64 * 1024 * 1024,
+  });
   return JSON.parse(stdout) as Answer;
 }
 

@@ -3,6 +3,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { chmod, chown, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { patience } from '../support/patience.ts';
 import { atEnd, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 import { installPrograms } from './programs.ts';
@@ -19,7 +20,7 @@ function run(
   const done = spawnSync(command, args, {
     encoding: 'utf8',
     env: options.env,
-    timeout: 120_000,
+    timeout: patience(120_000),
     cwd: '/tmp',
     ...(options.input === undefined ? {} : { input: options.input }),
     ...(options.asUser === true ? USER : {}),
@@ -111,7 +112,11 @@ export class Cluster {
 
   /** The same for what is asked again and again: a test that stands still meanwhile finds its connections closed by their servers. */
   async asked(name: string, ...args: string[]): Promise<string> {
-    const { stdout } = await promisify(execFile)(name, args, { env: this.#env, timeout: 60_000, cwd: '/tmp' });
+    const { stdout } = await promisify(execFile)(name, args, {
+      env: this.#env,
+      timeout: patience(60_000),
+      cwd: '/tmp',
+    });
     return stdout;
   }
 

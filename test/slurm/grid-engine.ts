@@ -5,6 +5,7 @@ import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { commandRunner, type RunCommand } from '../../factory/launchers/command.ts';
+import { patience } from '../support/patience.ts';
 import { atEnd, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { USER } from './cluster.ts';
 
@@ -154,7 +155,7 @@ export class GridEngine {
 
   #run(name: string, args: readonly string[]): SpawnSyncReturns<string> {
     const env = { ...this.#env };
-    return spawnSync(join(PROGRAMS, name), args, { encoding: 'utf8', env, timeout: 30_000, cwd: '/tmp' });
+    return spawnSync(join(PROGRAMS, name), args, { encoding: 'utf8', env, timeout: patience(30_000), cwd: '/tmp' });
   }
 }
 

@@ -1,12 +1,13 @@
 /** A real Chromium, Debian's, and pages in it that tell what went wrong inside. */
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { which } from './abilities.ts';
+import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
 
 const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
 
 /** Playwright's own 30 s are not enough on a machine that is three times slower and has other work. */
-const WAIT_MS = 120_000;
+const WAIT_MS = 30_000;
 
 export async function openBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new Error('no chromium here');
@@ -26,7 +27,7 @@ export interface Visit {
 
 export async function openPage(browser: Browser, options: BrowserContextOptions = {}): Promise<Visit> {
   const context = await browser.newContext(options);
-  context.setDefaultTimeout(WAIT_MS);
+  context.setDefaultTimeout(patience(WAIT_MS));
   const page = await context.newPage();
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(error.message));

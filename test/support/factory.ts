@@ -1,6 +1,6 @@
 /** A stand-in for a factory of jobs: it speaks the exchange, and starts nothing by itself. */
 import { type ExchangeAnswer, type FactoryReport, parseAnswer } from '../../shared/factory/exchange.ts';
-import { PATIENCE } from './patience.ts';
+import { patience } from './patience.ts';
 
 type Model = FactoryReport['models'][number];
 
@@ -101,7 +101,7 @@ export class StandInFactory {
       const timer = setTimeout(() => {
         this.#listeners.delete(look);
         reject(new Error(`the factory never heard of ${what}; last: ${JSON.stringify(this.#answer)}`));
-      }, PATIENCE * withinMs);
+      }, patience(withinMs));
       const look = () => {
         if (!met(this)) return;
         clearTimeout(timer);

@@ -1,6 +1,7 @@
 /** What a Node process holds on to: its heap and its buffers after a full collection, asked of its inspector. Start it with `NODE_OPTIONS=--inspect=127.0.0.1:0`. */
 import { WebSocket } from 'ws';
 import { z } from 'zod';
+import { patience } from './patience.ts';
 import type { Managed } from './processes.ts';
 
 export const INSPECTED = { NODE_OPTIONS: '--inspect=127.0.0.1:0' };
@@ -15,12 +16,15 @@ const replySchema = z.object({
 
 export async function retainedMib(process: Managed): Promise<number> {
   const [, url = ''] = await process.line(/Debugger listening on (ws:\/\/\S+)/, ANSWERS_MS);
-  const socket = new WebSocket(url, { handshakeTimeout: ANSWERS_MS });
+  const socket = new WebSocket(url, { handshakeTimeout: patience(ANSWERS_MS) });
   try {
     await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
     const ask = (id: number, method: string) =>
       new Promise<number>((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`${method}: no answer within ${ANSWERS_MS} ms`)), ANSWERS_MS);
+        const timer = setTimeout(
+          () => reject(new Error(`${method}: no answer within ${ANSWERS_MS} ms`)),
+          patience(ANSWERS_MS),
+        );
         socket.on('message', (data) => {
           const reply = replySchema.safeParse(JSON.parse(String(data)));
           if (!reply.success || reply.data.id !== id) return;

@@ -10,14 +10,18 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PATIENCE } from './patience.ts';
+import { patience, pauses, promise } from './patience.ts';
+import './slowness.ts';
 import { ROOT } from './where.ts';
 
 /** Output kept of each process: enough to see why it failed. */
 const OUTPUT_BYTES = 64 * 1024;
 /** Of that, shown when a test fails. */
 const TOLD_BYTES = 3_000;
-const TERM_GRACE_MS = 4_000;
+/** From TERM to the end, on a quiet machine. */
+const STOPS_MS = 5_000;
+/** What is left at the end of a test file gets as long to tidy up: no test looks at how it ends. */
+const GRACE_MS = 4_000;
 export const MARK = 'PROOF_RUN';
 /** `test/run.ts` names the run, so that it can sweep after a worker that died; each process that imports this adds its own name. */
 const OWN = `${process.env[MARK] ?? 'run'}/${process.pid}-${randomBytes(6).toString('hex')}`;
@@ -100,7 +104,7 @@ export class Managed {
     for (const watcher of this.#watchers) watcher();
   }
 
-  /** The first match of `pattern` in the output; rejects with the output when the process ends first or PATIENCE times that time is up. */
+  /** The first match of `pattern` in the output; rejects with the output when the process ends first, or hangs: see `patience`. */
   line(pattern: RegExp, withinMs: number): Promise<RegExpExecArray> {
     return new Promise((resolve, reject) => {
       const settle = (done: () => void) => {
@@ -115,17 +119,17 @@ export class Managed {
           settle(() => reject(this.failure(`ended (${JSON.stringify(this.#exit)}) before ${pattern}`)));
       };
       const timer = setTimeout(
-        () => settle(() => reject(this.failure(`no ${pattern} within ${PATIENCE} × ${withinMs} ms`))),
-        PATIENCE * withinMs,
+        () => settle(() => reject(this.failure(`no ${pattern} within ${patience(withinMs)} ms`))),
+        patience(withinMs),
       );
       this.#watchers.add(look);
       look();
     });
   }
 
-  /** Waits for the end of the process, at most PATIENCE times `withinMs`. */
+  /** Waits for the end of the process, which takes `withinMs` at most on a quiet machine. */
   end(withinMs: number): Promise<Exit> {
-    return this.#endWithin(PATIENCE * withinMs);
+    return this.#endWithin(patience(withinMs));
   }
 
   async #endWithin(withinMs: number): Promise<Exit> {
@@ -145,17 +149,31 @@ export class Managed {
     if (this.child.pid !== undefined) tryKill(to === 'group' ? -this.child.pid : this.child.pid, signal);
   }
 
-  /** TERM to the leader, KILL to the group and all descendants that are left after the grace. Idempotent. */
+  /** TERM, and waits for the end; rejects if the process goes on, since a test that says "was stopped" would pass after a KILL, too. Idempotent. */
   async stop(): Promise<void> {
+    await this.#close(patience(STOPS_MS), true);
+  }
+
+  /** For the end of a test file: as `stop`, with a short grace, and KILL to what goes on. Idempotent. */
+  async dispose(): Promise<void> {
+    await this.#close(promise(GRACE_MS), false);
+  }
+
+  async #close(graceMs: number, mustEnd: boolean): Promise<void> {
     const family = [this.pid, ...descendants(this.pid)];
+    let killed = false;
     if (this.running) {
       this.signal('SIGTERM');
-      await this.#endWithin(TERM_GRACE_MS).catch(() => undefined);
+      killed = await this.#endWithin(graceMs).then(
+        () => false,
+        () => true,
+      );
     }
     this.signal('SIGKILL', 'group');
     for (const pid of family) if (hasMark(pid)) tryKill(pid, 'SIGKILL');
-    if (this.running) await this.#endWithin(TERM_GRACE_MS).catch(() => undefined);
+    if (this.running) await this.#endWithin(patience()).catch(() => undefined);
     live.delete(this);
+    if (killed && mustEnd) throw this.failure(`did not end within ${graceMs} ms of SIGTERM, and was killed`);
   }
 }
 
@@ -185,7 +203,7 @@ export function atEnd(undo: () => Promise<void> | void): void {
 /** Ends everything that was started through this module; for `afterAll` and `afterEach`. */
 export async function endAll(): Promise<void> {
   for (const undo of cleanups.splice(0).reverse()) await undo();
-  await Promise.all([...live].map((managed) => managed.stop()));
+  await Promise.all([...live].map((managed) => managed.dispose()));
 }
 
 /** What the processes that are still known printed: for the message of a failed test. */
@@ -311,23 +329,23 @@ function reserve(port: number): boolean {
   }
 }
 
-/** Asks again until `probe` gives something, at most PATIENCE times `withinMs`; the last error is the cause of the rejection. */
+/** Asks again, ever more rarely, until `probe` gives something; rejects if it hangs: see `patience`. The last error is the cause of that. */
 export async function eventually<T>(
   what: string,
   withinMs: number,
   probe: () => Promise<T | undefined> | T | undefined,
 ): Promise<T> {
-  const deadline = Date.now() + PATIENCE * withinMs;
+  const deadline = Date.now() + patience(withinMs);
   let cause: unknown;
-  for (;;) {
+  for (const pauseMs of pauses()) {
     try {
       const value = await probe();
       if (value !== undefined) return value;
     } catch (error) {
       cause = error;
     }
-    if (Date.now() > deadline)
-      throw new Error(`${what}: not within ${PATIENCE} × ${withinMs} ms\n${outputs()}`, { cause });
-    await new Promise((resolve) => setTimeout(resolve, 25));
+    if (Date.now() > deadline) break;
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
+  throw new Error(`${what}: not within ${patience(withinMs)} ms\n${outputs()}`, { cause });
 }

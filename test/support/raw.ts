@@ -4,6 +4,7 @@ import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHead
 import { connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { patternBytes } from './engine/words.ts';
+import { patience } from './patience.ts';
 import { eventually } from './processes.ts';
 
 export interface RawAnswer {
@@ -33,13 +34,11 @@ export function raw(
   } = {},
 ): Promise<RawAnswer> {
   return new Promise((resolve, reject) => {
+    const withinMs = patience(options.withinMs ?? 10_000);
     const sentAt = performance.now();
     const method = options.method ?? (options.body === undefined ? 'GET' : 'POST');
     const request = httpRequest(url, { method, headers: options.headers ?? {}, agent: false });
-    const timer = setTimeout(
-      () => request.destroy(new Error(`no whole answer within ${options.withinMs ?? 60_000} ms`)),
-      options.withinMs ?? 60_000,
-    );
+    const timer = setTimeout(() => request.destroy(new Error(`no whole answer within ${withinMs} ms`)), withinMs);
     request.once('error', (error) => {
       clearTimeout(timer);
       reject(error);

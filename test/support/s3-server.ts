@@ -4,6 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { which } from './abilities.ts';
+import { patience } from './patience.ts';
 import { freePort, Managed, temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
 
@@ -51,7 +52,7 @@ export class S3Server {
     const env = { ROOT_ACCESS_KEY_ID: 'otela', ROOT_SECRET_ACCESS_KEY: SECRET };
     const args = ['--port', `127.0.0.1:${this.port}`, '--health', '/health', '--quiet', 'posix', this.#root];
     this.#process = new Managed([S3_SERVER, ...args], { env, label: 'versitygw' });
-    const until = Date.now() + STARTED_MS;
+    const until = Date.now() + patience(STARTED_MS);
     while (
       !(await fetch(`${this.url}/health`).then(
         ({ ok }) => ok,

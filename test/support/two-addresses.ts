@@ -1,5 +1,6 @@
 /** A client that knows two gateways, as an SDK with a second base URL: it asks one, and the other where the first attempt fails. */
 import { chatBody } from './house.ts';
+import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
 
 /** Errors kept: the first ones tell the story. */
@@ -72,7 +73,7 @@ export function twoAddresses({
         method: 'POST',
         headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-request-id': id },
         body,
-        signal: AbortSignal.timeout(ANSWER_MS),
+        signal: AbortSignal.timeout(patience(ANSWER_MS)),
       });
       const text = await response.text();
       if (response.status !== 200) return `${url} ${response.status} ${text}`;

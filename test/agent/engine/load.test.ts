@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { LoadMeter, readLoad } from '../../../agent/engine/load.ts';
+import { patience } from '../../support/patience.ts';
 
 /** As vLLM 0.11 and SGLang 0.5 write them, shortened. */
 const VLLM = `# HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -93,7 +94,7 @@ it('tells what vLLM writes per second, from two looks, and nothing while nothing
       meter.look();
       expect(asked()).toBe(2);
     },
-    { timeout: 30_000 },
+    { timeout: patience(30_000) },
   );
   await meter.settled();
   const { tokensPerSecond = 0 } = meter.current;

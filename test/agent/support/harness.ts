@@ -8,6 +8,7 @@ import { onTestFinished } from 'vitest';
 import { type MainOptions, main } from '../../../agent/cli/main.ts';
 import type { EndSignal } from '../../../agent/life/signals.ts';
 import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
+import { patience } from '../../support/patience.ts';
 import { fakeAdmission } from './fake-admission.ts';
 import { FakeTunnel } from './fake-tunnel.ts';
 
@@ -121,7 +122,7 @@ export class Run {
   }
 
   /** Resolves when `condition` holds; looked at whenever something was written or published. */
-  until(condition: () => boolean, withinMs = 60_000): Promise<void> {
+  until(condition: () => boolean, withinMs = 10_000): Promise<void> {
     return new Promise((resolve, reject) => {
       const end = (error?: Error) => {
         clearTimeout(timer);
@@ -134,8 +135,8 @@ export class Run {
         else if (this.#code !== undefined) end(new Error(`ended with ${this.#code} first:\n${this.stderr.text}`));
       };
       const timer = setTimeout(
-        () => end(new Error(`not within ${withinMs} ms: ${condition}\n${this.stderr.text}`)),
-        withinMs,
+        () => end(new Error(`not within ${patience(withinMs)} ms: ${condition}\n${this.stderr.text}`)),
+        patience(withinMs),
       );
       this.#waiting.add(look);
       look();

@@ -194,7 +194,7 @@ it('a deleted person leaves no batch: running ones end, and no list has them', a
   // The node has room for others.
   expect((await ended(textOf([line('next')]))).status).toBe('completed');
   expect(await listed()).not.toContain(id);
-}, 150_000);
+});
 
 it('a project’s batch outlives the person who made it: it is cancelled with their key, and its results are the project’s', async () => {
   const { gateway } = house;
@@ -219,7 +219,7 @@ it('a project’s batch outlives the person who made it: it is cancelled with th
   });
   expect((await other.batches.list()).data.map((one) => one.id)).toEqual([id]);
   expect(await statusOf(other.files.content(done.output_file_id ?? ''))).toBe(200);
-}, 120_000);
+});
 
 it('a project has so many files, however small, counted with unfinished uploads and their parts', async () => {
   const most = 5;

@@ -4,7 +4,7 @@ import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { type House, MODEL, openHouse } from '../../support/house.ts';
-import { endAll } from '../../support/processes.ts';
+import { endAll, eventually } from '../../support/processes.ts';
 
 let house: House;
 let client: OpenAI;
@@ -33,15 +33,11 @@ async function upload(lines: readonly string[]): Promise<string> {
 async function made(lines: readonly string[]) {
   return client.batches.create({ input_file_id: await upload(lines), endpoint: ENDPOINT, completion_window: '24h' });
 }
-async function ended(id: string, withinMs = 30_000) {
-  const until = Date.now() + withinMs;
-  for (;;) {
+const ended = (id: string, withinMs = 30_000) =>
+  eventually('the batch has ended', withinMs, async () => {
     const batch = await client.batches.retrieve(id);
-    if (['completed', 'failed', 'expired', 'cancelled'].includes(batch.status)) return batch;
-    if (Date.now() > until) throw new Error(`still ${JSON.stringify(batch)}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
+    return ['completed', 'failed', 'expired', 'cancelled'].includes(batch.status) ? batch : undefined;
+  });
 async function linesOf(file: string | null | undefined) {
   if (file === null || file === undefined) return [];
   const text = await (await client.files.content(file)).text();

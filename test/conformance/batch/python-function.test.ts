@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { Gateway } from '../../support/gateway.ts';
+import { patience } from '../../support/patience.ts';
 import { atEnd, endAll } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
 
@@ -19,7 +20,7 @@ it('the client’s example runs on the nodes, and its module is not needed there
   await startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project] });
   const { stdout } = await promisify(execFile)('python3', [join(ROOT, 'clients/python/example.py')], {
     env: { PATH: process.env.PATH ?? '', OTELA_GATEWAY: gateway.url, OTELA_API_KEY: key },
-    timeout: 300_000,
+    timeout: patience(120_000),
   });
   expect(stdout.trim()).toBe("['SUPPORTED', 'REFUTED']");
 });

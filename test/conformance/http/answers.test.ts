@@ -188,7 +188,7 @@ it('a body that stands still or drips is given up, whatever it is for; one that 
   clearInterval(drops);
   expect(await stored).toMatch(/^HTTP\/1\.1 200 /);
   for (const socket of [...stalled, slow]) socket.destroy();
-}, 60_000);
+});
 
 it('the log has one line for each failed request, and no stack', async () => {
   const before = house.gateway.process.output.length;

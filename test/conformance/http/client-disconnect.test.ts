@@ -19,11 +19,7 @@ async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineReques
   const before = house.engine.requests.at(-1)?.id ?? 0;
   const asking = await ask();
   const mine = await house.engine.when((request) => request.id > before, 5_000, 'the request');
-  const deadline = Date.now() + 30_000;
-  while (!phase(mine)) {
-    if (Date.now() > deadline) throw new Error('the engine did not come to that phase');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+  await eventually('the engine is at that phase', 10_000, () => phase(mine) || undefined);
   expect(mine.abortedAt).toBeUndefined();
   const leftAt = Date.now();
   await asking.leave();

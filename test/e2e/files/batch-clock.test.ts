@@ -3,6 +3,7 @@ import { rename, truncate } from 'node:fs/promises';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import { patience } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
 import { answerOf, lineOf, specOf, VirtualGateway } from '../../support/virtual-gateway.ts';
 
@@ -303,7 +304,7 @@ describe('/metrics', () => {
     await batch().commit(refOf(second, 'other'), [answerOf(0), { ...answerOf(1), status_code: 400 }], 'p');
     await batch().commit(refOf(first, 'gone'), [answerOf(0, 50)], 'p');
     await turn(5_000);
-    await vi.waitFor(() => expect(gateway.reports.length).toBeGreaterThan(0), 30_000);
+    await vi.waitFor(() => expect(gateway.reports.length).toBeGreaterThan(0), patience(30_000));
     const counts = new Map<string, number>();
     for (const report of gateway.reports)
       for (const [name, samples] of Object.entries(report.counts))

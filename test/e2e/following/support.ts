@@ -7,6 +7,7 @@ import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, MODEL } from '../../support/house.ts';
+import { patience } from '../../support/patience.ts';
 import { atEnd, freePort, type Managed, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -20,7 +21,7 @@ export interface Pair {
 }
 
 export const cli = (...args: string[]): string =>
-  execFileSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 90_000 });
+  execFileSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 
 interface PairOptions {
   followerArgs?: string[];

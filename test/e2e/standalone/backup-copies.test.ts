@@ -7,12 +7,14 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
 import { copyDatabases } from '../../../gateway/hosts/node/backup/copies.ts';
+import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 const namesIn = (file: string) => spawnSync('tar', ['-tzf', file], { encoding: 'utf8' }).stdout;
 
 /** A data directory with so many objects, none of which a gateway has open. */

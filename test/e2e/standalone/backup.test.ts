@@ -11,6 +11,7 @@ import { z } from 'zod';
 import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, openHouse } from '../../support/house.ts';
+import { patience } from '../../support/patience.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -18,7 +19,8 @@ import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 const tar = (...args: string[]) => spawnSync('tar', args, { encoding: 'utf8' });
 const keyWorks = async (url: string, key: string) =>
   (await fetch(`${url}/v1/models`, { headers: { 'x-api-key': key } })).status;

@@ -10,11 +10,13 @@ import { helpOf } from '../../../shared/command-line/index.ts';
 import { described } from '../../../shared/terminal/finding.ts';
 import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
+import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 const COMMANDS = PROGRAM.commands;
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 
 let gateway: Gateway;
 let door: string[];

@@ -6,6 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { type FileSystem, mountFileSystem } from '../../support/file-system.ts';
 import { chatBody, type House, openHouse } from '../../support/house.ts';
+import { patience } from '../../support/patience.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -13,7 +14,8 @@ const SIZE_MIB = 64;
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 20_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(20_000) });
 const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number() })) });
 const requests = async ({ gateway }: House) =>
   totalsSchema.parse(await gateway.admin('GET', 'usage')).data.reduce((sum, row) => sum + row.requests, 0);

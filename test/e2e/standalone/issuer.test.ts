@@ -7,6 +7,7 @@ import { environment, keyNames, openIssuer, revoke, rotate } from '../../../gate
 import { IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { keyName } from '../../../shared/lattice/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
+import { patience } from '../../support/patience.ts';
 import { descendants, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -15,7 +16,8 @@ const DAY_S = 86_400;
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 const fresh = async () => join(await temporaryDirectory(), 'issuer');
 
 test('The first start makes the keys, for their owner alone; the next ones find the same issuer', async () => {

@@ -9,6 +9,7 @@ import type { TLSSocket } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
+import { patience } from '../../support/patience.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -16,7 +17,8 @@ const READY_MS = 20_000;
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 const start = (data: string, ...args: string[]) =>
   new Managed([NODE, GATEWAY_MAIN, 'serve', '--port', '0', '--data', data, ...args]);
 const keyWorks = async (url: string, key: string) =>

@@ -12,6 +12,7 @@ import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, MODEL, openHouse } from '../../support/house.ts';
+import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from '../../support/where.ts';
 
@@ -34,7 +35,8 @@ const KEPT = { USAGE_KEPT_DAYS: '36500' };
 
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 const totalsSchema = z.object({
   data: z.array(
     z.object({ requests: z.number(), completion_tokens: z.number(), mean_total_ms: z.number().positive().nullable() }),

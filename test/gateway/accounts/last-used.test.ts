@@ -3,6 +3,7 @@ import { eq } from 'drizzle-orm';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { patience } from '../../support/patience.ts';
 import { seedKey } from './seed.ts';
 
 const DAY_MS = 86_400_000;
@@ -47,7 +48,7 @@ test('a key is used by whatever it opens', async () => {
         const [stored] = await database(env).select().from(apiKeys).where(eq(apiKeys.id, id));
         expect([path, stored?.lastUsedAt]).toEqual([path, expect.any(Number)]);
       },
-      { timeout: 30_000 },
+      { timeout: patience(30_000) },
     );
   }
   vi.useRealTimers();

@@ -9,6 +9,7 @@ import {
   writeBatchSignature,
 } from '../../../shared/batch/agent-request.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { patience } from '../../support/patience.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 
 const VERBS = ['lease', 'chunk', 'function', 'commit', 'renew', 'release'];
@@ -59,7 +60,7 @@ async function ask(agent: TestAgent, verb: string, signature: string | undefined
 async function knownAgent(): Promise<TestAgent> {
   const agent = await newAgent();
   const known = async () => (await ask(agent, 'lease', signed(agent, agent.session, {}))) === 204;
-  await vi.waitUntil(known, { timeout: 60_000, interval: 200 });
+  await vi.waitUntil(known, { timeout: patience(30_000), interval: 200 });
   return agent;
 }
 

@@ -8,6 +8,7 @@ import type { FactoryReport } from '../../../shared/factory/exchange.ts';
 import type { NodeLoad } from '../../../shared/routing/load.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { entry } from '../../shared/routing/support.ts';
+import { patience } from '../../support/patience.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -69,7 +70,7 @@ test('an exchange that cannot be answered ends with its fault, and nothing of it
   const first = await object.exchange(identity, report);
   if (first.kind !== 'answer') throw new Error('no answer');
   const held = object.exchange(identity, { ...report, after: first.answer.revision });
-  await vi.waitFor(() => expect(clock.rings.size).toBe(2), { timeout: 30_000 });
+  await vi.waitFor(() => expect(clock.rings.size).toBe(2), { timeout: patience(30_000) });
   view.mockImplementation(() => Promise.reject(new Error('no view')));
   for (const ring of [...clock.rings]) ring();
   await expect(held).rejects.toThrow('no view');

@@ -4,6 +4,7 @@ import { FAMILIES, IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway
 import { OBSERVE_NAME, type Report } from '../../../gateway/observe/report.ts';
 import { Book } from '../../../shared/metrics/book.ts';
 import { flawOf } from '../../shared/metrics/flaw.ts';
+import { patience } from '../../support/patience.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock, refusal } from '../admin/support.ts';
 import { evictDurableObject } from '../support/durable.ts';
@@ -98,6 +99,6 @@ test('requests that find no model are counted by their error, and what they ask 
       expect(text).not.toContain(SERVER_DURATION.name);
       expect(text).toContain('otela_requests_in_flight 0\n');
     },
-    { timeout: 30_000, interval: 200 },
+    { timeout: patience(30_000), interval: 200 },
   );
 });

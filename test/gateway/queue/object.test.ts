@@ -1,6 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import type { PlaceAnswer, PlaceRequest } from '../../../shared/queue/wait-queue.ts';
+import { patience } from '../../support/patience.ts';
 
 let made = 0;
 
@@ -28,7 +29,7 @@ async function ask(model: string, asked: PlaceRequest, signal?: AbortSignal): Pr
 
 const depth = (model: string) => env.QUEUE.getByName(model).depth();
 const waiting = (model: string, count: number) =>
-  vi.waitFor(async () => expect((await depth(model)).waiting).toBe(count), { timeout: 30_000, interval: 10 });
+  vi.waitFor(async () => expect((await depth(model)).waiting).toBe(count), { timeout: patience(30_000), interval: 10 });
 
 test('who waits is let try after a while, and again when that came to nothing', async () => {
   const asked = place();
@@ -58,7 +59,7 @@ test('those who leave give their places up', async () => {
   const client = new AbortController();
   const asked = Array.from({ length: 20 }, () => ask('m4', place(), client.signal).catch(() => 'left'));
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), {
-    timeout: 30_000,
+    timeout: patience(30_000),
     interval: 10,
   });
   client.abort();

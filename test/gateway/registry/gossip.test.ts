@@ -4,6 +4,7 @@ import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { readFrames } from '../../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
+import { patience } from '../../support/patience.ts';
 import { evictDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 import { messageOf, openGossipSocket, TestDelegate } from './delegate.ts';
@@ -31,16 +32,12 @@ async function shown(session: string): Promise<RegistryEntry | undefined> {
   return (await registry().snapshot(null))?.entries.find((entry) => entry.session === session);
 }
 
-async function until<T>(
-  what: string,
-  look: () => T | undefined | Promise<T | undefined>,
-  withinMs = 30_000,
-): Promise<T> {
-  const deadline = Date.now() + withinMs;
+async function until<T>(what: string, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  const deadline = Date.now() + patience();
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;
-    if (Date.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`);
+    if (Date.now() > deadline) throw new Error(`${what}: it never came`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -7,6 +7,7 @@ import { peers, settings } from '../../../gateway/accounts/schema.ts';
 import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { GatewayIssuer, makeIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { patience } from '../../support/patience.ts';
 import { evictDurableObject } from '../support/durable.ts';
 import { admitRequest, seedToken, TestAgent } from './agent.ts';
 
@@ -39,7 +40,10 @@ async function knock(version: string | undefined) {
 test('agents below the minimum version are told why they are not admitted, and so are those that do not say theirs', async () => {
   expect((await knock(undefined)).status).toBe(200);
   await set('minimum_agent_version', '0.3.0');
-  await vi.waitFor(async () => expect((await knock('0.2.9')).status).toBe(403), { timeout: 30_000, interval: 100 });
+  await vi.waitFor(async () => expect((await knock('0.2.9')).status).toBe(403), {
+    timeout: patience(30_000),
+    interval: 100,
+  });
   expect((await knock('0.2.9')).message).toBe(
     'This gateway admits agents from version 0.3.0 on, and this one is 0.2.9: install a newer agent.',
   );
@@ -53,7 +57,7 @@ test('an agent hears the times of the mesh with its admission', async () => {
   await set('membership', { probe_ms: 7_000, retention_ms: 2 * HOUR_MS });
   await vi.waitFor(
     async () => expect((await knock('1.0.0')).membership).toMatchObject({ probe_ms: 7_000, retention_ms: 2 * HOUR_MS }),
-    { timeout: 30_000, interval: 100 },
+    { timeout: patience(30_000), interval: 100 },
   );
 });
 
@@ -93,7 +97,7 @@ test('an agent of this institution is told of peers’ gateways and of times; on
         data: [{ url: 'https://eth.example' }],
         membership: { probe_ms: 9_000 },
       }),
-    { timeout: 30_000, interval: 100 },
+    { timeout: patience(30_000), interval: 100 },
   );
   const node = { provider: 'lab', cluster: 'euler', sessionKey: workerdSigner().publicKey };
   const theirs = foreign.ticket(node, NOW_S);

@@ -6,6 +6,7 @@ import { countRow } from '../../../gateway/usage/count-row.ts';
 import { NO_SESSION } from '../../../gateway/usage/row.ts';
 import { Book } from '../../../shared/metrics/book.ts';
 import { exposition } from '../../../shared/metrics/exposition.ts';
+import { patience } from '../../support/patience.ts';
 import { knock } from '../admin/support.ts';
 import { usageRow } from '../support/usage-row.ts';
 
@@ -56,6 +57,9 @@ test('rows are counted where they are stored, each once', async () => {
   await shard.add([{ ...row, estimated: false }]);
   await shard.add([row]);
   const sum = /gen_ai_client_token_usage_sum\{[^}]*"counted-once",gen_ai_token_type="input"\} (\d+)\n/;
-  await vi.waitFor(async () => expect(sum.exec(await page())?.[1]).toBe('10'), { timeout: 30_000, interval: 200 });
+  await vi.waitFor(async () => expect(sum.exec(await page())?.[1]).toBe('10'), {
+    timeout: patience(30_000),
+    interval: 200,
+  });
   expect(await page()).toContain(`${RECORDS.name}{certainty="estimated"} 1\n`);
 });

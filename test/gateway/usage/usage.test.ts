@@ -13,6 +13,7 @@ import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { seal as sealText } from '../../../gateway/accounts/seal.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
 import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
+import { patience } from '../../support/patience.ts';
 import { runDurableObjectAlarm, runInDurableObject } from '../support/durable.ts';
 import { AT, usageRow as row } from '../support/usage-row.ts';
 
@@ -40,7 +41,7 @@ test('a row counts once in the totals, however often it comes; an exact one repl
   expect(await shard.count()).toBe(4);
   // The alarm that ends the hour's records one day does not keep new ones waiting.
   await shard.add([row(11)]);
-  await vi.waitFor(async () => expect((await totals())[0]?.requests).toBe(5), { timeout: 30_000 });
+  await vi.waitFor(async () => expect((await totals())[0]?.requests).toBe(5), { timeout: patience(30_000) });
 });
 
 test('totals go by day and model, in batches of three hundred', async () => {

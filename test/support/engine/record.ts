@@ -1,4 +1,4 @@
-import { PATIENCE } from '../patience.ts';
+import { patience } from '../patience.ts';
 
 /** What the stand-in engine saw of each request, so that a test can look at it from the engine's side. */
 export interface EngineRequest {
@@ -80,7 +80,7 @@ export class RequestLog {
     for (const one of this.#waiting) if (one.matches(request)) one.resolve(request);
   }
 
-  /** The first request, seen already or to come, that matches; rejects after PATIENCE times `withinMs`. */
+  /** The first request, seen already or to come, that matches; rejects if it hangs: see `patience`. */
   when(
     matches: (request: EngineRequest) => boolean,
     withinMs: number,
@@ -99,8 +99,8 @@ export class RequestLog {
       };
       const timer = setTimeout(() => {
         this.#waiting.delete(one);
-        reject(new Error(`the engine did not see ${what} within ${PATIENCE} × ${withinMs} ms`));
-      }, PATIENCE * withinMs);
+        reject(new Error(`the engine did not see ${what} within ${patience(withinMs)} ms`));
+      }, patience(withinMs));
       this.#waiting.add(one);
     });
   }

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { Verdict } from '../../../shared/gossip/types.ts';
+import { patience } from '../patience.ts';
 import { atEnd } from '../processes.ts';
 import { NODE, ROOT } from '../where.ts';
 import { type Command, questionSchema, type Reply, replySchema } from './protocol.ts';
@@ -54,7 +55,7 @@ export class CrewProcess {
     const id = ++this.#next;
     return new Promise((resolve, reject) => {
       const fail = (why: string) => reject(new Error(`process ${this.pid} ${why} at ${command.do}\n${this.#output}`));
-      const timer = setTimeout(() => fail('does not answer'), ANSWER_MS);
+      const timer = setTimeout(() => fail('does not answer'), patience(ANSWER_MS));
       const onExit = () => fail('ended');
       this.child.once('exit', onExit);
       this.#waiting.set(id, (reply) => {
