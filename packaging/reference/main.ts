@@ -1,6 +1,6 @@
 /**
  * `npm run docs:reference` writes docs/reference/: commands and flags, settings, metrics, the API and its errors, each from the table in the
- * code that the programs themselves read. test/docs/reference.test.ts fails where a page differs from its table.
+ * code that the programs themselves read. `npm run lint:generated` fails where a page differs from its table.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
