@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { PROGRAM } from '../../../gateway/cli/commands.ts';
-import { helpOf } from '../../../shared/command-line/index.ts';
 import { described } from '../../../shared/terminal/finding.ts';
 import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
@@ -25,22 +24,6 @@ beforeAll(async () => {
   door = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
 });
 afterAll(endAll);
-
-it.each(Object.entries(COMMANDS))('%s teaches by example, and names each of its flags', (name, command) => {
-  const help = helpOf(PROGRAM, name);
-  expect(help).toContain(`otela-gateway ${name}`);
-  expect(
-    help
-      .split('\n')
-      .filter((line) => line.startsWith(`  otela-gateway ${name}`) || line.includes(`; otela-gateway ${name}`)).length,
-  ).toBeGreaterThan(0);
-  for (const [flag, { help: about }] of Object.entries(command.flags)) {
-    expect(help).toContain(`--${flag}`);
-    expect(about).not.toBe('');
-  }
-  expect(Object.keys(command.flags)).toContain('json');
-  expect(help).toMatch(/Exit codes: 0 .*1 .*2 .*69 /);
-});
 
 it('every word in the examples is a command, a verb and a flag that there is', () => {
   for (const command of Object.values(COMMANDS)) {

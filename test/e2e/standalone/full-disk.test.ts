@@ -107,9 +107,10 @@ it('a directory that may not be written ends a start with 1 and one line that na
 
 it('killed under load, nothing that was acknowledged is lost, and nothing is counted twice', async () => {
   const house = await openHouse({ gateway: { data: join(await temporaryDirectory(), 'data') } });
+  const [ASKERS, KILLS] = [8, 3];
   const keys: string[] = [];
-  let [loaded, answered, failed] = [true, 0, 0];
-  const askers = Array.from({ length: 8 }, async () => {
+  let [loaded, answered] = [true, 0];
+  const askers = Array.from({ length: ASKERS }, async () => {
     while (loaded) {
       const status = await house
         .ask('/v1/chat/completions', chatBody({ tokens: 2 }))
@@ -119,7 +120,6 @@ it('killed under load, nothing that was acknowledged is lost, and nothing is cou
         })
         .catch(() => undefined);
       if (status === 200) answered++;
-      else if (loaded) failed++;
     }
   });
   const makers = Array.from({ length: 2 }, async () => {
@@ -129,7 +129,7 @@ it('killed under load, nothing that was acknowledged is lost, and nothing is cou
         () => {},
       );
   });
-  for (let kills = 0; kills < 3; kills++) {
+  for (let kills = 0; kills < KILLS; kills++) {
     const before = [answered, keys.length];
     await eventually('load', 20_000, () =>
       answered > (before[0] ?? 0) + 60 && keys.length > (before[1] ?? 0) + 5 ? true : undefined,
@@ -144,7 +144,7 @@ it('killed under load, nothing that was acknowledged is lost, and nothing is cou
     const { status } = await fetch(`${house.gateway.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
     expect(status).toBe(200);
   }
-  // What broke off in the middle of a kill may have been recorded too, by the agent.
+  // What a kill broke off may have been recorded too, by the agent: one request of each asker at the most.
   const counted = await totals(house, answered);
-  expect(counted).toBeLessThanOrEqual(answered + failed);
+  expect(counted).toBeLessThanOrEqual(answered + ASKERS * KILLS);
 });

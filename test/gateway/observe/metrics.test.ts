@@ -1,9 +1,8 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { FAMILIES, IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
+import { IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
 import { OBSERVE_NAME, type Report } from '../../../gateway/observe/report.ts';
 import { Book } from '../../../shared/metrics/book.ts';
-import { flawOf } from '../../shared/metrics/flaw.ts';
 import { patience } from '../../support/patience.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock, refusal } from '../admin/support.ts';
@@ -27,10 +26,6 @@ function report(source: string, sequence: number, requests: number, inFlight = 0
 }
 
 const OK = 'otela_requests_total{endpoint="chat/completions",status="200",error=""}';
-
-test('the table of metrics is one that Prometheus takes', () => {
-  expect(flawOf(FAMILIES)).toBeUndefined();
-});
 
 test('the page is for the metrics token and for operators who may read, and for nobody else', async () => {
   await page();

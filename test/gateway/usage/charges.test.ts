@@ -288,6 +288,16 @@ test('a request that a node refused is not charged for, although the node says s
   expect(charged).toEqual([]);
 });
 
+/** HMAC-SHA-256 of RFC 2104 cut to 128 bits, as computed by node:crypto: agents hold proofs of a gateway before an update. */
+test.each([
+  ['', 'hPxZHi8myihPzUvU89_xDw'],
+  ['ünïcode ✓', 'ZmdLYTAFPjkr0oQSACsUKg'],
+])('the proof of an opening is written as ever: %j', (receipt, mac) => {
+  const bound = { prompt: 5, completion: 6 };
+  const opening = { session: 's', requestId: 'r', attempt: 2, receipt, endpoint: 1, streamed: true, bound };
+  expect(proveOpening('a secret', opening, 1_000)).toBe(`1.1ffvfs.1.1.5.6.${mac}`);
+});
+
 test('a proof is good for a day', () => {
   const opening = {
     session: SESSION,

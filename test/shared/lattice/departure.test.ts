@@ -3,11 +3,6 @@ import { departureCause } from '../../../shared/lattice/departure.ts';
 
 it.each([
   ['drain', 'drained'],
-  ['preempted', 'preempted'],
-  ['engine-broken', 'crashed'],
-  ['SIGTERM', 'stopped'],
-  ['operator', 'evicted'],
-  ['silent', 'unknown'],
   ['toString', 'unknown'],
   ['whatever a provider writes', 'unknown'],
   [null, 'unknown'],

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { AGENT_FAMILIES } from '../../../agent/observe/families.ts';
+import { FAMILIES } from '../../../gateway/observe/families.ts';
 import { Book, OTHER, SERIES_MAX } from '../../../shared/metrics/book.ts';
 import { exposition } from '../../../shared/metrics/exposition.ts';
 import type { Family, HistogramFamily } from '../../../shared/metrics/family.ts';
@@ -85,7 +87,8 @@ test('however many values labels take, a family keeps a bounded number of series
 });
 
 test('a table of families that Prometheus would refuse is told from one that it takes', () => {
-  expect(flawOf([REQUESTS, NOW, TIME, LONELY])).toBeUndefined();
+  for (const families of [[REQUESTS, NOW, TIME, LONELY], FAMILIES, AGENT_FAMILIES])
+    expect(flawOf(families)).toBeUndefined();
   const wrong: Family[] = [
     { ...REQUESTS, name: 'requests' },
     { ...REQUESTS, name: 'requests-total' },
