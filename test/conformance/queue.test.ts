@@ -97,18 +97,6 @@ it('a request whose only node dies in its hands, before a word of the answer, is
   expect(engine.requests).toHaveLength(1);
 });
 
-it('who leaves while it waits is never asked for', async () => {
-  await gone('left/alone');
-  const client = new AbortController();
-  const asked = ask('left/alone', {}, { signal: client.signal }).catch(() => 'left');
-  await gateway.queued(1, 'left/alone');
-  client.abort();
-  expect(await asked).toBe('left');
-  const { engine } = await addNode('left/alone');
-  expect((await ask('left/alone')).status).toBe(200);
-  expect(engine.requests).toHaveLength(1);
-});
-
 it('a node that has enough to do says so before it takes a body, and the others are asked', async () => {
   const busy = await addNode('shifts', { args: ['--max-running', '1'] });
   await gateway.serving(1, 15_000, 'shifts');

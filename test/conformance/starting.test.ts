@@ -24,23 +24,6 @@ async function damage(file: string, at: number, bytes: number): Promise<void> {
   await handle.close();
 }
 
-it('a port that is taken is told by its address; a wrong flag and a word too many by their names', async () => {
-  const gateway = await Gateway.start();
-  const taken = await failing({ data: `${gateway.data}-other`, port: gateway.port });
-  expect(taken.code).not.toBe(0);
-  expect(taken.output).toContain(`127.0.0.1:${gateway.port} is in use`);
-  expect(taken.output).not.toMatch(/EADDR|listen E|\n\s+at /);
-  for (const [args, words] of [
-    [['--prot', '1'], 'there is no flag --prot here'],
-    [['surplus'], '"surplus" is one word too many'],
-  ] as const) {
-    const wrong = await failing({ data: `${gateway.data}-other`, args: [...args] });
-    expect(wrong.code).toBe(2);
-    expect(wrong.output).toContain(words);
-    expect(wrong.output).not.toContain('positional');
-  }
-});
-
 it('a damaged database is named, with the command that helps, and is left as it is', async () => {
   const gateway = await Gateway.start();
   await gateway.createKey();

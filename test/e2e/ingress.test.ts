@@ -112,7 +112,7 @@ it('nobody is asked who is not trusted, and nobody answers whom it does not serv
   expect(await abroad.usageWaiting()).toBe(0);
 });
 
-it('a stranger on the port of the ingress learns nothing, and a client that leaves stops the engine of another agent', async () => {
+it('a stranger on the port of the ingress learns nothing', async () => {
   const gateway = await Gateway.start();
   const token = await gateway.createJoinToken();
   const one = await engine();
@@ -137,20 +137,6 @@ it('a stranger on the port of the ingress learns nothing, and a client that leav
     garbage.on('close', () => resolve(text));
   });
   expect(answer).toMatch(/^(HTTP\/1\.1 400 Bad Request\r\n[\s\S]*)?$/);
-
-  const control = new AbortController();
-  const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
-  const asked = await askIngress({ url, key }, '/chat/completions', body, { signal: control.signal });
-  expect(asked.status).toBe(200);
-  await eventually('some tokens', 5_000, () => ((one.requests.at(-1)?.tokensSent ?? 0) > 3 ? true : undefined));
-  const leftAt = Date.now();
-  control.abort();
-  const { abortedAt = Number.POSITIVE_INFINITY } = await one.when(
-    (request) => request.abortedAt !== undefined,
-    5_000,
-    'the abort',
-  );
-  expect(abortedAt - leftAt).toBeLessThanOrEqual(1_000);
 });
 
 it('usage that an agent could not deliver is delivered by the next one of its user', async () => {

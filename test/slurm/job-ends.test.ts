@@ -72,24 +72,6 @@ describe('the job ends', () => {
     expect(await streaming.result).toMatchObject({ done: true, error: undefined });
     await job.reaches(['COMPLETED', 'FAILED'], 30_000);
   });
-
-  it('because its engine fails: exit code 70 is the job’s', async () => {
-    const job = await jobs.cluster.submit({
-      sbatch: ['-w n2'],
-      script: await jobs.line('exec', '', '--exit-after-ms 3000'),
-    });
-    const { session } = await jobs.nodeOf(job);
-    await job.reaches(['FAILED'], 40_000);
-    expect(job.field('ExitCode')).toBe('70:0');
-    expect(await jobs.causeOf(session)).toBe('crashed');
-  });
-
-  it('because the gateway refuses its token: exit code 69 is the job’s', async () => {
-    jobs.token = await jobs.cluster.secret('token', 'otj-wrong');
-    const job = await jobs.cluster.submit({ sbatch: ['-w n2'], script: await jobs.line('exec') });
-    await job.reaches(['FAILED'], 40_000);
-    expect(job.field('ExitCode')).toBe('69:0');
-  });
 });
 
 describe('the job is preempted', () => {

@@ -78,28 +78,6 @@ async function companions(): Promise<Job[]> {
   return jobs;
 }
 
-it('an agent that is killed is out of routing at once, suspected, and LEFT after its grace; the job that comes after it is a new session', async () => {
-  const others = await companions();
-  const script = `echo agent-pid $$\n${await line('exec')}`;
-  const job = await cluster.submit({ sbatch: ['-w n2'], script });
-  await allServe([job]);
-  const [node] = await nodesOf([job]);
-  const pid = await eventually('its pid', 5_000, async () => /agent-pid (\d+)/.exec(await job.output())?.[1]);
-  process.kill(Number(pid), 'SIGKILL');
-  await eventually('it is out of routing', 3_000, async () =>
-    (await routable([job])).length === 0 ? true : undefined,
-  );
-  await job.reaches(['FAILED'], 20_000);
-  await eventually('it is LEFT', 150_000, async () =>
-    (await nodesOf([job])).every(({ state }) => state === 'LEFT') ? true : undefined,
-  );
-  const next = await cluster.submit({ sbatch: ['-w n2'], script: await line('exec') });
-  await allServe([next]);
-  expect((await nodesOf([next]))[0]?.session).not.toBe(node?.session);
-  expect((await nodesOf([job]))[0]?.state).toBe('LEFT');
-  expect(await routable(others)).toHaveLength(others.length);
-});
-
 it('an agent that stands still for longer than its grace comes back as a new session of the same job', async () => {
   const others = await companions();
   const script = `echo agent-pid $$\n${await line('exec')}`;

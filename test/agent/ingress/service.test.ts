@@ -166,24 +166,6 @@ it('what an agent had begun when it was killed is asked of another one at once',
   expect(Date.now() - at).toBeLessThan(9_000);
 });
 
-it('a client that leaves ends the work of an engine two machines away', async () => {
-  const agents = await threeAgents();
-  const [first] = agents;
-  const control = new AbortController();
-  const asked = await fetch(`${first.url}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${first.key}`, 'content-type': 'application/json' },
-    body: JSON.stringify(chat({ tokens: 10_000, tokensPerSecond: 50 }, { stream: true })),
-    signal: control.signal,
-  });
-  const served = agents.find(({ member }) => member.session === asked.headers.get('x-otela-node'));
-  if (served === undefined) throw new Error('answered by nobody');
-  const leftAt = Date.now();
-  control.abort();
-  await served.engine.when((request) => request.abortedAt !== undefined, 2_000, 'the client leaving');
-  expect(Date.now() - leftAt).toBeLessThan(1_000);
-});
-
 it('providers that do not serve each other keep to themselves', async () => {
   const issuer = new TestIssuer();
   const lab = await startAgent(issuer, { trust: ['other'] });

@@ -192,28 +192,3 @@ it('an unknown model has our code, and the error carries the request id', async 
   const asked = client.chat.completions.create({ model: 'nobody/serves-this', messages: user });
   await expect(asked).rejects.toMatchObject({ code: 'model_not_found', requestID: expect.stringMatching(/\S/) });
 });
-
-it('the SDK’s own abort of a stream is an end for the client and for the engine', async () => {
-  const client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });
-  const stream = await client.chat.completions.create({
-    model: MODEL,
-    messages: user,
-    stream: true,
-    ...{ stand_in: { tokens: 1000, tokensPerSecond: 50 } },
-  });
-  let seen = 0;
-  let leftAt = 0;
-  for await (const _ of stream) {
-    if (++seen < 5) continue;
-    leftAt = Date.now();
-    stream.controller.abort();
-  }
-  expect(seen).toBeLessThan(10);
-  const mine = house.engine.requests.at(-1);
-  const aborted = await house.engine.when(
-    (request) => request.id === mine?.id && request.abortedAt !== undefined,
-    5_000,
-    'the abort',
-  );
-  expect((aborted.abortedAt ?? 0) - leftAt).toBeLessThanOrEqual(1_000);
-});

@@ -48,22 +48,6 @@ it('does all it can do through the gateway', async ({ skip }) => {
   expect((left.abortedAt ?? 0) - leftAt).toBeLessThanOrEqual(1_000);
 });
 
-it('a Python process that is killed in mid-stream leaves nothing running', async ({ skip }) => {
-  if (python === undefined || house === undefined) return skip('no Python with the openai package');
-  const { engine } = house;
-  const code = `import openai, sys
-c = openai.OpenAI(base_url=sys.argv[1], api_key=sys.argv[2])
-for _ in c.chat.completions.create(model=sys.argv[3], messages=[], stream=True,
-    extra_body={"stand_in": {"tokens": 5000, "tokensPerSecond": 20, "id": "python-killed"}}): pass`;
-  const run = new Managed([python, '-c', code, house.base, house.key, MODEL], { label: 'python' });
-  const mine = await engine.when((request) => request.bodyStart.includes('python-killed'), 20_000, 'the request');
-  while (mine.tokensSent < 5) await new Promise((resolve) => setTimeout(resolve, 20));
-  const leftAt = Date.now();
-  run.signal('SIGKILL');
-  await engine.when((request) => request.id === mine.id && request.abortedAt !== undefined, 5_000, 'the abort');
-  expect((mine.abortedAt ?? 0) - leftAt).toBeLessThanOrEqual(1_000);
-});
-
 it('runs batches, of a file sent whole and of one sent in parts', async ({ skip }) => {
   if (python === undefined || house === undefined) return skip('no Python with the openai package');
   const run = new Managed(
