@@ -10,10 +10,13 @@ beforeAll(async () => {
 afterAll(endAll);
 afterEach(async () => expect(await stillServes(house)).toBe(200));
 
-it('an engine that closes before its answer is 502 upstream_error after all attempts', async () => {
+it('an engine that closes before its answer is 502 upstream_error, and is not asked by a second attempt of the same request', async () => {
   house.engine.control({ fault: 'reset-before-head' });
+  const before = house.engine.requests.length;
   const response = await house.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(502);
+  // An engine that resets at once met a connection gone stale, for all the agent knows: asked once more.
+  expect(house.engine.requests.length - before).toBeLessThanOrEqual(2);
   expect((await envelopeOf(response)).code).toBe('upstream_error');
 });
 

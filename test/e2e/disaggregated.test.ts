@@ -110,7 +110,10 @@ it('a client that leaves ends the prefill', async () => {
 });
 
 it('a pair whose prefill engine is gone takes no more requests', async () => {
-  const { prefill, gateway } = await openPair(false);
+  const { prefill, decode, gateway, ask } = await openPair(false);
+  await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
   await prefill.close();
   await gateway.serving(0);
+  const refused = await ask(chatBody({ tokens: 2 }));
+  expect([refused.status, decode.requests.filter(({ method }) => method === 'POST')]).toEqual([503, []]);
 });

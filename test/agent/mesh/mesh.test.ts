@@ -99,7 +99,7 @@ describe('agents that know one of them', () => {
     await allSee(members, sessionsOf(members));
     await allMeet(members);
     const [gone, ...others] = members;
-    if (gone === undefined) return;
+    if (gone === undefined) throw new Error('no member');
     // As a killed process: its sockets end, nothing is said.
     for (const channel of gone.mesh.channels) channel.destroy('killed');
     gone.close();
@@ -121,7 +121,7 @@ describe('agents that know one of them', () => {
     await allSee(members, sessionsOf(members));
     await allMeet(members);
     const [cutOff, ...others] = members;
-    if (cutOff === undefined) return;
+    if (cutOff === undefined) throw new Error('no member');
     for (const channel of cutOff.mesh.channels) channel.destroy('cut');
     cutOff.close();
     await eventually('the gateway is asked', WITHIN_MS, () => (asked.includes(cutOff.session) ? true : undefined));

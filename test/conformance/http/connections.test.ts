@@ -29,11 +29,11 @@ it('a head of 1 MiB is told 431, and the client can read that', async () => {
   await connection.closed();
 });
 
-it('ten thousand headers are read, or told 431', async () => {
+it('ten thousand headers are told 431', async () => {
   const connection = await open();
   const headers = Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`x-${n}`, '1']));
   connection.send(post(chatBody({ tokens: 1 }), headers));
-  expect([200, 431]).toContain((await connection.answer()).status);
+  expect((await connection.answer()).status).toBe(431);
   connection.close();
 });
 
@@ -114,11 +114,8 @@ it('nonsense behind a request that streams neither stands inside its answer nor 
   const connection = await open();
   connection.send(`${post(chatBody({ tokens: 20, tokensPerSecond: 20 }, { stream: true }))}NONSENSE\r\n\r\n`);
   await connection.closed();
-  const [answer] = connection.answers;
-  if (answer === undefined) return; // the connection ended: no answer at all
-  expect(answer.status).toBe(200);
-  expect(answer.body).not.toContain('HTTP/1.1');
-  expect(connection.answers.slice(1).map(({ status }) => status)).toEqual([400]);
+  expect(connection.answers.map(({ status }) => status)).toEqual([200, 400]);
+  expect(connection.answers[0]?.body).not.toContain('HTTP/1.1');
 });
 
 it('nonsense that comes in the middle of a stream does not stand inside the answer', async () => {

@@ -96,7 +96,7 @@ describe('a unary JSON answer', () => {
     );
   });
 
-  it('of megabytes of embeddings is read in bounded memory, usage first or last', () => {
+  it('of megabytes of embeddings is read, usage first or last', () => {
     const vector = JSON.stringify(Array.from({ length: 2000 }, (_, i) => Math.sin(i)));
     const data = Array.from({ length: 200 }, () => `{"object":"embedding","embedding":${vector}}`).join(',');
     const usage = '"usage":{"prompt_tokens":77,"total_tokens":77}';
@@ -105,9 +105,7 @@ describe('a unary JSON answer', () => {
       const pieces = Array.from({ length: Math.ceil(all.length / 65536) }, (_, i) =>
         all.slice(i * 65536, (i + 1) * 65536),
       );
-      const begin = performance.now();
       const end = run(at('embeddings'), pieces);
-      console.log(`metering of ${all.length} bytes of embeddings: ${(performance.now() - begin).toFixed(1)} ms`);
       expect(end).toMatchObject({ complete: true, usage: { prompt: 77, completion: 0, estimated: false } });
     }
   });

@@ -50,6 +50,7 @@ it('gives vLLM a key of the job’s own, which the agent and a container get too
   const [key, again] = [1, 2].map(() => environmentIn(jobScript(JOB)));
   expect(key?.VLLM_API_KEY).toMatch(/^[0-9a-f]{48}$/);
   expect(key?.OTELA_ENGINE_KEY).toBe(key?.VLLM_API_KEY);
+  expect(again?.VLLM_API_KEY).toMatch(/^[0-9a-f]{48}$/);
   expect(again?.VLLM_API_KEY).not.toBe(key?.VLLM_API_KEY);
   const words = 'start -- enroot start --env VLLM_API_KEY vllm.sqsh vllm serve';
   expect(argumentsIn(jobScript({ ...JOB, container: 'enroot' })).slice(0, 9)).toEqual(words.split(' '));
