@@ -43,6 +43,8 @@ import { writeAnswer } from './write-answer.ts';
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
+/** RFC 8996 ends TLS 1.0 and 1.1. Node's own default can be lowered by a flag or NODE_OPTIONS, which a site sets for another program. */
+const TLS_VERSIONS = { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.3' } as const;
 /** A head that is not here by then is given up. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
 /** How late that is noticed. */
@@ -112,7 +114,10 @@ export class HttpServer {
     this.#server =
       tls === undefined
         ? createServer(http, answer)
-        : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
+        : createTlsServer(
+            { ...http, ...tls, ...TLS_VERSIONS, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS },
+            answer,
+          );
     // Without a listener node:http answers 417 before our handler sees the request.
     this.#server.on('checkExpectation', answer);
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
@@ -147,7 +152,7 @@ export class HttpServer {
   /** For connections from now on; those that stand keep their certificate. @throws Error where it is no pair */
   reload(tls: TlsMaterial): void {
     if (!(this.#server instanceof TlsServer)) return;
-    this.#server.setSecureContext(tls);
+    this.#server.setSecureContext({ ...tls, ...TLS_VERSIONS });
     tellEnd(tls);
   }
 

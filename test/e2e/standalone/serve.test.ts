@@ -5,7 +5,7 @@ import { Agent, get } from 'node:https';
 import { networkInterfaces } from 'node:os';
 import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
-import type { TLSSocket } from 'node:tls';
+import { connect, type SecureVersion, type TLSSocket } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
@@ -181,6 +181,47 @@ test('TLS ends at the public socket, and SIGHUP takes a new certificate without 
   await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
   expect(await subjectOf(url)).toBe('second');
 });
+
+test('TLS 1.2 and 1.3 are taken, and no other, whatever else Node would take, before and after a new certificate', async ({
+  skip,
+}) => {
+  skip(!OPENSSL, NO_OPENSSL);
+  const dir = await temporaryDirectory();
+  const { cert, key } = selfSigned(dir, 'first');
+  const command = [
+    NODE,
+    '--tls-min-v1.0',
+    '--tls-cipher-list=DEFAULT@SECLEVEL=0',
+    GATEWAY_MAIN,
+    'serve',
+    '--port',
+    '0',
+  ];
+  const served = new Managed([...command, '--data', join(dir, 'data'), '--tls-cert', cert, '--tls-key', key]);
+  const [, port] = await served.line(/otela-gateway ready https:\/\/\S+:(\d+)/, READY_MS);
+  const taken = async () => {
+    const versions: string[] = [];
+    for (const version of ['TLSv1', 'TLSv1.1', 'TLSv1.2', 'TLSv1.3'] as const)
+      if (await handshakes(Number(port), version)) versions.push(version);
+    return versions;
+  };
+  expect(await taken()).toEqual(['TLSv1.2', 'TLSv1.3']);
+  selfSigned(dir, 'second');
+  served.signal('SIGHUP');
+  await served.line(/TLS files read again/, 5_000);
+  expect(await taken()).toEqual(['TLSv1.2', 'TLSv1.3']);
+});
+
+function handshakes(port: number, version: SecureVersion): Promise<boolean> {
+  return new Promise((resolve) => {
+    const versions = { minVersion: version, maxVersion: version, ciphers: 'DEFAULT@SECLEVEL=0' };
+    const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...versions });
+    socket.once('secureConnect', () => resolve(socket.getProtocol() === version));
+    socket.once('error', () => resolve(false));
+    socket.once('close', () => resolve(false));
+    socket.once('secureConnect', () => socket.destroy());
+  });
+}
 
 test('a key of another certificate is told with both files’ names, before anything is made', async ({ skip }) => {
   skip(!OPENSSL, NO_OPENSSL);
