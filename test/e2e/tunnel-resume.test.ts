@@ -117,6 +117,16 @@ it('a socket cut in the middle of an opaque upload of 5 MiB: the engine gets eve
   expect(own.bench.engine.requests.length).toBe(1);
 });
 
+it('an opaque upload beyond 1 MiB is lost with its object: 502, and the next one is answered', async () => {
+  const before = own.bench.path.toAgent;
+  const asked = upload(5 * MIB);
+  await own.bench.path.when(() => own.bench.path.toAgent > before + 2 * MIB);
+  await own.shop.crash(own.bench);
+  expect((await asked).statusCode).toBe(502);
+  await eventually('the engine is free', 5_000, () => own.bench.engine.running() === 0 || undefined);
+  expect((await upload(MIB)).statusCode).toBe(200);
+});
+
 function upload(bytes: number): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const headers = {

@@ -1,6 +1,7 @@
 /** OpenAI's own client, unmodified, first straight at the engine and then through gateway, tunnel and agent: it must not tell them apart. */
+import dns from 'node:dns';
 import OpenAI from 'openai';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { sealedFetch } from '../../../clients/seal/index.ts';
 import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
@@ -192,3 +193,25 @@ it('an unknown model has our code, and the error carries the request id', async 
   const asked = client.chat.completions.create({ model: 'nobody/serves-this', messages: user });
   await expect(asked).rejects.toMatchObject({ code: 'model_not_found', requestID: expect.stringMatching(/\S/) });
 });
+
+it('the SDK takes the other address of a name whose first is dead, without a try of its own', async () => {
+  // Nothing listens on 127.0.0.2, and the gateway on 127.0.0.1 alone.
+  const addresses = ['127.0.0.2', '127.0.0.1'].map((address) => ({ address, family: 4 }));
+  const lookup = vi
+    .spyOn(dns, 'lookup')
+    .mockImplementation(((_: string, options: object, call: Looked) =>
+      'all' in options && options.all === true
+        ? call(null, addresses)
+        : call(null, '127.0.0.2', 4)) as unknown as typeof dns.lookup);
+  try {
+    const baseURL = `http://two-addresses.test:${new URL(house.base).port}/v1`;
+    const client = new OpenAI({ baseURL, apiKey: house.key, maxRetries: 0 });
+    const answer = await client.chat.completions.create({ model: MODEL, messages: user });
+    expect(answer.choices[0]?.message.content).toContain('stand-in');
+    expect(lookup).toHaveBeenCalled();
+  } finally {
+    lookup.mockRestore();
+  }
+});
+
+type Looked = (error: null, address: string | dns.LookupAddress[], family?: number) => void;

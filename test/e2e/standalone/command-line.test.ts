@@ -114,6 +114,41 @@ async function* endless() {
   for (;;) yield `${'{"model":"m"}'.repeat(100)}\n`;
 }
 
+it('a rollout stops at the cohort that stays away, and touches no other', async () => {
+  const nodes = ['a', 'b', 'c', 'd'].map((letter) => ({
+    session: letter.repeat(26),
+    provider: 'p',
+    cluster: 'c',
+    state: 'SERVING',
+    suspected: false,
+    agent_version: '0.1.0',
+    models: [{ id: 'm', state: 'ready' }],
+  }));
+  const restarted: string[] = [];
+  const server = createServer(({ method, url = '' }, response) => {
+    const [, session] = /^\/admin\/nodes\/(\w+)\/restart/.exec(url) ?? [];
+    if (method === 'POST' && session !== undefined) {
+      restarted.push(session);
+      response.end(JSON.stringify({ from: '0.1.0', running: 0 }));
+    } else {
+      // What was restarted has left, and is not seen again.
+      const data = nodes.filter((node) => !restarted.includes(node.session));
+      response.end(JSON.stringify({ data, has_more: false }));
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => void server.close().closeAllConnections());
+  const address = server.address();
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+  const key = ['--key-file', join(gateway.data, 'admin.key')];
+  const rollout = ['rollout', 'start', '--to', '0.2.0', '--cohort', '50%', '--within', '1s', '--url', url, ...key];
+  const [code, stderr] = await new Promise<[unknown, string]>((resolve) => {
+    execFile(NODE, [GATEWAY_MAIN, ...rollout], (error, _, text) => resolve([error?.code ?? 0, text]));
+  });
+  expect([code, stderr]).toEqual([1, expect.stringContaining('stopped: of 2 nodes 0 serve')]);
+  expect(restarted).toHaveLength(2);
+});
+
 it('with --json every line of stdout is one JSON value', async () => {
   const out = join(await temporaryDirectory(), 'backup.tar.gz');
   const commands = [

@@ -4,7 +4,8 @@ import { beforeAll, expect, test } from 'vitest';
 import { authenticate, authenticateAnew } from '../../../gateway/accounts/authenticate.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { installationSecret } from '../../../gateway/accounts/installation.ts';
-import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
+import { openSession, SESSION_COOKIE, sessionAccount } from '../../../gateway/accounts/login/session.ts';
+import { apiKeys, auditLog, users } from '../../../gateway/accounts/schema.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../gateway/accounts/secrets.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { seedKey, watchedDb, withKey } from './seed.ts';
@@ -179,3 +180,14 @@ function emptyDb(): D1Database {
   const none = { bind: () => none, raw: async () => [], all: async () => ({ results: [] }) };
   return new Proxy(env.DB, { get: (_, name) => (name === 'prepare' ? () => none : undefined) });
 }
+
+test('a browser’s session lasts twelve hours, and not a moment longer', async () => {
+  const now = Date.now();
+  const db = database(env);
+  await db.insert(users).values({ id: 'user_of_a_day', name: 'Ada', role: 'consumer', createdAt: now });
+  const token = await openSession(env, 'user_of_a_day', now);
+  const request = new Request('https://g.test/', { headers: { cookie: `${SESSION_COOKIE}=${token}` } });
+  const end = now + 12 * 60 * MINUTE_MS;
+  expect(await sessionAccount(env, request, end - 1)).toMatchObject({ userId: 'user_of_a_day' });
+  await expect(sessionAccount(env, request, end)).rejects.toMatchObject({ code: 'invalid_api_key' });
+});
