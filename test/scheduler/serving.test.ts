@@ -211,22 +211,6 @@ describe('a simulation', () => {
     expect(simulation({ requests: requests(2), policy: 'random' }).latency.mean).not.toBe(one.latency.mean);
   });
 
-  it('runs more than a million tokens per second of wall time', () => {
-    const requests = drawRequests(
-      {
-        arrivals: { kind: 'poisson', rate: 4 },
-        input: { kind: 'lognormal', mean: 500, sd: 300 },
-        output: { kind: 'lognormal', mean: 300, sd: 200 },
-      },
-      { count: 4000 },
-      seeded(9),
-    );
-    const started = performance.now();
-    const result = simulation({ requests, groups: [{ step: STEP, replicas: 1, weight: 1 }] });
-    const seconds = (performance.now() - started) / 1e3;
-    expect(result.simulatedTokens / seconds).toBeGreaterThan(1e6);
-  });
-
   it('weights split the traffic exactly, in any stretch of it', () => {
     const groups = [
       { step: STEP, replicas: 1, weight: 0.7 },
