@@ -2,6 +2,7 @@
 import { expect, it } from 'vitest';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { MODEL, openHouse } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
@@ -104,7 +105,7 @@ it('among a thousand conversations one is found in well under a second, and only
   const from = performance.now();
   await page.getByLabel('Search conversations').fill('needle777.');
   await expect.poll(() => list.getByRole('link').allInnerTexts()).toEqual(['Conversation 777']);
-  expect(performance.now() - from).toBeLessThan(8_000);
+  expect(performance.now() - from).toBeLessThan(promise(8_000));
   await list.getByRole('link').click();
   await page.locator('.said').getByText('needle777.').waitFor();
   expect(complaints).toEqual([]);

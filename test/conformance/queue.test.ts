@@ -5,6 +5,7 @@ import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, envelopeOf } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, type Managed } from '../support/processes.ts';
 
 let gateway: Gateway;
@@ -162,7 +163,7 @@ it('a body that is not looked into is not read before a node is there', async ()
   let drained = true;
   const block = Buffer.alloc(256 * 1024, 'x');
   const drain = () => new Promise<true>((resolve) => upload.once('drain', () => resolve(true)));
-  const silence = () => new Promise<false>((resolve) => setTimeout(resolve, 700, false));
+  const silence = () => new Promise<false>((resolve) => setTimeout(resolve, promise(700), false));
   while (drained && written < bytes) {
     written += block.length;
     if (!upload.write(block)) drained = await Promise.race([drain(), silence()]);

@@ -72,13 +72,14 @@ const fresh = (before: readonly Line[], count: number) =>
 it('sampling parameters are on record, by one name whatever the endpoint calls them, and nothing else of the body', async () => {
   const { key } = await makeKey();
   const before = await trace();
+  const askedAt = Date.now();
   await ask(key, { temperature: 0.25, top_p: 0.9, max_completion_tokens: 17, n: 1, stop: ['secret-word'] });
   await ask(key, { temperature: null, top_p: 'high', max_tokens: 2 });
   const lines = await fresh(before, 2);
   expect(lines[0]).toMatchObject({ temperature: 0.25, top_p: 0.9, max_tokens: 17, n: 1, attempt: 1, error: null });
   expect(lines[1]).toMatchObject({ temperature: null, top_p: null, max_tokens: 2, n: null });
   expect(JSON.stringify(lines)).not.toContain('secret-word');
-  for (const { queue_ms } of lines) expect(queue_ms).toBeLessThan(5_000);
+  for (const { queue_ms } of lines) expect(queue_ms).toBeLessThanOrEqual(Date.now() - askedAt);
 });
 
 it('what a request waited for a free node is on record apart from its own time', async () => {
@@ -192,13 +193,15 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
   });
   await house.gateway.queued(0, 'awaited');
   const before = await trace();
+  const askedAt = Date.now();
   await waits({});
   await waits({ stream: true });
+  const tookMs = Date.now() - askedAt;
   const lines = await fresh(before, 2);
   for (const line of lines) {
     expect(line).toMatchObject({ status: 499, error: 'client_left', attempt: 0, model: 'awaited', output_tokens: 0 });
     expect(line.queue_ms).toBeGreaterThan(WAITS_MS - 200);
-    expect(line.queue_ms).toBeLessThan(10_000);
+    expect(line.queue_ms).toBeLessThanOrEqual(tookMs);
   }
   const sums = z.object({
     data: z.array(z.looseObject({ requests: z.number(), aborted: z.number(), prompt_tokens: z.number() })),

@@ -120,7 +120,7 @@ it('docs/quickstart-provider.md, without Slurm', async () => {
   expect(await read.terminals[0]?.end(5_000)).toMatchObject({ code: 0 });
 });
 
-it('docs/quickstart-operator.md', async () => {
+it('docs/quickstart-operator.md', async (context) => {
   const port = await freePort();
   const here = await place({}, { PORT: String(port), DATA: join(await temporaryDirectory(), 'data') }, NETWORK);
   here.env.OTELA_RELEASE = await release();
@@ -133,7 +133,7 @@ it('docs/quickstart-operator.md', async () => {
   const old = ['/usr/bin/node', '/usr/local/bin/node'].find(
     (node) => Number(/^v(\d+)/.exec(run(node, '--version'))?.[1]) < 24,
   );
-  if (old === undefined) return console.log('not run: programs under an older Node; there is none here');
+  if (old === undefined) return context.skip('this machine has no Node before 24: its programs were not run under one');
   for (const program of ['otela', 'otela-gateway', 'otela-agent', 'otela-plan', 'otela-factory']) {
     expect(run(old, join(installed, `${program}.js`), 'help')).toMatch(
       /^this needs Node 24 or later, and is run by v\d[\s\S]*https:\/\/nodejs\.org/,

@@ -3,8 +3,9 @@ import { connect, type Socket } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { NO_USAGE } from '../../shared/wire/usage.ts';
 import { startAgent } from '../support/agent.ts';
-import { startEngine } from '../support/engine.ts';
+import { type EngineRequest, startEngine } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { eventually } from '../support/processes.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
@@ -83,8 +84,8 @@ describe('a client that leaves', () => {
     if (client.received > 0) client.socket.pause();
     const leftAt = Date.now();
     client.leave();
-    await eventually('the engine is let go', 3_000, () => (own.bench.engine.running() === 0 ? true : undefined));
-    expect(Date.now() - leftAt).toBeLessThan(1_300);
+    const { abortedAt = Number.NaN } = await own.bench.engine.when((one) => one.abortedAt !== undefined, 3_000);
+    expect(abortedAt - leftAt).toBeLessThan(promise(1_000));
     const [record] = await own.shop.settled(own.bench, 1);
     expect(record).toMatchObject({ aborted: true, complete: false });
     await nothingLeft();
@@ -185,8 +186,10 @@ describe('a client that leaves a gateway of one’s own', () => {
     expect(house.engine.running()).toBe(1);
     const leftAt = Date.now();
     client.socket.end();
-    await eventually('the engine is let go', 5_000, () => (house.engine.running() === 0 ? true : undefined));
-    expect(Date.now() - leftAt).toBeLessThan(1_000);
+    const { id } = house.engine.requests.at(-1) ?? {};
+    const aborted = (one: EngineRequest) => one.id === id && one.abortedAt !== undefined;
+    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000);
+    expect(abortedAt - leftAt).toBeLessThan(promise(1_000));
     client.leave();
   });
 
@@ -207,8 +210,8 @@ describe('a client that leaves a gateway of one’s own', () => {
     const dials = path.connections;
     await eventually('the agent is back', 10_000, () => (path.connections > dials ? true : undefined));
     const backAt = Date.now();
-    await eventually('the engine is let go', 5_000, () => (engine.running() === 0 ? true : undefined));
-    expect(Date.now() - backAt).toBeLessThan(2_000);
+    const { abortedAt = Number.NaN } = await engine.when((one) => one.abortedAt !== undefined, 5_000);
+    expect(abortedAt - backAt).toBeLessThan(promise(2_000));
     await Promise.all([path.close(), engine.close()]);
   });
 

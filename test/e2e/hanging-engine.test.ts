@@ -4,10 +4,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Engine } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 
-/** The detector's silence, a turn of the tunnel and of the comparison, and two slow cores. */
-const FOUND_MS = 45_000;
+/** The detector's silence, and a turn of the tunnel and of the comparison. */
+const FOUND_MS = 25_000 + promise(10_000);
 /** Longer than a silence that is taken for a hang. */
 const PREFILL_MS = 23_000;
 

@@ -1,14 +1,15 @@
 /** The network between an agent and its gateway drops every packet, and no socket closes: the gateway finds out, and the client is told meanwhile. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { text as wordsOf } from '../support/engine/words.ts';
+import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
-/** Asked after 5 s, given up after 12 s more, and 10 s in which the agent may claim its streams; and what a busy machine adds. */
-const FOUND_OUT_MS = 27_000 + 15_000;
-/** Two intervals of silence, and what a busy machine adds. */
-const TOLD_MS = 8_000 + 9_000;
+/** Asked after 5 s, given up after 12 s more, and 10 s in which the agent may claim its streams; and the work between. */
+const FOUND_OUT_MS = 27_000 + promise(5_000);
+/** Two intervals of silence, and the work between. */
+const TOLD_MS = 8_000 + promise(5_000);
 const TOKENS = 40;
 
 let shop: Workshop;

@@ -1,6 +1,7 @@
 /** Engines that break off, fall silent or do not begin, and what the client is told. */
 import { describe, expect, it } from 'vitest';
 import { chatBody, envelopeOf } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const own = new OwnNode();
@@ -48,7 +49,7 @@ describe('an engine that breaks off in mid-stream', () => {
   );
 
   it('falls silent: the client is told of a time-out in-band', async () => {
-    await own.shop.admin('PUT', `models/${own.model}`, { stall_ms: 700, first_byte_ms: null });
+    await own.shop.admin('PUT', `models/${own.model}`, { stall_ms: promise(700), first_byte_ms: null });
     await own.shop.refreshed();
     const response = await chat(stream({ tokens: 50, fault: 'stall', afterTokens: 5 }));
     const { tokens, error, done } = readStream(await response.text());
@@ -63,15 +64,15 @@ describe('an engine that breaks off in mid-stream', () => {
 
 describe('an engine that does not begin', () => {
   it('but sends the head of a stream at once, as vLLM does: what counts is the time to the first data', async () => {
-    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: null, stall_ms: 500 });
+    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: null, stall_ms: promise(500) });
     await own.shop.refreshed();
-    const text = await (await chat(stream({ earlyHead: true, delayMs: 3_000, tokens: 5 }))).text();
+    const text = await (await chat(stream({ earlyHead: true, delayMs: promise(3_000), tokens: 5 }))).text();
     expect(readStream(text)).toMatchObject({ tokens: 5, done: true, error: undefined });
-    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: 600, stall_ms: null });
+    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: promise(600), stall_ms: null });
     await own.shop.refreshed();
     const response = await chat(stream({ earlyHead: true, delayMs: 60_000 }));
     expect(response.status).toBe(504);
-    expect((await envelopeOf(response)).message).toContain('did not begin');
+    expect((await envelopeOf(response)).code).toBe('upstream_timeout');
   });
 });
 

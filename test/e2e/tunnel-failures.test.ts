@@ -3,6 +3,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { chatBody, envelopeOf } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
@@ -71,13 +72,13 @@ describe('another node is asked', () => {
     }
   });
 
-  it('when a node does not acknowledge within a second, and the silent one is trusted again once it speaks', async () => {
+  it('when a node does not acknowledge, and the silent one is trusted again once it speaks', async () => {
     const [mute, other] = [await addNode(), await addNode()];
     mute.path.hold();
     const startedAt = Date.now();
     const answers = await Promise.all(Array.from({ length: 8 }, () => chat(unary({ tokens: 3 }))));
     for (const response of answers) expect(response.status).toBe(200);
-    expect(Date.now() - startedAt).toBeLessThan(9_000); // where no other node can be tried it is 10 s
+    expect(Date.now() - startedAt).toBeLessThan(promise(5_000)); // where no other node can be tried it is 10 s
     expect(other.engine.requests).toHaveLength(8);
     expect(await shop.suspected()).toContain(mute.session);
     mute.path.release();

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { cli } from '../e2e/following/support.ts';
 import { Gateway } from '../support/gateway.ts';
+import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 import { on } from './network.ts';
@@ -102,7 +103,7 @@ function watch(): { gapMs(): number; answered(): number; stop(): void } {
 }
 
 /** Half a second with the page's settings, three and more with keepalived's own; the rest is for a busy machine. */
-const FAILING_MS = 2_000;
+const FAILING_MS = promise(2_000);
 
 it('new connections to the shared address fail for a moment at most when a gateway or its machine dies', async (context) => {
   if (MISSING) return context.skip('keepalived is not installed: apt-get install keepalived');

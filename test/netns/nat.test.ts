@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { text } from '../support/engine/words.ts';
 import { chatBody } from '../support/house.ts';
 import { load, stream } from '../support/load.ts';
+import { promise } from '../support/patience.ts';
 import { commandOf, descendants, endAll, eventually } from '../support/processes.ts';
 import { on, openWide, settle, type Wide } from './network.ts';
 
@@ -25,8 +26,10 @@ it('serves from behind NAT, where nothing can be reached from outside', async ()
   const agent = await settle(wide, 'c1h1');
   await wide.gateway.serving(1);
   expect(await stream(wide, { tokens: 20 })).toMatchObject({ done: true, words: text(20) });
-  // Its tunnel, its wait for batches, and soon the registry’s socket: alone it is its cluster's delegate.
-  expect([1, 2, 3]).toContain(wide.network.connections(1, wide.gateway.port).length);
+  // Its tunnel, its wait for batches, and the registry’s socket: alone it is its cluster's delegate.
+  await eventually('three connections', 30_000, () =>
+    wide.network.connections(1, wide.gateway.port).length === 3 ? true : undefined,
+  );
   const engine = descendants(agent.pid)
     .map(commandOf)
     .find((command) => command.includes('engine.ts'));
@@ -87,7 +90,7 @@ describe('the line is cut', () => {
     });
     await refused.text();
     expect([502, 503, 504]).toContain(refused.status);
-    expect(Date.now() - startedAt).toBeLessThan(20_000);
+    expect(Date.now() - startedAt).toBeLessThan(promise(20_000));
     wide.network.link('heal', 'c1nat');
     await eventually('serves again', 30_000, async () => {
       const answer = await wide.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
@@ -145,7 +148,7 @@ it('a NAT that forgets idle connections is noticed within 45 s, and the agent se
     await answer.text();
     return answer.status === 200 ? true : undefined;
   });
-  expect(Date.now() - thawedAt).toBeLessThan(45_000);
+  expect(Date.now() - thawedAt).toBeLessThan(promise(45_000));
 });
 
 it('through a delay of 100 ± 5 ms each way the first token needs one round trip, not two', async () => {
@@ -163,7 +166,8 @@ it('through a delay of 100 ± 5 ms each way the first token needs one round trip
   }
   const least = Math.min(...times); // what else runs on the machine makes others slow
   expect(least).toBeGreaterThan(180);
-  expect(least).toBeLessThan(350);
+  // A second round trip would be 190 ms more at least.
+  expect(least).toBeLessThan(200 + promise(150));
 });
 
 it('through 5 % of lost packets a stream is whole', async () => {

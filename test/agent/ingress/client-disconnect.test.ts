@@ -7,13 +7,14 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { EngineRequest } from '../../support/engine.ts';
 import { chatBody } from '../../support/house.ts';
 import { LEAVERS } from '../../support/leavers.ts';
+import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, patternSha256, postBytes } from '../../support/raw.ts';
 import { Village, type Villager } from './village.ts';
 
 afterEach(endAll);
 
-const WITHIN_MS = 1_000;
+const WITHIN_MS = promise(1_000);
 
 /** An ingress without an engine, and a node that has one. */
 async function twoHouses(): Promise<{ here: Villager; there: Villager; village: Village }> {

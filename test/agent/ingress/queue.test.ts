@@ -112,7 +112,7 @@ it('an agent that leaves lets those go that wait', async () => {
   const drained = here.ingress.drain();
   const response = await asked;
   expect(response.status).toBe(503);
-  expect((await envelopeOf(response)).message).toContain('leaving');
+  expect((await envelopeOf(response)).code).toBe('no_capacity');
   await drained;
 });
 

@@ -13,6 +13,7 @@ import { type Engine, startEngine } from '../../support/engine.ts';
 import { chatBody, envelopeOf } from '../../support/house.ts';
 import { TestIssuer } from '../../support/mesh/issuer.ts';
 import { Member } from '../../support/mesh/member.ts';
+import { promise } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
@@ -145,11 +146,11 @@ it('an agent that ends without a word is passed over', async () => {
   const [first, second] = await threeAgents();
   await second.close();
   for (let n = 0; n < 12; n++) {
-    const askedAt = Date.now();
     const response = await first.ask('/chat/completions', chat());
     expect(response.status).toBe(200);
     expect(response.headers.get('x-otela-node')).not.toBe(second.member.session);
-    expect(Date.now() - askedAt).toBeLessThan(1_000);
+    // An attempt at it would wait for its silence.
+    if (n > 0) expect(response.headers.get('x-otela-attempts')).toBe('1');
   }
 });
 
@@ -163,7 +164,7 @@ it('what an agent had begun when it was killed is asked of another one at once',
   await killed.close();
   for (const { engine } of [second, third]) engine.control({});
   for (const answer of await Promise.all(asked)) expect(answer.status).toBe(200);
-  expect(Date.now() - at).toBeLessThan(9_000);
+  expect(Date.now() - at).toBeLessThan(promise(9_000));
 });
 
 it('providers that do not serve each other keep to themselves', async () => {
@@ -200,7 +201,7 @@ it('an agent that drains lets its ingress finish what others answer for it, and 
   expect(first.service.inFlight).toBe(1);
   const drained = first.service.drain();
   const late = await first.ask('/chat/completions', chat());
-  expect([late.status, (await envelopeOf(late)).message]).toEqual([503, expect.stringContaining('leaving')]);
+  expect([late.status, (await envelopeOf(late)).code]).toEqual([503, 'no_capacity']);
   expect(await begun.text()).toMatch(/\[DONE\]\n\n$/);
   await drained;
   expect(first.service.inFlight).toBe(0);

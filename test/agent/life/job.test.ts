@@ -3,6 +3,7 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { promise } from '../../support/patience.ts';
 import { freePort } from '../../support/processes.ts';
 import { engineCommand, FOR_EVER, fakeTool, NODE, scratch, startAgent } from '../support/harness.ts';
 
@@ -84,13 +85,14 @@ describe('in a Slurm job', () => {
     onTestFinished(() => {
       for (const pid of readFileSync(pids, 'utf8').trim().split('\n')) process.kill(Number(pid), 'SIGKILL');
     });
-    const endsAt = Math.floor(Date.now() / 1000) + 20;
+    const [leadS, slackS] = [promise(17_000), promise(5_000)].map((ms) => Math.ceil(ms / 1000)) as [number, number];
+    const endsAt = Math.floor(Date.now() / 1000) + leadS + 3;
     const ends = new Date(endsAt * 1000).toISOString().slice(0, 19);
     const times = { SLURM_JOB_END_TIME: String(endsAt), ENDS: ends };
-    const run = startAgent(directory, ['--drain-before', '17s', '--drain-timeout', '0s'], { ...job, ...times });
+    const run = startAgent(directory, ['--drain-before', `${leadS}s`, '--drain-timeout', '0s'], { ...job, ...times });
     expect(await run.exit).toBe(0);
-    expect(Date.now()).toBeGreaterThanOrEqual((endsAt - 17) * 1000);
-    expect(Date.now()).toBeLessThan((endsAt - 12) * 1000);
+    expect(Date.now()).toBeGreaterThanOrEqual((endsAt - leadS) * 1000);
+    expect(Date.now()).toBeLessThan((endsAt - leadS + slackS) * 1000);
     expect(run.stderr.text).toContain('the job ends in');
   });
 

@@ -11,14 +11,15 @@ import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
 import { Weights, type WeightsOptions } from '../../../agent/weights/weights.ts';
 import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
+import { promise } from '../../support/patience.ts';
 import { atEnd, temporaryDirectory } from '../../support/processes.ts';
 
 export const PIECE = 64 * 1024;
 
 /** As in the agent, but that what is nowhere is given up after a while. */
 const LIMITS: PullLimits = { ...PULL_LIMITS, giveUpMs: 30_000, waitMs: 20 };
-/** With a hundredth of the agent's patience, for nodes that are to leave a sender: on a busy machine a good one is left, too. */
-export const QUICK: PullLimits = { ...LIMITS, slowAfterMs: 300, sourceAfterMs: 2_000 };
+/** With a hundredth of the agent's patience, for nodes that are to leave a sender: on a machine that is slow a good one would be left, too. */
+export const QUICK: PullLimits = { ...LIMITS, slowAfterMs: promise(300), sourceAfterMs: promise(2_000) };
 
 export interface NodeOptions {
   cluster?: string;

@@ -80,7 +80,7 @@ it('a sender of 1 KB/s is left', async () => {
   const cluster = new Cluster();
   const { first, source } = await holder(cluster);
   const second = await cluster.add({ weights: { limits: QUICK } });
-  let slow = false;
+  const _slow = false;
   cluster.line = (_from, to, port) =>
     to === first
       ? way(port, async (chunk, near) => {
@@ -88,17 +88,16 @@ it('a sender of 1 KB/s is left', async () => {
           for (let at = 0; at < chunk.length && !near.destroyed; at += 100) {
             near.write(chunk.subarray(at, at + 100));
             if (chunk.length < 1000) continue;
-            slow = true;
+            slowly += 100;
             await delay(100);
           }
         })
       : port;
-  const begun = performance.now();
   await expectWhole(second, source);
-  expect(slow).toBe(true);
+  // Some of it came that way, and not what was missing of it.
+  expect(slowly).toBeGreaterThan(0);
+  expect(slowly).toBeLessThan(SIZE / 4);
   expect(second.log.join('\n')).toMatch(/too slow/);
-  // At that pace it would take six and a half minutes.
-  expect(performance.now() - begun).toBeLessThan(60_000);
 });
 
 it('with 1 of 64 nodes that no other reaches, all get the model, and it as well', async () => {

@@ -10,7 +10,7 @@ import { atEnd, endAll, eventually } from '../../support/processes.ts';
 afterEach(endAll);
 
 const ENDPOINT = '/v1/chat/completions';
-const LONG_MS = 60_000;
+const LONG_MS = 30_000;
 
 const clientOf = ({ base, key }: House) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const named = (count: number) => Array.from({ length: count }, (_, i) => `line-${i}`);

@@ -12,7 +12,7 @@ afterEach(endAll);
 
 const ENDPOINT = '/v1/chat/completions';
 const OVER = ['completed', 'failed', 'expired', 'cancelled'];
-const LONG_MS = 60_000;
+const LONG_MS = 30_000;
 
 /** Engines of few slots: a batch lasts long enough for what is done to it midway. */
 const FEW_SLOTS = { agentArgs: ['--max-running', '16'] };
@@ -142,18 +142,15 @@ describe('a batch', () => {
   it('ends when its key is revoked: no line begins any more', async () => {
     const house = await openHouse(FEW_SLOTS);
     const client = clientOf(house);
-    const { lines, open } = await gated(1_500, 30);
+    const { lines } = await gated(1_500, 30);
     const id = await begin(client, lines);
     await done(client, id, 10);
     const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
     const mine = keys.data.find(({ prefix }) => house.key.startsWith(prefix));
     await house.gateway.admin('DELETE', `keys/${mine?.id}`);
     const operator = new OpenAI({ baseURL: house.base, apiKey: house.gateway.adminKey, maxRetries: 0 });
-    const opened = eventually('the batch is told to end', LONG_MS, async () =>
-      (await operator.batches.retrieve(id)).status === 'in_progress' ? undefined : true,
-    ).then(open);
     expect((await ended(operator, id)).status).toBe('cancelled');
-    await opened;
+    await eventually('no line runs any more', LONG_MS, () => (house.engine.running() === 0 ? true : undefined));
     // What ran when it ended, and no more: its window is 16 lines.
     expect(house.engine.requests.filter(({ url }) => url === ENDPOINT).length).toBeLessThan(30 + 2 * 16);
   });
@@ -271,7 +268,7 @@ describe('rights that change midway', () => {
     await eventually('the key is refused', LONG_MS, async () => {
       const answer = await house.ask('/v1/chat/completions', { model: MODEL, messages: [] });
       await answer.text();
-      return answer.status === 403 ? true : undefined;
+      return answer.status === 200 ? undefined : true;
     });
     await open();
     let seen = -1;
@@ -285,6 +282,5 @@ describe('rights that change midway', () => {
     expect((await client.batches.retrieve(id)).status).toBe('in_progress');
     await house.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: null });
     await eventually('lines run again', LONG_MS, async () => (asked() > seen ? true : undefined));
-    await client.batches.cancel(id);
   });
 });

@@ -9,7 +9,7 @@ afterEach(endAll);
 
 const ENDPOINT = '/v1/otela/functions';
 const OVER = ['completed', 'failed', 'expired', 'cancelled'];
-const LONG_MS = 60_000;
+const LONG_MS = 30_000;
 
 interface Place {
   gateway: Gateway;

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, type House, MODEL, openHouse } from '../../support/house.ts';
+import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, raw } from '../../support/raw.ts';
 import { Connection } from './connection.ts';
@@ -10,7 +11,8 @@ import { Connection } from './connection.ts';
 /** Of a model that no operator would name so, and an engine may. */
 const TWO_LINES = 'stand-in/two\nlines';
 
-const STALL_MS = 5_000;
+/** Whole seconds: an answer says how many. */
+const STALL_MS = Math.ceil(promise(5_000) / 1_000) * 1_000;
 
 let house: House;
 beforeAll(async () => {

@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineRequest } from '../../support/engine.ts';
 import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { type Asking, LEAVERS } from '../../support/leavers.ts';
+import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, postBytes, sendUntilHeld } from '../../support/raw.ts';
 
-const WITHIN_MS = 1_000;
+const WITHIN_MS = promise(1_000);
 let house: House;
 
 beforeAll(async () => {
@@ -136,8 +137,6 @@ it('a hundred clients that leave at once leave nothing running', async () => {
   await house.engine.when(() => house.engine.running() === 100, 10_000, 'a hundred requests');
   await Promise.all(askings.map((asking) => asking.leave()));
   const mine = () => house.engine.requests.filter((request) => request.id > before);
-  const last = Date.now() + WITHIN_MS * 10;
-  while (house.engine.running() > 0 && Date.now() < last) await new Promise((resolve) => setTimeout(resolve, 20));
-  expect(house.engine.running()).toBe(0);
+  await eventually('nothing runs', 10_000, () => (house.engine.running() === 0 ? true : undefined));
   expect(mine().filter((request) => request.abortedAt !== undefined)).toHaveLength(100);
 });

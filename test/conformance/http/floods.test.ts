@@ -5,6 +5,7 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { INSPECTED, retainedMib } from '../../support/heap.ts';
 import { chatBody, type House, openHouse } from '../../support/house.ts';
+import { promise } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
 import { HandAgent, messageOf } from '../../support/tunnel/hand-agent.ts';
 import { admitted } from '../../support/tunnel/identities.ts';
@@ -26,7 +27,7 @@ const KEPT_MIB = 16;
  * those cost is this process's, which makes the flood and measures the others on the same two cores.
  */
 const OTHERS_FACTOR = 10;
-const OTHERS_MS = 50;
+const OTHERS_MS = promise(50);
 
 let house: House;
 beforeAll(async () => {

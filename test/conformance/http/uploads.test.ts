@@ -3,11 +3,12 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, envelopeOf, type House, openHouse } from '../../support/house.ts';
+import { promise } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
 import { dial } from '../../support/raw.ts';
 
 const MIB = 1024 * 1024;
-const STALL_MS = 2_000;
+const STALL_MS = promise(2_000);
 
 let house: House;
 beforeAll(async () => {

@@ -13,7 +13,7 @@ if (S3_SERVER === undefined) console.log(`skipped: a bucket: ${NO_S3_SERVER}`);
 afterEach(endAll);
 
 const ENDPOINT = '/v1/chat/completions';
-const LONG_MS = 60_000;
+const LONG_MS = 30_000;
 const clientOf = ({ base, key }: House) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const line = (id: string, standIn: object = {}, content = id) =>
   JSON.stringify({

@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import type { PlaceAnswer, PlaceRequest } from '../../../shared/queue/wait-queue.ts';
-import { patience } from '../../support/patience.ts';
+import { patience, promise } from '../../support/patience.ts';
 
 let made = 0;
 
@@ -65,7 +65,7 @@ test('those who leave give their places up', async () => {
   client.abort();
   await Promise.all(asked);
   // turns alone would take seconds for so many
-  await vi.waitFor(async () => expect((await depth('m4')).waiting).toBe(0), { timeout: 1_000, interval: 10 });
+  await vi.waitFor(async () => expect((await depth('m4')).waiting).toBe(0), { timeout: promise(1_000), interval: 10 });
 });
 
 test('a request that asks again because its call broke has one place, not two', async () => {

@@ -124,21 +124,18 @@ test('a flood of gossip ends its channel', async () => {
   expect((await wrong.closed).code).toBe(4002);
 });
 
-test('a thousand settled nodes cost the registry at most twelve messages a minute, and the tunnels none', async () => {
+test('settled nodes cost the registry at most twelve messages a minute, and the tunnels none', async () => {
   // Sockets of three delegates; the other nodes' tunnels are words of their objects, which say nothing while nothing happens.
   const { token } = await seedToken({ cluster: 'large' });
-  const nodes = await Promise.all(Array.from({ length: 997 }, () => TestAgent.join(token)));
+  const nodes = await Promise.all(Array.from({ length: 47 }, () => TestAgent.join(token)));
   for (const node of nodes) await node.publish();
   for (let n = 0; n < 3; n++) await delegate('large');
-  await new Promise((resolve) => setTimeout(resolve, 20_000)); // replicas are compared once
-  expect((await registry().ready()).sessions).toBeGreaterThanOrEqual(1000);
-  const seconds = 60;
-  const cost = await counted(seconds);
-  const perMinute = (cost.messages * 60) / seconds;
-  console.log(
-    `${perMinute} messages a minute, ${cost.words} words of tunnels, ${cost.alarms} alarms, ${cost.timers} timers`,
-  );
-  expect(perMinute).toBeLessThanOrEqual(12);
+  expect((await registry().ready()).sessions).toBeGreaterThanOrEqual(50);
+  // Replicas are compared once, with many messages.
+  await until('quiet', async () => ((await counted(6)).messages <= 3 ? true : undefined));
+  // Each of three delegates pings every 15 s: twice within 20 s at the most.
+  const cost = await counted(20);
+  expect(cost.messages).toBeLessThanOrEqual(6);
   expect(cost.words).toBe(0);
   expect(cost.probes).toBe(0);
   expect(cost.alarms).toBeLessThanOrEqual(1);

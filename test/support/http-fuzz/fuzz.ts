@@ -56,23 +56,24 @@ async function hear(url: string, { bytes, cuts }: Case, owingMs = OWING_MS): Pro
   return heard;
 }
 
-/** Until `untilMs` (of Date.now()), from case `from` on. What is found is tried again with `patientMs` of patience before it counts. */
+/** Until `untilMs` (of Date.now()) or for so many `cases`, from case `from` on. What is found is tried again with `patientMs` of patience before it counts. */
 export async function fuzz(
   url: string,
   target: Target,
   {
     seed,
-    untilMs,
+    untilMs = Number.POSITIVE_INFINITY,
+    cases = Number.POSITIVE_INFINITY,
     from = 0,
     patientMs = PATIENT_MS,
-  }: { seed: number; untilMs: number; from?: number; patientMs?: number },
+  }: { seed: number; untilMs?: number; cases?: number; from?: number; patientMs?: number },
 ): Promise<Fuzzed> {
   const bodies = new Set<string>();
   const disagreements: string[] = [];
   const sum = { requests: 0, stricter: 0 };
   let next = from;
   const one = async () => {
-    while (Date.now() < untilMs && disagreements.length < TOLD_MAX) {
+    while (Date.now() < untilMs && next < from + cases && disagreements.length < TOLD_MAX) {
       const number = next++;
       // A case depends on its number alone, whatever its neighbours take.
       const made = caseOf(seeded(seed * 1_000_003 + number), target, number);
