@@ -1,9 +1,9 @@
-/** Before each test of the suite: what its host is known not to do must fail. */
+/** Before each test of the suite: what its host is known not to do must fail, and what is known must still be a test. */
 import { relative } from 'node:path';
-import { beforeEach } from 'vitest';
+import { beforeEach, type RunnerTask, type RunnerTestFile } from 'vitest';
 import { HOST } from '../support/host.ts';
 import { ROOT } from '../support/where.ts';
-import { knownFailure } from './known-failures.ts';
+import { KNOWN_FAILURES, knownFailure } from './known-failures.ts';
 
 declare module 'vitest' {
   interface TaskMeta {
@@ -12,11 +12,28 @@ declare module 'vitest' {
   }
 }
 
-beforeEach(({ task }) => {
-  const names: string[] = [];
+const pathOf = (file: RunnerTestFile) => relative(`${ROOT}/test/conformance`, file.filepath);
+
+function nameOf(task: RunnerTask): string {
+  const names = [task.name];
   for (let at = task.suite; at !== undefined; at = at.suite) names.unshift(at.name);
-  const name = [...names, task.name].filter((one) => one !== '').join(' > ');
-  const known = knownFailure(HOST.name, relative(`${ROOT}/test/conformance`, task.file.filepath), name);
+  return names.filter((one) => one !== '').join(' > ');
+}
+
+const testsOf = (task: RunnerTask): RunnerTask[] => (task.type === 'suite' ? task.tasks.flatMap(testsOf) : [task]);
+
+/** @throws Error where a line names no test of the file: a renamed one would be expected to pass, and its line would stay for ever */
+function requireKnown(file: RunnerTestFile): void {
+  const names = new Set(testsOf(file).map(nameOf));
+  const gone = KNOWN_FAILURES.filter((one) => one.file === pathOf(file)).flatMap(({ tests }) =>
+    tests.filter((test) => !names.has(test)),
+  );
+  if (gone.length > 0) throw new Error(`known-failures.ts names what is no test: ${gone.join('; ')}`);
+}
+
+beforeEach(({ task }) => {
+  requireKnown(task.file);
+  const known = knownFailure(HOST.name, pathOf(task.file), nameOf(task));
   if (known === undefined) return;
   task.meta.knownFailing = known.reason;
   // As `test.fails` would have it: passing is the failure. The runner reads it when the test is over.

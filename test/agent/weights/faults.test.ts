@@ -80,7 +80,7 @@ it('a sender of 1 KB/s is left', async () => {
   const cluster = new Cluster();
   const { first, source } = await holder(cluster);
   const second = await cluster.add({ weights: { limits: QUICK } });
-  const _slow = false;
+  let slowly = 0;
   cluster.line = (_from, to, port) =>
     to === first
       ? way(port, async (chunk, near) => {
