@@ -121,8 +121,12 @@ export class HttpServer {
     // Without a listener node:http answers 417 before our handler sees the request.
     this.#server.on('checkExpectation', answer);
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
-    this.#server.on('upgrade', (request, socket, head) => void this.#upgrades.take(request, socket, head));
-    this.#server.on('connect', (_message, socket: Duplex) => answerUnreadable(socket, NO_PROXY));
+    this.#server.on('upgrade', (request, socket, head) =>
+      this.#behindOthers(socket, () => void this.#upgrades.take(request, socket, head)),
+    );
+    this.#server.on('connect', (_message, socket: Duplex) =>
+      this.#behindOthers(socket, () => answerUnreadable(socket, NO_PROXY)),
+    );
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
     );
@@ -154,6 +158,15 @@ export class HttpServer {
     if (!(this.#server instanceof TlsServer)) return;
     this.#server.setSecureContext({ ...tls, ...TLS_VERSIONS });
     tellEnd(tls);
+  }
+
+  /** Behind the answers to earlier requests of the connection: else a client, or a proxy that shares it, takes what is written for one of them. */
+  #behindOthers(socket: Duplex, write: () => void): void {
+    const last = this.#connections.of(socket as Socket)?.answering.at(-1);
+    if (last === undefined) return write();
+    last.response.once('close', () => {
+      if (socket.writable) write();
+    });
   }
 
   #onConnection(socket: Socket, parse: (socket: Socket) => void): void {

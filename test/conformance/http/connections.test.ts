@@ -110,6 +110,28 @@ it('pipelined requests are answered in their order, streams among them', async (
   connection.close();
 });
 
+it.each([
+  ['CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n', 405],
+  [
+    'an upgrade',
+    'GET /agent/connect HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+    426,
+  ],
+  [
+    'an upgrade that two parsers read in two ways',
+    'GET / HTTP/1.1\r\nhost: h\r\nhost: i\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n',
+    400,
+  ],
+])(
+  '%s behind a request is refused behind its answer: else a client takes the refusal for it',
+  async (_, text, status) => {
+    const connection = await open();
+    connection.send(post(chatBody({ delayMs: 500, tokens: 1 }), { te: 'trailers' }) + text);
+    await connection.closed();
+    expect(connection.answers.map((answer) => answer.status)).toEqual([200, status]);
+  },
+);
+
 it('nonsense behind a request that streams neither stands inside its answer nor is taken for it', async () => {
   const connection = await open();
   connection.send(`${post(chatBody({ tokens: 20, tokensPerSecond: 20 }, { stream: true }))}NONSENSE\r\n\r\n`);
