@@ -26,7 +26,7 @@ const nodeProject = (name: string) => ({
     include: [`test/${name}/**/*.test.ts`],
     setupFiles: ['./test/support/cpu-time.ts', ...(name === 'conformance' ? ['./test/conformance/setup.ts'] : [])],
     environment: 'node' as const,
-    env: { NODE_COMPILE_CACHE: COMPILE_CACHE },
+    env: { ...LIMITS.env, NODE_COMPILE_CACHE: COMPILE_CACHE },
     isolate: !SHARED_MODULES.includes(name),
     fileParallelism: !ONE_FILE_AT_A_TIME.includes(name),
   },

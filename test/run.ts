@@ -26,6 +26,7 @@ import { isShort, PARTS } from './tiers.ts';
 const CHECKS: Record<string, string[]> = {
   biome: ['biome', 'check', '.'],
   'lock file': ['node', 'packaging/install/lock.ts', '--check'],
+  'generated files': ['node', 'packaging/generated.ts'],
   'tsc shared': ['tsc', '-p', 'tsconfig.shared.json'],
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],

@@ -43,8 +43,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'lattice/mutants': 'thirty builds of a broken lattice: lattice/laws holds the laws that they break',
   }),
   ...rooms('gateway', {
-    'registry/figures': 'a benchmark of a thousand nodes',
-    'registry/gossip': 'waits a minute for quiet; shared/gossip proves the steps in virtual time',
+    'registry/gossip': 'waits half a minute for quiet; shared/gossip proves the steps in virtual time',
   }),
   ...rooms('agent', {
     'weights/faults': 'pulls by four agents, some of which are killed; weights/pull, hung and sources have the rules',
@@ -68,7 +67,6 @@ export const LONG: Readonly<Record<string, string>> = {
     'sdk/sdk-retries': 'waits as the SDKs wait',
     'sealed/sealed-python': 'the Python client; sealed-sdk has the other one',
     'gateway-cli': 'eighty processes of the command line',
-    'known-failures': "lists the suite's tests by a vitest of its own",
   }),
 };
 
@@ -86,7 +84,6 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/node-plain': '',
     'standalone/node-upgrades': '',
     'standalone/node-write-answer': '',
-    'standalone/opening-mac': '',
     'standalone/stream-of-reset-object': '',
     'files/batch-bounds': '',
     'files/batch-clock': 'batches over days in virtual time, a crash at any moment: each line is answered once',

@@ -17,6 +17,3 @@ if (process.env[SLOWNESS_VARIABLE] === undefined) {
   const [, median = NODE_START_MS] = [nodeStartMs(), nodeStartMs(), nodeStartMs()].toSorted((a, b) => a - b);
   process.env[SLOWNESS_VARIABLE] = Math.min(MOST_SLOWNESS, Math.max(1, median / NODE_START_MS)).toFixed(2);
 }
-
-/** For a test runner that gives its workers an environment. */
-export const SLOWNESS_ENVIRONMENT = { [SLOWNESS_VARIABLE]: process.env[SLOWNESS_VARIABLE] ?? '1' };
