@@ -186,6 +186,13 @@ it('two requests at once with the same x-request-id each get their own answer', 
   expect(house.engine.requests.at(-1)?.headers['x-request-id']).toBe('the-same-for-both');
 });
 
+it('a body of 33 MiB is taken, and one of a byte more is not', async () => {
+  const text = JSON.stringify(chatBody({ tokens: 1 }));
+  const of = async (bytes: number) => (await house.ask('/v1/chat/completions', text.padEnd(bytes))).status;
+  const limit = 33 * 1024 * 1024;
+  expect([await of(limit), await of(limit + 1)]).toEqual([200, 413]);
+});
+
 it.each([
   ['too large by its length', 413, 'request_too_large', 40, {}],
   ['too large without a length', 413, 'request_too_large', 40, { chunked: true }],
