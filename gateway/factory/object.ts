@@ -51,6 +51,7 @@ export class FactoryObject extends GatewayObject {
   /** One per factory. */
   readonly #waiting = new Map<string, Waiting>();
   readonly #told = new Map<string, Told>();
+  #answers = 0;
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
@@ -182,7 +183,8 @@ export class FactoryObject extends GatewayObject {
   #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
     const digest = JSON.stringify([demand.map(coarse), nodes.map(({ session, state }) => [session, state])]);
     const told = this.#told.get(name);
-    const number = told?.digest === digest ? told.number : (told?.number ?? 0) + 1;
+    // One count for all: a factory that made room for others, and comes back, is never told the number of another answer.
+    const number = told?.digest === digest ? told.number : ++this.#answers;
     if (told?.digest !== digest) {
       this.#told.delete(name);
       this.#told.set(name, { digest, number });

@@ -112,3 +112,26 @@ test('a token that reports under ever new names pushes out its own factories, an
   expect(shown.map(({ tokenId }) => tokenId).filter((id) => id === 'token')).toHaveLength(1);
   expect(shown).toHaveLength(32);
 });
+
+test('a factory whose last answer was forgotten for others’ is told news, and not taken for one that knows them', async () => {
+  const clock = new TestClock();
+  vi.spyOn(snapshots, 'get').mockReturnValue({
+    nodes: new NodeIndex(),
+    settings: { catalogue: {} },
+  } as unknown as View);
+  const object = open(clock);
+  const own = {
+    ...report,
+    models: [{ id: 'm', state: 'cold' as const, min: 0, max: 1, pending: 0, running: 0, ready: 0 }],
+    wait_ms: 0,
+  };
+  const first = await object.exchange(identity, own);
+  const after = first.kind === 'answer' ? first.answer.revision : '';
+  for (let i = 0; i < 70; i++) {
+    const factory = `name-${i}`;
+    await object.exchange({ ...identity, tokenId: 'greedy', factory }, { ...report, factory, wait_ms: 0 });
+  }
+  object.asked('m');
+  const reply = await object.exchange(identity, { ...own, after });
+  expect(reply.kind === 'answer' && reply.answer.revision).not.toBe(after);
+});
