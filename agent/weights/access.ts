@@ -34,7 +34,12 @@ export class Access {
     return this.isNear(peer) && peer.provider === this.#own()?.provider;
   }
 
+  /** Whether it is a blob of a public model that is listed here. */
+  isPublic(key: string): boolean {
+    return this.#public.has(key);
+  }
+
   mayHave(peer: PeerName, key: string): boolean {
-    return this.isOwn(peer) || (this.isNear(peer) && this.#public.has(key));
+    return this.isOwn(peer) || (this.isNear(peer) && this.isPublic(key));
   }
 }

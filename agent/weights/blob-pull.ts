@@ -19,6 +19,8 @@ const RENEW_MS = LEASE_MS / 3;
 const SENDERS_PATIENCE = 4;
 /** A node that comes back to one that it left as too slow is content with a quarter: where the link is slow, the pull ends all the same. */
 const LESS_EACH_TIME = 4;
+/** Whole blobs with false bytes of other nodes, after which the rest of the pull is the source's alone: each costs the whole blob. */
+const FALSE_MAX = 2;
 /** The source is one for all nodes: it is gone on with only where it is so many times as fast as another node. */
 const SOURCE_TIMES = 4;
 
@@ -34,6 +36,8 @@ export interface BlobPullOptions {
   limits: PullLimits;
   /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<Question, 'blob'>): Promise<Answer>;
+  /** It said to wait for longer than a pull waits. */
+  inVain(): void;
   /** No other node is there to ask. */
   alone(): boolean;
   /** The blob is open and being filled: its progress can be read. */
@@ -54,6 +58,9 @@ export class BlobPull {
   #mixed = false;
   /** Nodes that sent pieces of what is here: at most as many as there are nodes near. */
   readonly #senders = new Set<string>();
+  /** Nodes that sent some of a blob that was false: none of them sends again to this pull. */
+  readonly #liars = new Set<string>();
+  #falseBlobs = 0;
   /** By node: how often this pull left it as too slow. At most as many as there are nodes near. */
   readonly #leftSlow = new Map<string, number>();
   /** The node whose pace is compared with that of the source. */
@@ -98,7 +105,13 @@ export class BlobPull {
     // Also of the source: what stays would be found wrong by each later pull.
     await blob.restart();
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
-    for (const sender of this.#senders) blocklist.failed(sender, performance.now());
+    for (const sender of this.#senders) {
+      blocklist.failed(sender, performance.now());
+      this.#liars.add(sender);
+    }
+    this.#falseBlobs++;
+    if (this.#falseBlobs >= FALSE_MAX && this.#cannotRead)
+      throw new WeightsError('wrong', `${file.path} came false from other nodes, and its source cannot be read`);
     this.#senders.clear();
     this.#mixed = false;
     this.#parent = undefined;
@@ -138,21 +151,24 @@ export class BlobPull {
   }
 
   async #answer(silentMs: number): Promise<Answer> {
-    const { limits, ask, alone } = this.#options;
-    if (this.#compared !== undefined) return { kind: 'read' };
+    const { limits, ask, alone, inVain } = this.#options;
+    if (this.#compared !== undefined || this.#falseBlobs >= FALSE_MAX) return { kind: 'read' };
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
-    const answer = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
+    const said = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
+    // A coordinator may name a node again that it was told to leave out.
+    const answer: Answer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
     // Were it the same for all, a source that stands still for a while would be read by all nodes at once.
     const patience = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDERS_PATIENCE);
     if (silentMs <= patience) return answer;
+    if (answer.kind === 'wait') inVain();
     await ask({ role: 'reads' });
     return { kind: 'read' };
   }
 
   #avoid(): string[] {
-    return this.#options.blocklist.blocked(performance.now()).slice(0, 64);
+    return [...new Set([...this.#liars, ...this.#options.blocklist.blocked(performance.now())])].slice(0, 64);
   }
 
   async #renew(): Promise<void> {
@@ -216,6 +232,7 @@ export class BlobPull {
     const leave = (why: string) => stop.abort(new WeightsError('unavailable', `its source ${why}`));
     if (this.#compared !== undefined) return leave(`is not much faster than ${this.#compared.session}`);
     if (performance.now() - this.#progressAt > limits.giveUpMs) return leave('gives nothing more');
+    if (this.#falseBlobs >= FALSE_MAX) return;
     const answer = await ask({ role: 'reads', avoid: this.#avoid() });
     if (answer.kind === 'peer') leave('is too slow, and another node has it');
   }

@@ -32,8 +32,14 @@ export class WeightsClient {
   }
 
   /** @throws WeightsError */
-  async coordinate(session: string, questions: readonly Question[], signal: AbortSignal): Promise<Answer[]> {
-    const text = await this.#text(session, 'POST', '/v1/coordinate', signal, JSON.stringify(questions));
+  async coordinate(
+    session: string,
+    questions: readonly Question[],
+    own: boolean,
+    signal: AbortSignal,
+  ): Promise<Answer[]> {
+    const path = own ? '/v1/coordinate/own' : '/v1/coordinate';
+    const text = await this.#text(session, 'POST', path, signal, JSON.stringify(questions));
     return parse(z.array(answerSchema).max(ROWS_MAX), text);
   }
 

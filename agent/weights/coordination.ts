@@ -35,22 +35,26 @@ export class Coordination {
   /** Nodes that are not asked as coordinators: a node that is too busy to send still coordinates, or there would be two trees. */
   readonly #coordinators = new PeerBlocklist();
   readonly #options: CoordinationOptions;
-  readonly #coordinator: Coordinator;
+  /** Of blobs of public models, which all near nodes share. */
+  readonly #shared: Coordinator;
+  /** Of lists and all other blobs. Another provider's node must not say that it reads them: the own nodes would wait for it. */
+  readonly #private: Coordinator;
   readonly #stop = new AbortController();
   readonly #bornAt = performance.now();
   /** When a shard was asked for first: bounded by the number of shards. */
   readonly #asked = new Map<string, number>();
   #nearby: ReadonlySet<string> = new Set();
+  #ours: ReadonlySet<string> = new Set();
   #nearAt = Number.NaN;
   #announced = 0;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: CoordinationOptions) {
     this.#options = options;
-    this.#coordinator = new Coordinator({
-      fanout: options.fanout ?? FANOUT,
-      lives: (session) => session === options.peers.own()?.session || this.#near().has(session),
-    });
+    const fanout = options.fanout ?? FANOUT;
+    const lives = (session: string) => session === options.peers.own()?.session || this.#near().has(session);
+    this.#shared = new Coordinator({ fanout, lives });
+    this.#private = new Coordinator({ fanout, lives });
   }
 
   open(): void {
@@ -64,13 +68,24 @@ export class Coordination {
 
   /** Sessions of the nodes that this one deals with. */
   #near(): ReadonlySet<string> {
+    this.#look();
+    return this.#nearby;
+  }
+
+  /** Those of them that are of this node's provider. */
+  #own(): ReadonlySet<string> {
+    this.#look();
+    return this.#ours;
+  }
+
+  #look(): void {
     const { peers, access } = this.#options;
     const at = peers.changedAt();
-    if (this.#nearAt !== at) {
-      this.#nearby = new Set(peers.others().flatMap((peer) => (access.isNear(peer) ? [peer.session] : [])));
-      this.#nearAt = at;
-    }
-    return this.#nearby;
+    if (this.#nearAt === at) return;
+    const near = peers.others().filter((peer) => access.isNear(peer));
+    this.#nearby = new Set(near.map(({ session }) => session));
+    this.#ours = new Set(near.filter((peer) => access.isOwn(peer)).map(({ session }) => session));
+    this.#nearAt = at;
   }
 
   /** This node knows no other that may coordinate. */
@@ -78,12 +93,11 @@ export class Coordination {
     return this.#near().size === 0;
   }
 
-  /** Answers others. */
-  answer(session: string, questions: readonly Question[]): Answer[] {
+  /** Answers others. `own`: of what the provider's own nodes alone may have, and the asker is one of them. */
+  answer(session: string, questions: readonly Question[], own: boolean): Answer[] {
     const now = performance.now();
-    return questions.map((question) =>
-      this.#coordinator.answer(session, question, now, this.#settled(question.blob, now)),
-    );
+    const coordinator = own ? this.#private : this.#shared;
+    return questions.map((question) => coordinator.answer(session, question, now, this.#settled(question.blob, now)));
   }
 
   #settled(blob: string, now: number): boolean {
@@ -96,11 +110,12 @@ export class Coordination {
   }
 
   /**
-   * Never rejects. Where a coordinator cannot be reached, the next one is asked; this node itself is the last. Any near node may coordinate a key
-   * or say that it holds it. This node decides itself from which nodes it takes bytes. `own`: from nodes of its provider alone.
+   * Never rejects. Where a coordinator cannot be reached, the next one is asked; this node itself is the last. Any near node may coordinate a
+   * public blob or say that it holds it. This node decides itself from which nodes it takes bytes. `own`: nodes of its provider alone
+   * coordinate the key, and bytes come from them alone.
    */
   async ask(question: Question, own: boolean): Promise<Answer> {
-    const answer = await this.#answerTo(question);
+    const answer = await this.#answerTo(question, own);
     if (answer.kind !== 'peer') return answer;
     const { peers, access } = this.#options;
     const peer = peers.others().find(({ session }) => session === answer.session);
@@ -111,15 +126,26 @@ export class Coordination {
     return { kind: 'wait' };
   }
 
-  async #answerTo(question: Question): Promise<Answer> {
-    const own = this.#options.peers.own()?.session;
-    if (own === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
+  /**
+   * The pull waited for as long as it may, and nothing came. A coordinator of another provider may say so for ever, so another one is
+   * asked for a while.
+   */
+  waitedInVain(blob: string, own: boolean): void {
+    const self = this.#options.peers.own()?.session;
+    if (self === undefined) return;
+    const coordinator = this.#coordinatorOf(blob, self, own);
+    if (!this.#own().has(coordinator) && coordinator !== self)
+      this.#coordinators.failed(coordinator, performance.now());
+  }
+
+  async #answerTo(question: Question, own: boolean): Promise<Answer> {
+    const self = this.#options.peers.own()?.session;
+    if (self === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
     for (;;) {
-      const avoided = new Set(this.#coordinators.blocked(performance.now()));
-      const coordinator = this.#coordinatorOf(question.blob, own, avoided);
-      if (coordinator === own) return this.answer(own, [question])[0] ?? { kind: 'wait' };
+      const coordinator = this.#coordinatorOf(question.blob, self, own);
+      if (coordinator === self) return this.answer(self, [question], own)[0] ?? { kind: 'wait' };
       try {
-        const [answer] = await this.#options.client.coordinate(coordinator, [question], this.#stop.signal);
+        const [answer] = await this.#options.client.coordinate(coordinator, [question], own, this.#stop.signal);
         return answer ?? { kind: 'wait' };
       } catch (error) {
         if (asWeightsError(error).code === 'stopped') return { kind: 'wait' };
@@ -128,9 +154,10 @@ export class Coordination {
     }
   }
 
-  #coordinatorOf(blob: string, own: string, avoided: ReadonlySet<string>): string {
-    const sessions = [...this.#near()].filter((session) => !avoided.has(session));
-    return coordinatorOf(blob.slice(0, SHARD_DIGITS), [own, ...sessions]) ?? own;
+  #coordinatorOf(blob: string, self: string, own: boolean): string {
+    const avoided = new Set(this.#coordinators.blocked(performance.now()));
+    const sessions = [...(own ? this.#own() : this.#near())].filter((session) => !avoided.has(session));
+    return coordinatorOf(blob.slice(0, SHARD_DIGITS), [self, ...sessions]) ?? self;
   }
 
   async #announceWhenDue(): Promise<void> {
@@ -143,20 +170,28 @@ export class Coordination {
 
   /** Tells the coordinators. Never rejects: a coordinator that was not reached hears of it at the next announcement. */
   async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
-    const own = this.#options.peers.own()?.session;
-    if (own === undefined) return;
-    const avoided = new Set(this.#coordinators.blocked(performance.now()));
+    const shared = blobs.filter((blob) => this.#options.access.isPublic(blob));
+    const listed = new Set(shared);
+    const others = blobs.filter((blob) => !listed.has(blob));
+    await Promise.all([this.#announce(role, shared, false), this.#announce(role, others, true)]);
+  }
+
+  async #announce(role: 'holds' | 'drops', blobs: readonly string[], own: boolean): Promise<void> {
+    const self = this.#options.peers.own()?.session;
+    if (self === undefined) return;
     const rows = new Map<string, Question[]>();
     for (const blob of blobs) {
-      const coordinator = this.#coordinatorOf(blob, own, avoided);
+      const coordinator = this.#coordinatorOf(blob, self, own);
       rows.set(coordinator, [...(rows.get(coordinator) ?? []), { blob, role }]);
     }
     await Promise.all(
       [...rows].map(async ([coordinator, questions]) => {
-        if (coordinator === own) return void this.answer(own, questions);
+        if (coordinator === self) return void this.answer(self, questions, own);
         try {
-          for (let at = 0; at < questions.length; at += ROWS_MAX)
-            await this.#options.client.coordinate(coordinator, questions.slice(at, at + ROWS_MAX), this.#stop.signal);
+          for (let at = 0; at < questions.length; at += ROWS_MAX) {
+            const some = questions.slice(at, at + ROWS_MAX);
+            await this.#options.client.coordinate(coordinator, some, own, this.#stop.signal);
+          }
         } catch {
           this.#coordinators.failed(coordinator, performance.now());
         }

@@ -26,7 +26,7 @@ export interface ManifestPullOptions {
   store: Store;
   client: WeightsClient;
   coordination: Coordination;
-  limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs'>;
+  limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs' | 'sourceAfterMs'>;
   /** The source was found changed: the list is read of it, whatever is kept here or at other nodes. */
   anew: boolean;
   now(): number;
@@ -91,7 +91,8 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
   const { id, key, olderKey, client, coordination, limits, now } = options;
   const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
   const { senders } = coordination;
-  let until = performance.now() + giveUpMs;
+  const began = performance.now();
+  let until = began + giveUpMs;
   let trouble: WeightsError | undefined;
   let older: Listed | undefined;
   /** Nodes whose list is not fresh any more, and that have not said so yet. */
@@ -102,6 +103,11 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
     let answer = await coordination.ask({ blob: key, role, avoid }, true);
     if (trouble !== undefined && answer.kind === 'wait')
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
+    // The node that reads the list, or said so, does not come to its end.
+    if (trouble === undefined && answer.kind === 'wait' && performance.now() - began > limits.sourceAfterMs) {
+      await coordination.ask({ blob: key, role: 'reads' }, true);
+      answer = { kind: 'read' };
+    }
     if (answer.kind === 'read')
       try {
         return { manifest: await listOf(options, signal), readAt: now() };

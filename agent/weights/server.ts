@@ -56,7 +56,8 @@ export interface ServerOptions {
   uploads: Uploads;
   /** A pull runs here: a blob that is not here yet may come. */
   expects(): boolean;
-  coordinate(session: string, questions: readonly Question[]): Answer[];
+  /** `own`: asked by a node of the same provider, of what those alone may have. */
+  coordinate(session: string, questions: readonly Question[], own: boolean): Answer[];
   held(): Promise<Held[]>;
   stallMs?: number;
   log(line: string): void;
@@ -110,7 +111,8 @@ export class WeightsServer {
     const url = new URL(request.url ?? '/', 'http://peer');
     const [, version, what = '', id = ''] = url.pathname.split('/');
     if (version !== 'v1') return refuse(response, 404, 'no such path');
-    if (request.method === 'POST' && what === 'coordinate') return this.#coordinate(peer, request, response);
+    if (request.method === 'POST' && what === 'coordinate')
+      return this.#coordinate(peer, id === 'own', request, response);
     if (request.method !== 'GET') return refuse(response, 405, 'GET');
     if (what === 'manifests') return this.#manifest(peer, id, response);
     if (what === 'held') return this.#held(peer, response);
@@ -118,7 +120,8 @@ export class WeightsServer {
     refuse(response, 404, 'no such path');
   }
 
-  async #coordinate(peer: PeerName, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #coordinate(peer: PeerName, own: boolean, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (own && !this.#options.access.isOwn(peer)) return refuse(response, 403, 'for nodes of the same provider');
     const parts: Buffer[] = [];
     let bytes = 0;
     for await (const part of request) {
@@ -128,7 +131,7 @@ export class WeightsServer {
     }
     const rows = rowsSchema.safeParse(jsonOf(Buffer.concat(parts).toString('utf8')));
     if (!rows.success) return refuse(response, 400, z.prettifyError(rows.error));
-    json(response, this.#options.coordinate(peer.session, rows.data));
+    json(response, this.#options.coordinate(peer.session, rows.data, own));
   }
 
   async #manifest(peer: PeerName, id: string, response: ServerResponse): Promise<void> {

@@ -86,7 +86,7 @@ export class Weights {
       access: this.#access,
       uploads: this.uploads,
       expects: () => this.status().some(({ state }) => state === 'listing' || state === 'pulling'),
-      coordinate: (session, questions) => this.#coordination.answer(session, questions),
+      coordinate: (session, questions, own) => this.#coordination.answer(session, questions, own),
       held: () => this.held(),
       ...(stallMs === undefined ? {} : { stallMs }),
       log,
@@ -229,6 +229,7 @@ export class Weights {
         blocklist: this.#coordination.senders,
         limits: this.#options.limits ?? PULL_LIMITS,
         ask: (question) => this.#coordination.ask({ ...question, blob: key }, own),
+        inVain: () => this.#coordination.waitedInVain(key, own),
         alone: () => this.#coordination.alone,
         onBlob: (blob) => {
           growing = blob;
@@ -283,8 +284,8 @@ export class Weights {
   }
 
   /** For tests, which ask as a node would that does not keep to the rules. */
-  get parts(): { client: WeightsClient } {
-    return { client: this.#client };
+  get parts(): { client: WeightsClient; coordination: Coordination } {
+    return { client: this.#client, coordination: this.#coordination };
   }
 
   /** Idempotent. */

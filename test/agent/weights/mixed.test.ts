@@ -181,6 +181,6 @@ it('a node that stops after the head of its answer is one that does not answer',
   atEnd(() => void server.close());
   cluster.line = () => (server.address() as AddressInfo).port;
   const { client } = asking.weights.parts;
-  const asked = client.coordinate(stopped.name.session, [], new AbortController().signal);
+  const asked = client.coordinate(stopped.name.session, [], false, new AbortController().signal);
   await expect(asked).rejects.toMatchObject({ code: 'unavailable' });
 });

@@ -1,0 +1,96 @@
+/** Nodes of another provider that call their cluster like ours: what they may coordinate, and what their lies cost. */
+import { randomBytes } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { openSource } from '../../../agent/weights/sources/source.ts';
+import type { Answer, Question } from '../../../shared/weights/coordinator.ts';
+import { endAll } from '../../support/processes.ts';
+import { Cluster, hubFolder, type Node, PIECE, plainFolder, QUICK, sha256 } from './cluster.ts';
+
+afterEach(endAll);
+
+const SIZE = PIECE * 2 + 100;
+
+/** Whose lists are of public models, as the hub's are. */
+const openPublic: typeof openSource = (source, env) => {
+  const opened = openSource(source, env);
+  return {
+    list: async (signal) => ({ ...(await opened.list(signal)), public: true }),
+    read: (...args) => opened.read(...args),
+  };
+};
+
+/** Nodes of `mallory`, and the questions that they were asked about blobs which somebody wants. */
+async function mallory(cluster: Cluster, count: number, answer: (node: Node) => Answer) {
+  const asked: Question[] = [];
+  const nodes = await cluster.of(count, { provider: 'mallory', weights: { openSource: openPublic } });
+  for (const node of nodes)
+    node.weights.parts.coordination.answer = (_session, questions) => {
+      asked.push(...questions.filter(({ role }) => role === 'wants'));
+      return questions.map(() => answer(node));
+    };
+  return { nodes, asked };
+}
+
+const files = (count: number) =>
+  Object.fromEntries(Array.from({ length: count }, (_, n) => [`f${n}`, randomBytes(SIZE)]));
+
+it('lists and blobs that only the own provider may have are coordinated by its own nodes', async () => {
+  const cluster = new Cluster();
+  const { asked } = await mallory(cluster, 6, () => ({ kind: 'wait' }));
+  const [first, second] = [await cluster.add(), await cluster.add()];
+  const source = `dir:${await plainFolder(files(6))}`;
+  await first.weights.pull(source);
+  const { status } = await second.weights.pull(source);
+  expect(status).toMatchObject({ state: 'done', from_source: 0 });
+  expect(asked).toEqual([]);
+});
+
+it('a node of another provider cannot say that it reads such a blob: the own nodes would wait for it', async () => {
+  const cluster = new Cluster();
+  const [evil] = (await mallory(cluster, 1, () => ({ kind: 'wait' }))).nodes;
+  const own = await cluster.add();
+  const question: Question = { blob: 'a'.repeat(64), role: 'reads' };
+  const { client } = evil?.weights.parts ?? own.weights.parts;
+  const ask = (kind: boolean) => client.coordinate(own.name.session, [question], kind, AbortSignal.timeout(10_000));
+  await expect(ask(true)).rejects.toMatchObject({ code: 'refused' });
+  expect(await ask(false)).toEqual([{ kind: 'known' }]);
+  const answer = () => own.weights.parts.coordination.answer(own.name.session, [{ ...question, role: 'wants' }], true);
+  await expect.poll(answer, { timeout: 20_000 }).toEqual([{ kind: 'read' }]);
+});
+
+it('a coordinator of another provider that only says to wait is waited for once, not for each blob', async () => {
+  const cluster = new Cluster();
+  const { asked } = await mallory(cluster, 1, () => ({ kind: 'wait' }));
+  const node = await cluster.add({ weights: { openSource: openPublic, limits: QUICK } });
+  const { status } = await node.weights.pull(`dir:${await hubFolder(files(24))}`);
+  expect(status).toMatchObject({ state: 'done', from_source: 24 * SIZE });
+  expect(new Set(asked.map(({ blob }) => blob)).size).toBeLessThanOrEqual(3);
+});
+
+it('false bytes of a public blob cost two beginnings, whoever is named as a sender again and again', async () => {
+  const cluster = new Cluster();
+  const content = files(1);
+  const source = `dir:${await hubFolder(content)}`;
+  const { nodes } = await mallory(cluster, 3, (node) => ({ kind: 'peer', session: node.name.session }));
+  const [real = Buffer.alloc(0)] = Object.values(content);
+  const bytes = Buffer.from(real);
+  bytes[0] = (bytes[0] ?? 0) ^ 1;
+  for (const { weights } of nodes) {
+    // Each names itself, also to the others.
+    await weights.store.open();
+    const key = sha256(real);
+    const { path, digestsPath } = weights.store.placeOf(key);
+    const digests: Buffer[] = [];
+    for (let at = 0; at < SIZE; at += PIECE) digests.push(Buffer.from(sha256(bytes.subarray(at, at + PIECE)), 'hex'));
+    await writeFile(path, bytes);
+    await writeFile(digestsPath, Buffer.concat(digests));
+    weights.store.has = async () => true;
+  }
+  const node = await cluster.add({ weights: { openSource: openPublic, limits: QUICK } });
+  const { path, status } = await node.weights.pull(source);
+  expect((await readFile(join(path, 'f0'))).equals(real)).toBe(true);
+  expect(status.from_source).toBeGreaterThanOrEqual(SIZE);
+  expect(node.log.filter((line) => line.includes('the wrong SHA-256')).length).toBeLessThanOrEqual(2);
+});
