@@ -6,6 +6,7 @@ import { START_FLAGS } from '../config/settings.ts';
 import { readSettings } from '../config/sources.ts';
 import { startConfig } from '../config/start-config.ts';
 import { becomeInstalled } from '../host/own-program.ts';
+import { type FaultSource, processFaults } from '../life/faults.ts';
 import { Lifecycle } from '../life/lifecycle.ts';
 import { processSignals, type SignalSource } from '../life/signals.ts';
 import { type Admission, type AdmissionOptions, admit } from '../tunnel/admission.ts';
@@ -19,6 +20,7 @@ export interface Outside {
   openTunnel(options: TunnelOptions): Tunnel;
   admit(options: AdmissionOptions): Promise<Admission>;
   signals: SignalSource;
+  faults: FaultSource;
   /** Until an engine that is not our child and does not listen counts as stopped. */
   engineGoneMs?: number;
   /** See Lifecycle's. */
@@ -27,7 +29,7 @@ export interface Outside {
   joinMesh?: boolean;
 }
 
-const REAL: Outside = { openTunnel, admit, signals: processSignals };
+const REAL: Outside = { openTunnel, admit, signals: processSignals, faults: processFaults };
 
 export const START: Command<Context> = {
   summary: 'run an engine (or find one that runs) and join the gateways',

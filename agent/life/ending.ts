@@ -13,6 +13,8 @@ export type Ending =
   | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
   | { kind: 'engine'; exit: EngineExit }
   | { kind: 'fatal'; sign: string }
+  /** Of the agent itself. Its engine is well. */
+  | { kind: 'fault'; what: string }
   | { kind: 'refused'; refusal: Refusal };
 
 interface LeaveOptions {
@@ -42,6 +44,9 @@ export async function leave(ending: Ending, options: LeaveOptions): Promise<numb
       }
       return signalled() ? EXIT_SIGNALLED : EXIT_DONE;
     }
+    case 'fault':
+      await shutdown.drain(job.plan('request'), `a fault of the agent: ${ending.what}`, 'agent-fault');
+      return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
     case 'refused':
       await shutdown.afterRefusal(graceMs);
       return EXIT_REFUSED;

@@ -29,6 +29,7 @@ import { controlHandlers } from './control-handlers.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import { type Ending, leave } from './ending.ts';
 import { EngineStart } from './engine-start.ts';
+import { type FaultSource, Faults } from './faults.ts';
 import { HangRestart } from './hang-restart.ts';
 import { Job } from './job.ts';
 import { openMetrics } from './metrics-port.ts';
@@ -47,6 +48,7 @@ import { Once } from './wait.ts';
 interface LifecycleOptions extends JoinOptions {
   config: StartConfig;
   signals: SignalSource;
+  faults: FaultSource;
   stdout: Writable;
   stderr: Writable;
   /** Default 30 s. */
@@ -171,9 +173,11 @@ export class Lifecycle {
 
   /** Resolves with the exit code. Throws UsageError when nothing could be started. */
   async run(): Promise<number> {
-    const { config, env, log, signals, stderr } = this.#options;
+    const { config, env, log, signals, faults, stderr } = this.#options;
     const reader = new SignalReader(() => performance.now());
     const unsubscribe = signals((signal) => this.#onSignal(signal, reader));
+    const told = new Faults(log);
+    const ignore = faults((error) => this.#ending.settle({ kind: 'fault', what: told.tell(error) }));
     let control: ControlServer | undefined;
     let metrics: MetricsServer | undefined;
     try {
@@ -229,8 +233,10 @@ export class Lifecycle {
       control?.close();
       metrics?.close();
       this.#state?.remove();
-      this.#will?.dismiss();
+      // It is delivered when this process has ended.
+      if (!this.#shutdown.untold) this.#will?.dismiss();
       unsubscribe();
+      ignore();
     }
   }
 

@@ -66,6 +66,8 @@ export class Shutdown {
   readonly #parts: Parts;
   readonly #logs: Pick<RemoteLogs, 'atEnd'>;
   readonly #log: (line: string) => void;
+  /** A gateway was not told of the end: the last will is to be delivered. */
+  untold = false;
   readonly #forced = new Once<void>();
   readonly #shortened = new Once<void>();
 
@@ -223,10 +225,12 @@ export class Shutdown {
     const goodbye = (async () => {
       sessions?.down();
       await requests?.close(); // what still runs is told so over the meshes, which end with their sessions
-      await sessions?.leave();
+      this.untold = (await sessions?.leave()) === false;
     })();
     const hurried = this.#forced.promise.then(() => within(FORCED_LEAVE_MS, goodbye));
     const ended = this.#forced.settled ? engine?.stop(0, this.#forced.promise) : undefined;
+    // Until it has come to its end.
+    this.untold = true;
     await Promise.race([goodbye, hurried]);
     await (ended ?? engine?.stop(graceMs, this.#forced.promise));
     this.#log('left');

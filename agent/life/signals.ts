@@ -1,9 +1,8 @@
 /** Which signals end the agent, and when a repeated one means "now". */
+import { END_SIGNALS, type EndSignal } from '../../shared/lattice/departure.ts';
 import type { DrainCause } from './drain-plan.ts';
 
-/** SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end, SIGALRM what Flux does at its time limit; unheard they would kill. */
-const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
-export type EndSignal = (typeof END_SIGNALS)[number];
+export type { EndSignal };
 
 /** Subscribes to the process's signals; returns how to stop. Injected in tests. */
 export type SignalSource = (handler: (signal: EndSignal) => void) => () => void;
@@ -20,6 +19,8 @@ export const processSignals: SignalSource = (handler) => {
  * reaches the agent both directly and through the script's trap. Those come within milliseconds.
  */
 const ECHO_MS = 1000;
+/** Only a person sends SIGINT twice, and not as fast as this: npm and npx pass on the Ctrl-C that the terminal has sent already. */
+const PASSED_ON_MS = 200;
 
 interface SignalOutcome {
   kind: 'drain' | 'force' | 'echo';
@@ -41,8 +42,7 @@ export class SignalReader {
       this.#firstAt = this.#now();
       return { kind: 'drain', cause };
     }
-    // Only a person sends SIGINT twice.
-    const echo = signal !== 'SIGINT' && this.#now() - this.#firstAt < ECHO_MS;
+    const echo = this.#now() - this.#firstAt < (signal === 'SIGINT' ? PASSED_ON_MS : ECHO_MS);
     return { kind: echo ? 'echo' : 'force', cause };
   }
 }

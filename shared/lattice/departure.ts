@@ -9,7 +9,7 @@ export const DEPARTURE_CAUSES = [
   'time-limit',
   /** Its job gave way to another. */
   'preempted',
-  /** Its engine ended or broke, its agent was killed, or its machine failed. */
+  /** Its engine ended or broke, its agent was killed or failed, or its machine failed. */
   'crashed',
   /** A signal ended the agent, and no batch system said why. */
   'stopped',
@@ -19,6 +19,19 @@ export const DEPARTURE_CAUSES = [
   'unknown',
 ] as const;
 export type DepartureCause = (typeof DEPARTURE_CAUSES)[number];
+
+/** SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end, SIGALRM what Flux does at its time limit. */
+export const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
+export type EndSignal = (typeof END_SIGNALS)[number];
+
+const STOPPED = {
+  SIGTERM: 'stopped',
+  SIGINT: 'stopped',
+  SIGHUP: 'stopped',
+  SIGUSR1: 'stopped',
+  SIGUSR2: 'stopped',
+  SIGALRM: 'stopped',
+} as const satisfies Record<EndSignal, DepartureCause>;
 
 /** What agents and gateways write as the reason of a departure. A word that is not here is no known cause. */
 const CAUSES: Readonly<Record<string, DepartureCause>> = {
@@ -32,11 +45,8 @@ const CAUSES: Readonly<Record<string, DepartureCause>> = {
   'out-of-memory': 'crashed',
   'node-failure': 'crashed',
   killed: 'crashed',
-  SIGTERM: 'stopped',
-  SIGINT: 'stopped',
-  SIGHUP: 'stopped',
-  SIGUSR1: 'stopped',
-  SIGUSR2: 'stopped',
+  'agent-fault': 'crashed',
+  ...STOPPED,
   operator: 'evicted',
   'token-revoked': 'evicted',
   'issuer-removed': 'evicted',

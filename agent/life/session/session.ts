@@ -68,7 +68,7 @@ export class Session {
   #signed: { record: OwnRecord; update: EntryUpdate } | undefined;
   readonly #options: SessionOptions;
   #mesh: Mesh | undefined;
-  #left: Promise<void> | undefined;
+  #left: Promise<boolean> | undefined;
   #sealing: NodeJS.Timeout | undefined;
   #looking: NodeJS.Timeout | undefined;
 
@@ -256,22 +256,23 @@ export class Session {
     this.#gateways.giveUp();
   }
 
-  /** LEFT, acknowledged or 2 s later, and the sockets closed. Idempotent; never rejects. */
-  leave(): Promise<void> {
+  /** LEFT, acknowledged or 2 s later, and the sockets closed. Resolves with whether all gateways have it. Idempotent; never rejects. */
+  leave(): Promise<boolean> {
     this.#left ??= (async () => {
       // LEFT says no more than that: why is in the word before it.
       await within(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
-      await within(LEFT_WAIT_MS, this.#keeper.announced);
+      const told = await within(LEFT_WAIT_MS, this.#keeper.announced);
       await this.#close();
+      return told;
     })();
     return this.#left;
   }
 
   /** Without a word: no gateway listens any more. */
-  close(): Promise<void> {
-    this.#left ??= this.#close();
-    return this.#left;
+  async close(): Promise<void> {
+    this.#left ??= this.#close().then(() => true);
+    await this.#left;
   }
 
   async #close(): Promise<void> {

@@ -282,10 +282,12 @@ export class Sessions {
     for (const session of this.#all()) session.giveUp();
   }
 
-  /** LEFT, acknowledged or 2 s later. */
-  async leave(): Promise<void> {
+  /** LEFT, acknowledged or 2 s later. False: a gateway of the current session does not have it. */
+  async leave(): Promise<boolean> {
     this.down();
-    await Promise.all(this.#all().map((session) => session.leave()));
+    const { current } = this;
+    const [told] = await Promise.all([current?.leave() ?? true, ...this.#all().map((session) => session.leave())]);
+    return told;
   }
 
   /** Without a word. */

@@ -208,6 +208,22 @@ it('asks for its next session where the own institution is, never at the gateway
   expect(asked.map(({ issuer }) => issuer)).toEqual([undefined, LAB]);
 });
 
+it('drains where it has a fault of its own: its engine is well, and its requests end', async () => {
+  const agent = startAgent(scratch(), ['--', ...engineCommand(await freePort(), '--model', 'a/b')]);
+  await agent.state('SERVING');
+  agent.tunnel.inFlight = 1;
+  agent.fault(new Error('nobody caught this'));
+  agent.fault(new Error('nor this'));
+  await agent.state('DOWN');
+  expect(agent.tunnel.calls).not.toContain('close');
+  expect(agent.tunnel.latest?.leaving).toBe('agent-fault');
+  agent.tunnel.inFlight = 0;
+  expect(await agent.exit).toBe(70);
+  expect(agent.tunnel.states.at(-1)).toBe('LEFT');
+  expect(agent.stderr.text).toContain('a fault of the agent: Error: nobody caught this');
+  expect(agent.stderr.text).toContain('nor this');
+});
+
 describe('a gateway that refuses', () => {
   it('ends the agent and its engine with 69', async () => {
     const run = startAgent(scratch(), scriptedEngine(`console.log('pid', process.pid); ${FOR_EVER}`));

@@ -117,6 +117,21 @@ test('a peer’s gateway ends no session: not by a 410 while the own gateways ar
   await made.close();
 });
 
+test('an end that a gateway does not acknowledge is not told as acknowledged', async () => {
+  const { made, tunnels } = session();
+  await vi.advanceTimersByTimeAsync(10);
+  const first = tunnels.get(FIRST);
+  if (first !== undefined) first.publish = () => new Promise(() => {});
+  const left = made.leave();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(await left).toBe(false);
+  const well = session();
+  await vi.advanceTimersByTimeAsync(10);
+  const end = well.made.leave();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(await end).toBe(true);
+});
+
 test('a peer that was removed is left, and its gateway is not asked about it', async () => {
   const { made, served } = session({ [FIRST]: () => word(FOLLOWER), [PEER]: () => word(FIRST, FOLLOWER, LATER) });
   await vi.advanceTimersByTimeAsync(LOOK_MS);

@@ -75,6 +75,8 @@ export class Run {
   readonly stderr: Sink;
   readonly exit: Promise<number>;
   readonly #waiting = new Set<() => void>();
+  /** As if nobody had caught it. */
+  fault: (error: unknown) => void = () => {};
   #onSignal: ((signal: EndSignal) => void) | undefined;
   #code: number | undefined;
 
@@ -97,6 +99,11 @@ export class Run {
         return fakeAdmission(asked);
       },
       joinMesh: false,
+      // Those of the process are the test runner's.
+      faults: (handler) => {
+        this.fault = handler;
+        return () => {};
+      },
       signals: (handler) => {
         this.#onSignal = handler;
         return () => {

@@ -1,0 +1,37 @@
+/** What nobody caught: a fault of this program. The engine that runs is worth more than the process that could not go on well. */
+
+/** Subscribes to faults of the process; returns how to stop. Injected in tests. */
+export type FaultSource = (handler: (error: unknown) => void) => () => void;
+
+const EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
+
+/** Without a listener Node ends the process: the guard then kills the engine, without a drain and without LEFT. */
+export const processFaults: FaultSource = (handler) => {
+  for (const event of EVENTS) process.on(event, handler);
+  return () => {
+    for (const event of EVENTS) process.off(event, handler);
+  };
+};
+
+/** One that comes again and again says no more than the first. */
+const LOGGED_MAX = 10;
+const TEXT_MAX = 4_096;
+
+export class Faults {
+  readonly #log: (line: string) => void;
+  #seen = 0;
+
+  constructor(log: (line: string) => void) {
+    this.#log = log;
+  }
+
+  /** Returns what it was, in one line. */
+  tell(error: unknown): string {
+    const what = error instanceof Error ? error.message : String(error);
+    if (++this.#seen <= LOGGED_MAX) {
+      const text = error instanceof Error ? (error.stack ?? what) : what;
+      this.#log(`a fault of the agent: ${text.slice(0, TEXT_MAX)}`);
+    }
+    return what.split('\n')[0]?.slice(0, 200) ?? '';
+  }
+}
