@@ -167,6 +167,7 @@ export class DisaggregatedCall implements EngineCall {
         if (status < 400 || answered || this.#over) return;
         // The prefill engine's refusal is the answer: the decode engine waits for keys and values that will not come.
         this.#decode?.abort();
+        this.#giveBack(); // the decode engine's call says nothing any more
         relay = this.#options.events;
         relay.onHead(status, headers, sized);
       },

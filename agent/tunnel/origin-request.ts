@@ -111,6 +111,11 @@ export class OriginRequest {
     return this.#ending !== undefined;
   }
 
+  /** Its first message broke off before the engine was asked. */
+  get unstarted(): boolean {
+    return this.#call === undefined && !this.finished;
+  }
+
   /** The ending went out. Only the other side's word that it has stored the count is missing. */
   get said(): boolean {
     return this.finished && this.#said;
@@ -320,6 +325,14 @@ export class OriginRequest {
     if (!this.#said) this.#sayUsage(this.#link); // the ending still stood behind data that is not wanted any more
     this.#link?.detach(this.#stream);
     this.#link = undefined;
+  }
+
+  /** The rest of a finished answer is kept no more. Its reader is told: it would wait for bytes that never come. */
+  dropAnswer(): void {
+    if (!this.finished || this.#said) return;
+    const link = this.#link;
+    link?.detach(this.#stream);
+    link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
   }
 
   /** The agent ends: the gateway gets no more of the answer. */

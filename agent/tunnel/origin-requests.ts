@@ -128,7 +128,11 @@ export class OriginRequests {
     const known = this.#named.get(attemptName(frame));
     if (known !== undefined) {
       this.#streams.delete(known.stream);
-      if (known.claim(link, frame)) return void this.#streams.set(frame.stream, known);
+      if (known.claim(link, frame)) {
+        this.#streams.set(frame.stream, known);
+        if (known.unstarted) touched.add(known);
+        return;
+      }
       this.#forget(known); // the gateway wants a part of the answer that is not kept any more
       return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
     }
@@ -253,10 +257,15 @@ export class OriginRequests {
   #trim(): void {
     let bytes = 0;
     for (const request of this.#finished.values()) bytes += request.kept;
-    for (const request of this.#finished.values()) {
-      if (bytes <= FINISHED_MAX_BYTES && this.#finished.size <= FINISHED_MAX) return;
+    const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
+    if (!isFull()) return;
+    // Those first of which every byte went out.
+    const inOrder = [...this.#finished.values()];
+    for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
+      if (!isFull()) return;
       bytes -= request.kept;
-      this.#log(`answer of ${request.name} dropped: it was not acknowledged`);
+      this.#log(`answer of ${request.name} dropped: it was not ${request.said ? 'acknowledged' : 'read to its end'}`);
+      request.dropAnswer();
       this.#forget(request);
     }
   }

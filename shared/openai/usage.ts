@@ -80,7 +80,11 @@ export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefi
         prompt:
           uncached === undefined
             ? undefined
-            : uncached + (cached ?? 0) + (count(usage.cache_creation_input_tokens) ?? 0),
+            : // Each count is a safe integer, their sum need not be: what the wire cannot carry would close the tunnel for good.
+              Math.min(
+                Number.MAX_SAFE_INTEGER,
+                uncached + (cached ?? 0) + (count(usage.cache_creation_input_tokens) ?? 0),
+              ),
         completion: count(usage.output_tokens),
         cached,
         reasoning: undefined,

@@ -80,6 +80,22 @@ describe('an answer that nobody claims after its socket was lost', () => {
   });
 });
 
+it('an answer that is dropped before it went out is told of: its reader would wait for the rest for ever', async () => {
+  const answer = Buffer.alloc(250_000, 'a');
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => response.end(answer));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  atEnd(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const { socket } = await openAgentSide({ engine: () => ({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' }) });
+  // More than 64 MiB together, and no credit for any byte beyond the first mebibyte.
+  for (let stream = 1; stream <= 300; stream++) ask(socket, stream, {});
+  const { code } = await socket.when('reset', undefined, 60_000);
+  expect(code).toBe('engine_closed');
+});
+
 it('an answer that is cancelled when the engine is done with it, and its end waits for credit, is still reported', async () => {
   const { engine, socket } = await openAgentSide();
   ask(socket, 1, { bytes: 400_000 });

@@ -75,6 +75,23 @@ describe('a gateway that breaks the protocol', () => {
     await answers(next, 99);
   });
 
+  it('a request that came in a message which broke behind it is asked when it is claimed', async () => {
+    const { gateway, socket } = await openAgentSide();
+    const overlapping = openingFrame(2, {
+      edits: [
+        { at: 5, remove: 5, insert: new Uint8Array(0) },
+        { at: 6, remove: 1, insert: new Uint8Array(0) },
+      ],
+    });
+    socket.socket.send(bytesOf(...request(1), overlapping));
+    expect((await socket.closed).code).toBe(4002);
+    const next = await gateway.socket(1);
+    await next.greet();
+    next.put(openingFrame(9, { requestId: 'request-1', resume: true, bodyLength: body().length }));
+    expect((await next.when('head', 9)).status).toBe(200);
+    await next.when('end', 9);
+  });
+
   it('a message of more than a mebibyte closes the socket; the agent comes back', async () => {
     const { gateway, socket } = await openAgentSide();
     socket.socket.send(new Uint8Array(1024 * 1024 + 1));

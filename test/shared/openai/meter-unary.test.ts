@@ -183,6 +183,12 @@ describe('other kinds of unary answers', () => {
     });
   });
 
+  it('/v1/messages whose counts are more together than a count may be', () => {
+    const usage = `{"input_tokens":${Number.MAX_SAFE_INTEGER},"output_tokens":6,"cache_read_input_tokens":1}`;
+    const { usage: told } = run(at('messages'), [`{"content":[],"stop_reason":"end_turn","usage":${usage}}`]);
+    expect(told?.prompt).toBe(Number.MAX_SAFE_INTEGER);
+  });
+
   it('/v1/messages whose prompt is partly new in the cache', () => {
     const usage = '{"input_tokens":9,"output_tokens":6,"cache_creation_input_tokens":16,"cache_read_input_tokens":0}';
     expect(run(at('messages'), [`{"content":[],"stop_reason":"end_turn","usage":${usage}}`]).usage).toMatchObject({
