@@ -182,6 +182,9 @@ export class UpstreamStream {
 
   /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
   disconnect(resumeMs = RESUME_WINDOW_MS): void {
+    // A silent peer's socket may live on: later streams would share what is left of its credit.
+    this.#link?.consumed(this.#incoming.disown());
+    this.#shrink();
     this.#link = undefined;
     // The agent may have broken the protocol in the message that brought the answer's end: that message has no end of its own.
     if (this.#incoming.complete) this.#tellResult();

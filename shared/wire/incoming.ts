@@ -73,6 +73,16 @@ export class Incoming {
     return taken - foreign;
   }
 
+  /**
+   * The socket is given up, though it may live on: it gets credit for the buffered bytes now, and for none of them when they are
+   * consumed. Returns for how many of them it gets credit.
+   */
+  disown(): number {
+    const own = this.buffered - this.#foreign;
+    this.#foreign = this.buffered;
+    return own;
+  }
+
   /** Drops the buffered bytes; the sender will be asked to send them again. Returns for how many of them the socket gets credit. */
   drop(): number {
     const own = this.buffered - this.#foreign;

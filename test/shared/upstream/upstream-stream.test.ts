@@ -2,11 +2,14 @@ import { expect, it } from 'vitest';
 import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import type { AttemptResult } from '../../../shared/upstream/attempt.ts';
 import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 
+const PIECE = 32 * 1024;
+
 /** A stream that its node has accepted, and what its caller was told. */
-function accepted(): { upstream: UpstreamStream; told: AttemptResult[] } {
+function accepted(bytes = 2): { upstream: UpstreamStream; told: AttemptResult[]; credited: () => number } {
   const request = { endpoint: 1, acceptMs: 1_000, answerOffset: 0, edits: [], headers: [] };
   const host = {
     now: () => 1_000_000,
@@ -19,12 +22,25 @@ function accepted(): { upstream: UpstreamStream; told: AttemptResult[] } {
   const upstream = new UpstreamStream(1, request as never, null, host);
   const told: AttemptResult[] = [];
   upstream.attend((result) => told.push(result));
-  const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
-  upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
+  let credited = 0;
+  const port = {
+    send: (message: Uint8Array) =>
+      readFrames(message, (frame) => {
+        if (frame.type === 'credit' && frame.stream === 0) credited = frame.consumed;
+      }),
+    busy: () => false,
+    schedule: (flush: () => void) => flush(),
+    stuck: () => {},
+  };
+  const link = new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0));
+  upstream.connect(link);
   upstream.onFrame({ type: 'accept', stream: 1, bodyOffset: 0, bodyDone: true });
   upstream.onFrame({ type: 'head', stream: 1, status: 200, engineTenths: 1, headers: [] });
-  upstream.onFrame({ type: 'data', stream: 1, offset: 0, bytes: new Uint8Array(2) });
-  return { upstream, told };
+  for (let offset = 0; offset < bytes; offset += PIECE) {
+    const piece = new Uint8Array(Math.min(PIECE, bytes - offset));
+    link.receive(encodeFrame({ type: 'data', stream: 1, offset, bytes: piece }), (frame) => upstream.onFrame(frame));
+  }
+  return { upstream, told, credited: () => credited };
 }
 
 it('an answer that is all here goes out though its message broke off behind it', () => {
@@ -75,4 +91,15 @@ it('a node that took almost a second has longer the next time, and is not given 
 
 it('a node that did not acknowledge in time has twice as long, and never more than ten seconds', () => {
   expect(openings(undefined, undefined, undefined, undefined, undefined)).toEqual([1_000, 2_000, 4_000, 8_000, 10_000]);
+});
+
+it('a stream that lets go of a socket which lives on gives back the credit for what nobody read', () => {
+  const { upstream, credited } = accepted(8 * PIECE);
+  expect(credited()).toBe(0);
+  upstream.disconnect(0);
+  expect(credited()).toBe(8 * PIECE);
+  // Once: what is read, or thrown away, later is none of that socket's.
+  upstream.tick(1_000_000 + 60_000);
+  upstream.cancel();
+  expect(credited()).toBe(8 * PIECE);
 });
