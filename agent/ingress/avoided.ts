@@ -7,6 +7,9 @@ export const REFUSING_MS = 10_000;
 /** A node that takes no channel from here: it may stand behind another NAT, which does not change by the second. */
 export const UNREACHABLE_MS = 30_000;
 
+/** More than any wait above: the clock was set back, and the wait is over. */
+const LONGEST_MS = Math.max(SILENT_MS, REFUSING_MS, UNREACHABLE_MS);
+
 const AVOIDED_MAX = 10_000;
 
 /** What this ingress found out by itself about the ways to nodes. Says nothing about the nodes: the registry does. */
@@ -33,7 +36,7 @@ export class Avoided {
   has(session: string, now: number): boolean {
     const until = this.#until.get(session);
     if (until === undefined) return false;
-    if (now < until) return true;
+    if (now < until && until - now <= LONGEST_MS) return true;
     this.#until.delete(session);
     return false;
   }

@@ -1,6 +1,7 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/usage/ingress-usage.ts';
 
@@ -13,7 +14,8 @@ const WRITE_AFTER_MS = 1_000;
 /** Files that other agents left; more than that were left by something else. */
 const ADOPTED_MAX = 64;
 
-const FILE = /^([0-9]+)-([A-Za-z0-9.-]+)\.json$/;
+/** A number at its end was put there by an older agent, while it took the file over. */
+const FILE = /^([0-9]+)-([^/]+?)(?:@[0-9a-f]{8})?\.json(?:\.([0-9]+))?$/;
 
 interface UsageQueueOptions {
   /** Where records wait for the next agent, should this one end first; undefined: in memory only. */
@@ -40,7 +42,7 @@ export class UsageQueue {
   constructor(options: UsageQueueOptions) {
     this.#options = options;
     this.#max = options.max ?? USAGE_KEPT_MAX;
-    this.#file = options.directory && join(options.directory, `${process.pid}-${hostname()}.json`);
+    this.#file = options.directory && ownFile(options.directory);
   }
 
   get size(): number {
@@ -67,7 +69,7 @@ export class UsageQueue {
 
   /** Of two agents that start at once only one can rename the file. */
   #adopt(path: string): void {
-    const mine = `${path}.${process.pid}`;
+    const mine = ownFile(dirname(path));
     try {
       renameSync(path, mine);
     } catch {
@@ -75,8 +77,8 @@ export class UsageQueue {
     }
     const records = readRecords(mine);
     this.add(records);
-    this.#write();
-    rmSync(mine, { force: true });
+    // The only copy stays where this process cannot write its own: the next agent takes it over.
+    if (this.#write()) rmSync(mine, { force: true });
     if (records.length > 0) this.#options.log(`${records.length} usage records of a former agent are taken over`);
   }
 
@@ -126,18 +128,23 @@ export class UsageQueue {
     this.#writing ??= setTimeout(() => this.#write(), WRITE_AFTER_MS).unref();
   }
 
-  /** Whole and by renaming: a reader never sees half of it. */
-  #write(): void {
+  /** Whole and by renaming: a reader never sees half of it. False where it is in memory only. */
+  #write(): boolean {
     clearTimeout(this.#writing);
     this.#writing = undefined;
-    if (this.#file === undefined) return;
+    if (this.#file === undefined) return false;
     try {
-      if (this.#kept.size === 0) return rmSync(this.#file, { force: true });
+      if (this.#kept.size === 0) {
+        rmSync(this.#file, { force: true });
+        return true;
+      }
       const temporary = `${this.#file}.new`;
       writeFileSync(temporary, JSON.stringify([...this.#kept.values()]), { mode: 0o600 });
       renameSync(temporary, this.#file);
+      return true;
     } catch (error) {
       this.#options.log(`usage is kept in memory only: ${error instanceof Error ? error.message : String(error)}`);
+      return false;
     }
   }
 
@@ -147,11 +154,17 @@ export class UsageQueue {
   }
 }
 
+/** Processes of two containers on one machine may have one number. */
+function ownFile(directory: string): string {
+  return join(directory, `${process.pid}-${hostname()}@${randomBytes(4).toString('hex')}.json`);
+}
+
 /** Left by an agent of this machine that has ended. */
 function isLeft(name: string): boolean {
-  const [, pid, host] = FILE.exec(name) ?? [];
-  if (pid === undefined || host !== hostname() || Number(pid) === process.pid) return false;
-  return !existsSync(`/proc/${pid}`);
+  const [, pid, host, heir] = FILE.exec(name) ?? [];
+  if (pid === undefined || host !== hostname()) return false;
+  const last = Number(heir ?? pid);
+  return last !== process.pid && !existsSync(`/proc/${last}`);
 }
 
 function readRecords(path: string): IngressUsage[] {

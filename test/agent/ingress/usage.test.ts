@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { UsageDelivery } from '../../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
 import { ingressUsage } from '../../../agent/ingress/usage-record.ts';
@@ -15,6 +15,17 @@ import {
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { ingressUsage as usedByIngress } from '../../support/ingress-usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
+
+/** A full disk refuses new files, and renames and removes what is there. */
+const disk = vi.hoisted(() => ({ full: false }));
+vi.mock('node:fs', async (original) => {
+  const real = await original<typeof import('node:fs')>();
+  const written: typeof real.writeFileSync = (file, data, options) => {
+    if (disk.full) throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+    real.writeFileSync(file, data, options);
+  };
+  return { ...real, writeFileSync: written };
+});
 
 afterEach(endAll);
 
@@ -98,6 +109,40 @@ it('keeps no more than it may: the oldest go, and that is said once', () => {
   expect(queue.size).toBe(10);
   expect(queue.oldest(1)[0]?.request_id).toBe('request-15');
   expect(lines.length).toBe(1);
+});
+
+it('records of a former agent stay on the disk where this one cannot write, and go to the next', async () => {
+  const directory = join(await temporaryDirectory(), 'usage');
+  const former = new UsageQueue({ directory, log });
+  former.open();
+  former.add(numbers(5));
+  former.close();
+  const [file = ''] = readdirSync(directory);
+  const left = readFileSync(join(directory, file));
+  rmSync(join(directory, file));
+  // Of a process that was killed while it took over another's; and of a host whose name is unusual.
+  writeFileSync(join(directory, `7-${hostname()}.json.4194999`), left);
+  disk.full = true;
+  const second = new UsageQueue({ directory, log });
+  second.open();
+  expect(second.size).toBe(5);
+  disk.full = false;
+  expect(readdirSync(directory)).toHaveLength(1);
+  expect(readdirSync(directory).map((name) => readFileSync(join(directory, name), 'utf8'))).toEqual([String(left)]);
+});
+
+it('two agents of one number on one host, each in its container, keep their own files', async () => {
+  const directory = join(await temporaryDirectory(), 'usage');
+  const queues = [new UsageQueue({ directory, log }), new UsageQueue({ directory, log })];
+  for (const queue of queues) {
+    queue.open();
+    queue.add(numbers(5));
+    queue.close();
+  }
+  expect(readdirSync(directory)).toHaveLength(2);
+  queues[0]?.stored(queues[0].oldest(10));
+  queues[0]?.close();
+  expect(readdirSync(directory)).toHaveLength(1);
 });
 
 it('what an agent could not deliver is taken over by the next one, and by one only', async () => {
