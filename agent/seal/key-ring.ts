@@ -34,8 +34,11 @@ export class KeyRing {
   rotate(): boolean {
     const now = this.#now();
     if (this.#before !== undefined && now >= this.#before.until) this.#before = undefined;
-    if (now < this.#current.until - OVERLAP_MS) return false;
-    this.#before = this.#current;
+    const { until } = this.#current;
+    // A clock that was ahead and is set right would keep the key for as long as it was ahead.
+    const aheadOfNow = until - now > ROTATE_MS + OVERLAP_MS;
+    if (now < until - OVERLAP_MS && !aheadOfNow) return false;
+    this.#before = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };
     this.#current = newKey(now);
     return true;
   }

@@ -18,6 +18,20 @@ it('a key is followed after a day, opens for twenty minutes more, and then no mo
   expect(ring.find(ring.current.kid)).toBeDefined();
 });
 
+it('a key that was made while the clock was ahead is followed when the clock is set right', () => {
+  const start = 1e12;
+  let now = start + 365 * ROTATE_MS;
+  const ring = new KeyRing(() => now);
+  const first = ring.current.kid;
+  now = start;
+  expect(ring.rotate()).toBe(true);
+  expect(ring.current.until - now).toBeLessThan(2 * ROTATE_MS);
+  expect(ring.find(first)).toBeDefined();
+  now += 21 * 60_000;
+  expect(ring.find(first)).toBeUndefined();
+  expect(ring.rotate()).toBe(false);
+});
+
 it('a request that was answered is remembered until it counts no more, and a full memory takes none', () => {
   let now = 0;
   const memory = new ReplayMemory(() => now, 2);
