@@ -44,19 +44,29 @@ function runsInGroup(pid: string, group: number): boolean {
   }
 }
 
+/** Whether anything of the group runs. */
+type GroupRuns = (group: number) => boolean;
+
 /** SIGTERM, up to `graceMs`, SIGKILL. `hurry` ends the wait. Resolves when nothing of the group runs. */
-export async function endGroup(group: number, graceMs: number, hurry: Promise<unknown>): Promise<void> {
+export async function endGroup(
+  group: number,
+  graceMs: number,
+  hurry: Promise<unknown>,
+  runs: GroupRuns = groupRuns,
+): Promise<void> {
   let waits = true;
   void hurry.then(() => {
     waits = false;
   });
   if (graceMs > 0) signalGroup(group, 'SIGTERM');
-  await waitUntilGone(group, graceMs, () => waits);
-  if (!groupRuns(group)) return;
+  await waitUntilGone(group, graceMs, () => waits, runs);
+  if (!runs(group)) return;
   signalGroup(group, 'SIGKILL');
-  await waitUntilGone(group, KILL_WAIT_MS, () => true);
+  await waitUntilGone(group, KILL_WAIT_MS, () => true, runs);
 }
 
-async function waitUntilGone(group: number, limitMs: number, waits: () => boolean): Promise<void> {
-  for (let waited = 0; waited < limitMs && waits() && groupRuns(group); waited += POLL_MS) await delay(POLL_MS);
+/** By a clock: a look at `/proc` takes a second where thousands of processes run. */
+async function waitUntilGone(group: number, limitMs: number, waits: () => boolean, runs: GroupRuns): Promise<void> {
+  const until = performance.now() + limitMs;
+  while (performance.now() < until && waits() && runs(group)) await delay(POLL_MS);
 }
