@@ -85,7 +85,7 @@ export const RESOURCES: Readonly<Record<string, Resource>> = {
     summary: 'API keys: what consumers and operators come with',
     examples: `create | list | show ID | set ID | rotate ID | revoke ID
 
-  otela-gateway keys create --name "ada's laptop" --models 'swiss-ai/*' --expires 90d > ada.key
+  (umask 077; otela-gateway keys create --name "ada's laptop" --models 'swiss-ai/*' --expires 90d > ada.key)
   otela-gateway keys create --name deploy-bot --role operator
   otela-gateway keys list
   otela-gateway keys set key_1f… --rpm 60 --concurrent 4      what is not named stays

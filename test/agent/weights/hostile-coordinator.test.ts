@@ -25,11 +25,16 @@ const openPublic: typeof openSource = (source, env) => {
 async function mallory(cluster: Cluster, count: number, answer: (node: Node) => Answer) {
   const asked: Question[] = [];
   const nodes = await cluster.of(count, { provider: 'mallory', weights: { openSource: openPublic } });
-  for (const node of nodes)
-    node.weights.parts.coordination.answer = (_session, questions) => {
+  for (const node of nodes) {
+    const { coordination } = node.weights.parts;
+    const honest = coordination.answer.bind(coordination);
+    coordination.answer = (session, questions, own) => {
+      // Among themselves they work.
+      if (own) return honest(session, questions, own);
       asked.push(...questions.filter(({ role }) => role === 'wants'));
       return questions.map(() => answer(node));
     };
+  }
   return { nodes, asked };
 }
 
@@ -77,20 +82,28 @@ it('false bytes of a public blob cost two beginnings, whoever is named as a send
   const [real = Buffer.alloc(0)] = Object.values(content);
   const bytes = Buffer.from(real);
   bytes[0] = (bytes[0] ?? 0) ^ 1;
+  const digests: Buffer[] = [];
+  for (let at = 0; at < SIZE; at += PIECE) digests.push(Buffer.from(sha256(bytes.subarray(at, at + PIECE)), 'hex'));
   for (const { weights } of nodes) {
-    // Each names itself, also to the others.
-    await weights.store.open();
-    const key = sha256(real);
-    const { path, digestsPath } = weights.store.placeOf(key);
-    const digests: Buffer[] = [];
-    for (let at = 0; at < SIZE; at += PIECE) digests.push(Buffer.from(sha256(bytes.subarray(at, at + PIECE)), 'hex'));
+    await weights.pull(source);
+    const { path, digestsPath } = weights.store.placeOf(sha256(real));
     await writeFile(path, bytes);
     await writeFile(digestsPath, Buffer.concat(digests));
-    weights.store.has = async () => true;
   }
   const node = await cluster.add({ weights: { openSource: openPublic, limits: QUICK } });
+  // Whichever coordinates, a liar is named.
+  const [liar] = nodes;
+  const coordination = node.weights.parts.coordination;
+  const { ask } = coordination;
+  coordination.ask = async (question, own) => {
+    const answer = await ask.call(coordination, question, own);
+    const named: Answer = { kind: 'peer', session: liar?.name.session ?? '' };
+    return !own && question.role !== 'reads' ? named : answer;
+  };
   const { path, status } = await node.weights.pull(source);
   expect((await readFile(join(path, 'f0'))).equals(real)).toBe(true);
   expect(status.from_source).toBeGreaterThanOrEqual(SIZE);
-  expect(node.log.filter((line) => line.includes('the wrong SHA-256')).length).toBeLessThanOrEqual(2);
+  const falseOnes = node.log.filter((line) => line.includes('the wrong SHA-256')).length;
+  expect(falseOnes).toBeGreaterThan(0);
+  expect(falseOnes).toBeLessThanOrEqual(2);
 });

@@ -30,7 +30,7 @@ export const ISSUER: Command = {
   otela-gateway issuer show                                    root_key is what other gateways add as a peer
   otela-gateway issuer rotate                                  a new gateway key; restart to use it
   otela-gateway issuer revoke KEY                              a key that leaked: its sessions end
-  otela-gateway issuer delegate > gw2.json                     key and certificate of a gateway that follows: a secret
+  (umask 077; otela-gateway issuer delegate > gw2.json)                     key and certificate of a gateway that follows: a secret
   otela-gateway issuer secrets | npx wrangler secret bulk      for a gateway on Cloudflare`,
   verbs: VERBS,
   flags: FLAGS,
