@@ -1,5 +1,6 @@
 /** All tunnels of one agent as one thing. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
+import type { Reply } from '../../deploy/deployments.ts';
 import type { MeshGateway } from '../../mesh/delegates.ts';
 import { GATEWAYS_MAX, type NamedGateway } from '../../tunnel/admission.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
@@ -34,6 +35,14 @@ interface GatewaysOptions {
   onKnown(gateways: MeshGateway[]): void;
 }
 
+const NOT_FOR_PEERS: Reply = {
+  answer: {
+    kind: 'refused',
+    code: 'cannot_start',
+    message: 'this agent tells its own institution alone what it would start',
+  },
+};
+
 /** Closing says good-bye; a peer that does not answer is left. */
 const CLOSE_WAIT_MS = 1000;
 
@@ -66,24 +75,34 @@ export class Gateways {
   #member({ url, own }: NamedGateway, learned: boolean): Member {
     const { openTunnel, shared, log: write } = this.#options;
     const log = lessRepeated(write);
-    const tunnel = openTunnel({
-      ...shared,
-      gateway: url,
-      log,
-      onRefused: (refusal) => this.#refused(url, refusal),
-      onOver: (why) => this.#over(url, why),
-      onRecorded: () => this.#stored.settle(),
-      onConnected: (id) => {
-        log(`gateway ${url.host}: connected`);
-        this.#meet(url, id);
-      },
-      onDisconnected: () => {
-        if (this.#closed) return;
-        log(`gateway ${url.host}: connection lost, trying again`);
-        this.#judge();
-      },
-    });
-    return { url, tunnel, learned, own: own || !learned };
+    const { order } = shared;
+    const member: Member = {
+      url,
+      learned,
+      own: own || !learned,
+      tunnel: openTunnel({
+        ...shared,
+        // A signed order proves itself, whoever carries it. An empty one asks for the operator's templates, and proves nothing.
+        ...(order === undefined
+          ? {}
+          : { order: async (bytes) => (bytes.length === 0 && !member.own ? NOT_FOR_PEERS : order(bytes)) }),
+        gateway: url,
+        log,
+        onRefused: (refusal) => this.#refused(url, refusal),
+        onOver: (why) => this.#over(url, why),
+        onRecorded: () => this.#stored.settle(),
+        onConnected: (id) => {
+          log(`gateway ${url.host}: connected`);
+          this.#meet(url, id);
+        },
+        onDisconnected: () => {
+          if (this.#closed) return;
+          log(`gateway ${url.host}: connection lost, trying again`);
+          this.#judge();
+        },
+      }),
+    };
+    return member;
   }
 
   /**

@@ -61,6 +61,7 @@ function session(says: Record<string, (() => GatewayWord) | undefined> = {}) {
     },
     join: async () => mesh as unknown as Mesh,
     proxy: undefined,
+    order: async () => ({ answer: { kind: 'described', offers: [] } }),
     leaveLogTail: async ({ gateways }) => void told.push(...gateways.map(({ href }) => href)),
     engine: () => undefined,
     log: () => {},
@@ -130,6 +131,15 @@ test('an end that a gateway does not acknowledge is not told as acknowledged', a
   const end = well.made.leave();
   await vi.advanceTimersByTimeAsync(10_000);
   expect(await end).toBe(true);
+});
+
+test('a peer’s gateway is not told what would be deployed here; an order that it passes on is read', async () => {
+  const { made, tunnels } = session();
+  const ask = async (url: string, order: Uint8Array) => (await tunnels.get(url)?.options.order?.(order))?.answer;
+  expect(await ask(PEER, new Uint8Array())).toMatchObject({ kind: 'refused' });
+  expect(await ask(FOLLOWER, new Uint8Array())).toEqual({ kind: 'described', offers: [] });
+  expect(await ask(PEER, new Uint8Array(1))).toEqual({ kind: 'described', offers: [] });
+  await made.close();
 });
 
 test('a peer that was removed is left, and its gateway is not asked about it', async () => {
