@@ -87,12 +87,13 @@ export class FunctionHost {
     if (this.#stored.size > STORED_MAX && oldest !== undefined) this.#stored.delete(oldest);
   }
 
-  /** The loaded function; waits for a place. Give it back by `release`. @throws LoadError */
+  /** The loaded function, for one call; waits for a place, or for the user before. Give it back by `release`. @throws LoadError */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
     for (;;) {
       if (this.#closed) throw new LoadError('the agent is ending');
       const known = this.#loaded.get(code.context);
-      if (known?.state === 'ready' && known.process.broken === undefined) {
+      // Of one user at a time: the process answers one call, and would take a second for an answer to the first.
+      if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
         known.users += 1;
         return known.process;
       }

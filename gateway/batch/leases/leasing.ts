@@ -1,6 +1,6 @@
 /** Which batch a node gets lines of: the filters of a request, then the shares between batches. */
 
-import { FUNCTIONS_ENDPOINT, type HeldContexts } from '../../../shared/batch/function.ts';
+import { FUNCTIONS_ENDPOINT, type HeldContexts, readFunctionName } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { Demands } from '../../../shared/batch/input-check.ts';
 import { heldBackMs } from '../../../shared/batch/preference.ts';
@@ -147,7 +147,9 @@ function meets(
   if (trustedProviders !== undefined && list === undefined) return false;
   if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
   try {
-    return require === undefined || satisfies(entry, parseRequirements(require), model, Date.now());
+    // A function is no served model: what its lines require is asked of the node, and of any model on it.
+    const served = readFunctionName(model) === undefined ? model : undefined;
+    return require === undefined || satisfies(entry, parseRequirements(require), served, Date.now());
   } catch (error) {
     if (error instanceof RequirementError) return false;
     throw error;

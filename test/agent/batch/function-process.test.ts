@@ -174,6 +174,13 @@ describe('the functions of a node', () => {
     return answer.kind === 'outputs' ? answer.outputs[0] : answer;
   };
 
+  it('two leases of one function take turns: each call gets its own answer, also where another place is free', async () => {
+    const { host } = await hostOf(2);
+    const [a, b, c] = await Promise.all([use(host, 'a'), use(host, 'a'), use(host, 'a')]);
+    expect(a).toEqual(expect.any(Number));
+    expect([b, c]).toEqual([a, a]);
+  });
+
   it('stay loaded; the one that was used longest ago goes for a new one', async () => {
     const { host, clock } = await hostOf(2);
     const a = await use(host, 'a');

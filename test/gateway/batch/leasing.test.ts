@@ -7,7 +7,7 @@ import { lineReasoningBudget, mayHaveLines } from '../../../gateway/accounts/rea
 import { batches } from '../../../gateway/accounts/schema.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { knownBatch } from '../../../gateway/batch/leases/known-batch.ts';
-import { leaseOfModels, offered } from '../../../gateway/batch/leases/leasing.ts';
+import { leaseOfFunctions, leaseOfModels, offered } from '../../../gateway/batch/leases/leasing.ts';
 import type { Env } from '../../../gateway/env.ts';
 import type { View } from '../../../gateway/registry/snapshot.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
@@ -60,6 +60,35 @@ test('no line is leased of a model that was kept for others since, that ended, o
   expect(await leased({ ...consumer, restrictions: [{ ...none, endpoints: ['chat/completions'] }] }, {})).toBe(1);
   expect(await leased({ ...consumer, restrictions: [{ ...none, endpoints: ['embeddings'] }] }, {})).toBe(0);
 });
+
+test.each([
+  ['tier=volatile', 1],
+  ['tier=stable', 0],
+])(
+  'a line of a function that requires %s is asked of the node: a function is no served model',
+  async (require, count) => {
+    const granted: number[] = [];
+    const model = 'function:file-1';
+    const batch = {
+      admission: async () => ({ account: consumer, endpoint: '/v1/otela/functions', demands: [{ model, require }] }),
+      grant: async (_: string, allowed: number[]) => {
+        granted.push(...allowed);
+        return { open: [0], function: {} };
+      },
+    };
+    const queue = {
+      nextFunction: async (tried: string[]) => (tried.length === 0 ? 'batch_1' : null),
+      leased: async () => {},
+    };
+    const env = { BATCH_QUEUE: { getByName: () => queue }, BATCH: { getByName: () => batch } } as unknown as Env;
+    const view = { settings: { ...NO_SETTINGS, known: true }, model: () => undefined } as unknown as View;
+    const hardware = { gpus: [], cpus: 1, memory_mib: 1 };
+    const node = { entry: { ...entry, tier: 'volatile', hardware, models: [] } as unknown as RegistryEntry, view };
+    const held = { ready: [], loading: [], stored: [], broken: [] };
+    await leaseOfFunctions(env, node, { owners: undefined, held });
+    expect(granted).toHaveLength(count);
+  },
+);
 
 test('a node that names models which it does not serve makes no queue of them, and waits for less long', async () => {
   const named: string[] = [];
