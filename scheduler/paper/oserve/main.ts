@@ -23,8 +23,14 @@ const { values } = parseArgs({
 });
 const { quick } = values;
 
+const threads = Number(values.threads);
+if (!Number.isInteger(threads) || threads < 1 || threads > 1_024) {
+  process.stderr.write(`--threads: "${values.threads}" is no whole number from 1 to 1024\n`);
+  process.exit(2);
+}
+
 const pool = new PartPool({
-  threads: Math.max(1, Number(values.threads) || 1),
+  threads,
   fresh: values.fresh,
   kept: new KeptResults(),
   tell: (line) => process.stderr.write(`${line}\n`),

@@ -213,7 +213,7 @@ class Torta implements RegionPolicy {
     this.#credit[first + region] = (this.#credit[first + region] ?? 0) - 1;
   }
 
-  /** The best server of a region by (7), then by what it costs in seconds. */
+  /** The best server of a region: the cheapest in seconds; without the local search the best by (7). */
   #within(region: number, job: Job, cluster: Cluster): Choice {
     const search = this.#options.localSearch !== false;
     const { origin, model } = job.task;
