@@ -5,6 +5,8 @@ import { commandWords, engineName, flagValue } from '../engine/command.ts';
 const BEHIND = 1_000;
 /** vLLM's default of `--max-num-seqs`, which SGLang decides by itself. */
 const SLOTS = 256;
+/** Of an engine that does not tell its queue (llama.cpp, Ollama, TGI): what waits there for too long would fail, though the engine is well. */
+const UNTOLD_SLOTS = 8;
 
 export interface LineOptions {
   /** Sequences that the engine runs at once. */
@@ -13,10 +15,15 @@ export interface LineOptions {
   priority: number | undefined;
 }
 
-export function lineOptions(command: readonly string[] | undefined, maxRunning: number | undefined): LineOptions {
+/** `tellsQueue`: its metrics say how many requests wait. */
+export function lineOptions(
+  command: readonly string[] | undefined,
+  maxRunning: number | undefined,
+  tellsQueue: boolean,
+): LineOptions {
   const words = commandWords(command ?? []);
-  const said = Number(flagValue(words, '--max-num-seqs', '--max-running-requests'));
-  const slots = Number.isInteger(said) && said > 0 ? said : SLOTS;
+  const said = Number(flagValue(words, '--max-num-seqs', '--max-running-requests', '--parallel'));
+  const slots = Number.isInteger(said) && said > 0 ? said : tellsQueue ? SLOTS : (maxRunning ?? UNTOLD_SLOTS);
   return { slots: Math.min(slots, maxRunning ?? slots), priority: linePriority(words) };
 }
 

@@ -83,7 +83,7 @@ function openLines(options: BatchesOptions): BatchRunner {
       };
     },
     interactive: () => (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0),
-    lines: () => lineOptions(command(), config.limits.maxRunning),
+    lines: () => lineOptions(command(), config.limits.maxRunning, load.tellsQueue),
     log,
   });
   load.leaveOut(() => runner.running);
