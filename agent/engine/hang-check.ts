@@ -2,7 +2,8 @@
  * Whether an engine that took requests still computes. Its own health endpoint cannot tell: vLLM's answers 200 while its scheduler stands
  * still (vllm-project/vllm#36451), so one token is asked for, which only a scheduler that runs can give. Silence alone proves nothing, a
  * prefill may take minutes: an engine is given up when requests wait, no byte came for `quietMs`, and neither the token nor any other byte
- * comes within `probeMs` after that.
+ * comes within `probeMs` after that. An engine without counters is never given up: it may compute one long answer, behind which the token
+ * waits; the request's own time-out ends that.
  */
 
 /** What came of asking for a token. `unknown`: the engine said something else; whether its scheduler runs is not known. */
@@ -17,6 +18,8 @@ export interface HangCheckOptions {
   waiting(): number;
   /** When the engine last gave a byte, or computed by its own count; by `now`. */
   heardAt(): number;
+  /** It counts what it computes, and the counts are read: else nothing but its bytes tells that it computes. */
+  counts(): boolean;
   /** Asks for one token; resolves after `probeMs` at the latest. Never rejects. */
   probe(): Promise<ProbeResult>;
   /** Once. */
@@ -57,11 +60,11 @@ export class HangCheck {
   }
 
   async #ask(): Promise<void> {
-    const { now, heardAt, probe, onHang } = this.#options;
+    const { now, heardAt, counts, probe, onHang } = this.#options;
     const [silentSince, askedAt] = [this.#silentSince, now()];
     const result = await probe();
     if (this.#over) return;
-    if (result !== 'silent' || heardAt() > askedAt) {
+    if (result !== 'silent' || !counts() || heardAt() > askedAt) {
       this.#askedAt = now();
       return;
     }

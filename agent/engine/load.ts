@@ -98,6 +98,10 @@ export class LoadMeter {
   /** Slowest since it was last taken. */
   #firstTokenMs = 0;
   #heardAt = Number.NEGATIVE_INFINITY;
+  /** Its last answer told how many requests it has. */
+  #tellsQueue = false;
+  /** It told some count of what it computed. */
+  #counts = false;
   /** Tokens that it has read and written, by its own count. */
   #computed = 0;
   #nextLook = 0;
@@ -145,6 +149,16 @@ export class LoadMeter {
   /** When the engine last gave a piece of an answer, or was seen to compute; by `performance.now`. */
   get heardAt(): number {
     return this.#heardAt;
+  }
+
+  /** Whether the engine tells how many requests run and wait, as far as it could be read. */
+  get tellsQueue(): boolean {
+    return this.#tellsQueue;
+  }
+
+  /** Whether the engine counts what it computes, as far as it could be read. */
+  get counts(): boolean {
+    return this.#counts;
   }
 
   /** Requests and lines of batches that this agent has at the engine. */
@@ -222,11 +236,14 @@ export class LoadMeter {
         return { statusCode: response.statusCode, text: await textOf(response.body) };
       });
       const load = statusCode === 200 ? readLoad(text) : undefined;
+      this.#tellsQueue = load !== undefined;
       if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
       else {
         const at = performance.now();
         const tokensPerSecond = this.#rate.observe(text, at);
-        const computed = sum(COMPUTED.flatMap((counter) => metricValues(text, counter)));
+        const counters = COMPUTED.flatMap((counter) => metricValues(text, counter));
+        this.#counts = counters.length > 0;
+        const computed = sum(counters);
         if (computed !== this.#computed) this.heard();
         this.#computed = computed;
         const preemptions = metricValues(text, PREEMPTIONS);

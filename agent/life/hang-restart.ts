@@ -23,7 +23,7 @@ const PORT_WAIT_MS = 10_000;
 interface HangRestartOptions {
   config: Pick<StartConfig, 'command' | 'probe'>;
   parts: Parts;
-  load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'look'>;
+  load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'counts' | 'look'>;
   /** Settled when the agent begins to leave. */
   ending: Pick<Once<unknown>, 'promise' | 'settled'>;
   /** Starts the engine anew. */
@@ -57,6 +57,7 @@ export class HangRestart {
       now: () => performance.now(),
       waiting: () => (engine.health.answering ? load.waiting : 0),
       heardAt: () => load.heardAt,
+      counts: () => load.counts,
       probe: async () => {
         const model = engine.health.models.find(({ state }) => state === 'ready')?.id;
         const { target } = engine;

@@ -3,7 +3,7 @@ import { HangCheck, type ProbeResult } from '../../../agent/engine/hang-check.ts
 
 /** Time moves by `pass`, with a tick each second; probes end when the test says what came of them. */
 function world() {
-  const state = { now: 0, waiting: 0, heardAt: Number.NEGATIVE_INFINITY };
+  const state = { now: 0, waiting: 0, counts: true, heardAt: Number.NEGATIVE_INFINITY };
   const probes: ((result: ProbeResult) => void)[] = [];
   const hangs: number[] = [];
   const check = new HangCheck({
@@ -12,6 +12,7 @@ function world() {
     now: () => state.now,
     waiting: () => state.waiting,
     heardAt: () => state.heardAt,
+    counts: () => state.counts,
     probe: () => new Promise((resolve) => probes.push(resolve)),
     onHang: (ms) => hangs.push(ms),
   });
@@ -40,6 +41,18 @@ test('an engine that takes requests and gives neither a byte nor the token hangs
   expect(hangs).toEqual([600_000]);
   pass(1_000_000);
   expect(probes).toHaveLength(1);
+});
+
+test('an engine without counters is never given up by silence alone: it may compute one long answer', async () => {
+  const { state, probes, hangs, pass, end } = world();
+  Object.assign(state, { waiting: 1, counts: false });
+  for (let n = 1; n <= 3; n++) {
+    pass(121_000);
+    expect(probes).toHaveLength(n);
+    pass(480_000);
+    await end('silent');
+  }
+  expect(hangs).toEqual([]);
 });
 
 test('a slow prefill is no hang: a byte while the token is waited for, or a counter that grows, is a sign of life', async () => {
