@@ -1,13 +1,22 @@
 /** An agent from its first record to its last: what is published on the way, and who may end it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
 import { PAYLOAD_MAX_BYTES } from '../../../shared/lattice/payload.ts';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
 import { fakeAdmission, LAB } from '../support/fake-admission.ts';
-import { engineCommand, FOR_EVER, processRuns, scratch, scriptedEngine, startAgent } from '../support/harness.ts';
+import {
+  AGAIN_MS,
+  engineCommand,
+  FOR_EVER,
+  processRuns,
+  scratch,
+  scriptedEngine,
+  startAgent,
+} from '../support/harness.ts';
 
 describe('the life of an agent', () => {
   it('joins, serves when /v1/models answers, and on SIGTERM is down, drains, has left and exits with 143', async () => {
@@ -69,6 +78,7 @@ describe('the life of an agent', () => {
     run.tunnel.inFlight = 1;
     run.signal('SIGTERM');
     await run.until(() => run.tunnel.calls.includes('drain'));
+    await delay(AGAIN_MS);
     run.signal('SIGINT');
     expect(await run.exit).toBe(143);
   });

@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { type MainOptions, main } from '../../../agent/cli/main.ts';
@@ -13,6 +14,9 @@ import { fakeAdmission } from './fake-admission.ts';
 import { FakeTunnel } from './fake-tunnel.ts';
 
 export const NODE = process.execPath;
+
+/** After this a signal that comes again is a second one. */
+export const AGAIN_MS = 300;
 
 /** A directory that is gone after the test. */
 export function scratch(): string {
@@ -177,6 +181,8 @@ export function startAgent(
   const run = new Run(['start', ...args], env, options);
   onTestFinished(async () => {
     run.signal('SIGINT');
+    // A second one at once would be taken for the first, passed on.
+    await Promise.race([run.exit, delay(AGAIN_MS)]);
     run.signal('SIGINT');
     await run.exit;
   });

@@ -22,9 +22,11 @@ const openPublic: typeof openSource = (source, env) => {
 };
 
 /** Nodes of `mallory`, and the questions that they were asked about blobs which somebody wants. */
-async function mallory(cluster: Cluster, count: number, answer: (node: Node) => Answer) {
+async function mallory(cluster: Cluster, count: number, answer: (node: Node) => Answer, holds?: string) {
   const asked: Question[] = [];
   const nodes = await cluster.of(count, { provider: 'mallory', weights: { openSource: openPublic } });
+  // While they are honest.
+  if (holds !== undefined) for (const { weights } of nodes) await weights.pull(holds);
   for (const node of nodes) {
     const { coordination } = node.weights.parts;
     const honest = coordination.answer.bind(coordination);
@@ -78,14 +80,13 @@ it('false bytes of a public blob cost two beginnings, whoever is named as a send
   const cluster = new Cluster();
   const content = files(1);
   const source = `dir:${await hubFolder(content)}`;
-  const { nodes } = await mallory(cluster, 3, (node) => ({ kind: 'peer', session: node.name.session }));
+  const { nodes } = await mallory(cluster, 3, (node) => ({ kind: 'peer', session: node.name.session }), source);
   const [real = Buffer.alloc(0)] = Object.values(content);
   const bytes = Buffer.from(real);
   bytes[0] = (bytes[0] ?? 0) ^ 1;
   const digests: Buffer[] = [];
   for (let at = 0; at < SIZE; at += PIECE) digests.push(Buffer.from(sha256(bytes.subarray(at, at + PIECE)), 'hex'));
   for (const { weights } of nodes) {
-    await weights.pull(source);
     const { path, digestsPath } = weights.store.placeOf(sha256(real));
     await writeFile(path, bytes);
     await writeFile(digestsPath, Buffer.concat(digests));
