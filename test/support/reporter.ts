@@ -41,10 +41,13 @@ export interface RunReport {
 const firstLine = (errors: readonly SerializedError[]) =>
   (errors[0]?.message ?? 'failed').split('\n', 1).join().slice(0, MESSAGE_CHARS);
 
-/** How one test is run alone: `-t` takes a regular expression, of the names joined by spaces. */
+/** For vitest's `-t`, which takes a regular expression of the names joined by spaces. */
+export const testPattern = (names: string) => names.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
+/** How one test is run alone. */
 function again(project: string, file: string, names?: string): string {
   const host = process.env.OTELA_TEST_HOST === undefined ? '' : `OTELA_TEST_HOST=${process.env.OTELA_TEST_HOST} `;
-  const pattern = names?.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&').replaceAll("'", "'\\''");
+  const pattern = names === undefined ? undefined : testPattern(names).replaceAll("'", "'\\''");
   return `${host}npx vitest run --project ${project} ${file}${pattern === undefined ? '' : ` -t '${pattern}'`}`;
 }
 

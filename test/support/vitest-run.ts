@@ -50,11 +50,11 @@ interface Exit {
 let secondsBefore = 0;
 
 /** `logTo`: its words go into that file; without it they are seen as they come. */
-export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: string): Promise<Exit> {
+export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: string, cwd = ROOT): Promise<Exit> {
   const [file = '', ...args] = argv;
   const log = logTo === undefined ? undefined : await open(logTo, 'w');
   const output = log === undefined ? 'inherit' : log.fd;
-  const child = spawn(file, args, { cwd: ROOT, env, stdio: ['ignore', output, output] });
+  const child = spawn(file, args, { cwd, env, stdio: ['ignore', output, output] });
   const timer = setTimeout(() => child.kill('SIGKILL'), LIMIT_MS);
   let cpuSeconds = 0;
   const code = await new Promise<number>((resolve) => {
@@ -100,21 +100,33 @@ export interface RunOptions {
   env: NodeJS.ProcessEnv;
   /** What it says is printed under that when it is over; without it, as it comes. */
   title?: string;
+  /** Of another clone. */
+  cwd?: string;
+  /** Nothing is printed. */
+  quiet?: boolean;
 }
 
 export async function vitestRun(
   project: string,
   files: readonly string[],
-  { id, directory, env, title }: RunOptions,
+  { id, directory, env, title, cwd, quiet }: RunOptions,
 ): Promise<Outcome> {
   const report = join(directory, `${id}.json`);
   const log = join(directory, `${id}.log`);
   const argv = ['vitest', 'run', '--project', project, ...files];
   const startedAt = performance.now();
-  const { code, cpuSeconds } = await command(argv, { ...env, [MARK]: id, [REPORT_VARIABLE]: report }, title && log);
+  const { code, cpuSeconds } = await command(
+    argv,
+    { ...env, [MARK]: id, [REPORT_VARIABLE]: report },
+    title && log,
+    cwd,
+  );
   const wallSeconds = (performance.now() - startedAt) / 1_000;
   const took = `${Math.round(wallSeconds)} s, CPU ${Math.round(cpuSeconds)} s`;
-  process.stdout.write(`\n== ${title ?? project}, ${took}\n${title === undefined ? '' : await readFile(log, 'utf8')}`);
+  if (!quiet)
+    process.stdout.write(
+      `\n== ${title ?? project}, ${took}\n${title === undefined ? '' : await readFile(log, 'utf8')}`,
+    );
   for (const left of sweep(id)) console.error(`left running by ${project}, ended now: ${left}`);
   return { ...(await readReport(report, code)), wallSeconds, cpuSeconds };
 }
