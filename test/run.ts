@@ -40,7 +40,7 @@ const DEPLOY_CHECK: Record<string, string[]> = {
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
 /** Tests wait for two thirds of their time, so these many runs of vitest keep the cores busy. */
-const LANES = Math.min(2 * availableParallelism() + 1, 12);
+const LANES = Math.min(3 * availableParallelism(), 12);
 /** They compute, or have a browser do so: one at a time beside those that wait, since bounds of time would break. */
 const COMPUTING: ReadonlySet<string> = new Set(['browser', 'docs', 'sim', 'shared', 'scheduler', 'factory']);
 /** More files than these do not fail by chance, so nothing is run again. */

@@ -23,6 +23,7 @@ const BUILT = /'([\w-]+\.js)': '([^']+)'/g;
 const OF_PART: Readonly<Record<string, readonly string[]>> = {
   browser: ['dashboard/'],
   gateway: ['vitest.gateway.config.ts'],
+  release: ['packaging/', 'clients/'],
   conformance: ['test/conformance/setup.ts', 'test/support/wrangler-gateway.ts'],
 };
 
