@@ -53,23 +53,23 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'three retries at most, each at another node',
     file: 'shared/upstream/dispatch',
-    test: 'another node is asked at most three times, however many nodes are there, and each node once',
+    test: 'another node is asked > at most three times, however many nodes are there, and each node once',
     breaks: {
       file: 'shared/upstream/dispatch.ts',
-      line: 'const more = choice.others && retries < retriesMax;',
-      broken: 'const more = choice.others;',
+      line: 'const { retriesMax, first = 1 } = host;',
+      broken: 'const { first = 1 } = host; const retriesMax = host.retriesMax + 1;',
     },
   },
   {
     promise: 'each line of a batch is answered once',
     file: 'shared/batch/ledger',
-    test: 'results gives every line one result, whatever nodes, evictions and restarts do',
+    test: 'results > gives every line one result, whatever nodes, evictions and restarts do',
     breaks: { file: 'shared/batch/ledger.ts', line: ' || hasBit(chunk.done, line)) continue;', broken: ') continue;' },
   },
   {
     promise: 'a node commits lines of its own lease alone',
     file: 'shared/batch/ledger',
-    test: 'results takes nothing of a node that never held the lease, nor lines outside of the chunk',
+    test: 'results > takes nothing of a node that never held the lease, nor lines outside of the chunk',
     breaks: {
       file: 'shared/batch/ledger.ts',
       line: 'if (!chunk?.holders.some((one) => one.epoch === epoch && one.node === node)) return [];\n    const taken',
@@ -79,13 +79,13 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'a batch in danger of its deadline goes first',
     file: 'shared/batch/batch',
-    test: 'which batch gets the next lease is one in danger of its deadline, before all others',
-    breaks: { file: 'shared/batch/share.ts', line: '> expiresMs - nowMs;', broken: '> expiresMs;' },
+    test: 'which batch gets the next lease > is one in danger of its deadline, before all others',
+    breaks: { file: 'shared/batch/share.ts', line: 'inDanger(batch, nowMs) ?', broken: 'nowMs < 0 ?' },
   },
   {
     promise: "batches leave a tenth of an engine's slots free",
     file: 'shared/batch/batch',
-    test: 'the window of lines in flight never takes the reserve, and gives way to interactive requests at once',
+    test: 'the window of lines in flight > never takes the reserve, and gives way to interactive requests at once',
     breaks: {
       file: 'shared/batch/window.ts',
       line: 'return Math.max(1, slots - Math.max(1, Math.floor(slots * this.#limits.reserve)));',
@@ -95,7 +95,7 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'a batch has 50,000 lines at most',
     file: 'shared/batch/input-check',
-    test: 'the check of an input file refuses more lines than a batch may have',
+    test: 'the check of an input file > refuses more lines than a batch may have',
     breaks: {
       file: 'shared/batch/input-check.ts',
       line: 'if (this.#lines === LINES_MAX) {',
@@ -105,13 +105,13 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'a node that fails five times in a row is left alone',
     file: 'shared/routing/breaker',
-    test: 'a node leaves the candidates after five failures in a row, and of no other',
+    test: 'a node leaves the candidates > after five failures in a row, and of no other',
     breaks: { file: 'shared/routing/breaker.ts', line: 'const CONSECUTIVE = 5;', broken: 'const CONSECUTIVE = 6;' },
   },
   {
     promise: 'an engine that is silent for 20 s while its peers answer is taken to hang',
     file: 'shared/routing/hang-detector',
-    test: 'an engine is taken to hang 20 s after its last byte while a peer answers',
+    test: 'an engine is taken to hang > 20 s after its last byte while a peer answers',
     breaks: {
       file: 'shared/routing/hang/hang-detector.ts',
       line: 'const SILENCE_MS = 20_000;',
@@ -130,8 +130,8 @@ export const PROMISES: readonly Promised[] = [
     test: 'whatever comes, no more than the bound is held, and all of it is given back',
     breaks: {
       file: 'shared/proxy/body-memory.ts',
-      line: 'while (this.#held + bytes > this.#maxBytes) {',
-      broken: 'while (this.#held > this.#maxBytes) {',
+      line: 'if (last === undefined) return false;',
+      broken: 'if (last === undefined) break;',
     },
   },
   {
@@ -170,8 +170,8 @@ export const PROMISES: readonly Promised[] = [
     test: 'a person is gone from accounts, audit and records, sums stay, and others keep theirs',
     breaks: {
       file: 'gateway/admin/erase.ts',
-      line: '.set({ before: null, after: null })',
-      broken: '.set({ before: null })',
+      line: '.set({ ...nobody, role',
+      broken: '.set({ role',
     },
   },
   {
@@ -179,9 +179,9 @@ export const PROMISES: readonly Promised[] = [
     file: 'agent/seal/round-trip',
     test: 'is answered once, unless no answer came of it',
     breaks: {
-      file: 'agent/seal/opener.ts',
-      line: 'if (this.#replay.has(name)) throw',
-      broken: 'if (name === undefined) throw',
+      file: 'shared/collections/replay-memory.ts',
+      line: 'this.#until.set(nonce, until);',
+      broken: '',
     },
   },
   {

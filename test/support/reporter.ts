@@ -41,7 +41,7 @@ export interface RunReport {
 const firstLine = (errors: readonly SerializedError[]) =>
   (errors[0]?.message ?? 'failed').split('\n', 1).join().slice(0, MESSAGE_CHARS);
 
-/** For vitest's `-t`, which takes a regular expression of the names joined by spaces. */
+/** For vitest's `-t`, which takes a regular expression of the names joined by ` > `. */
 export const testPattern = (names: string) => names.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** How one test is run alone. */
@@ -70,7 +70,7 @@ function failuresOf(module: TestModule): Failure[] {
     file,
     test: test.fullName,
     message: firstLine(test.result().errors ?? []),
-    again: again(project, file, namesOf(test).join(' ')),
+    again: again(project, file, namesOf(test).join(' > ')),
   }));
   // A file that cannot be loaded has no tests; hooks fail beside tests that pass.
   const own = [module, ...module.children.allSuites()].map((suite) => suite.errors()).find(({ length }) => length > 0);
