@@ -11,6 +11,16 @@ import { FakeTunnel } from '../support/fake-tunnel.ts';
 const [FIRST, FOLLOWER, PEER, LATER] = ['http://first/', 'http://follower/', 'http://peer/', 'http://later/'];
 const LOOK_MS = 40_000;
 
+/** Patience counts turns of the process, which a clock of the test has none of: waits here are plain timers. */
+vi.mock('../../../agent/patience.ts', async (original) => {
+  const real = await original<typeof import('../../../agent/patience.ts')>();
+  const after = (ms: number, ring: () => void) => {
+    const timer = setTimeout(ring, ms);
+    return () => clearTimeout(timer);
+  };
+  return { ...real, patience: { now: () => performance.now(), after } };
+});
+
 afterEach(() => void vi.useRealTimers());
 
 /** One that knows a configured first, its follower and a peer's gateway. `says`: what each answers; undefined: nothing. */
