@@ -17,6 +17,7 @@ The file that the function is in is uploaded as it is and imported on the nodes:
 alone stands under `if __name__ == "__main__"`. Arguments and results are JSON. OTELA_GATEWAY and OTELA_API_KEY say where and as whom.
 """
 
+import http.client
 import inspect
 import json
 import os
@@ -35,6 +36,9 @@ OVER = ("completed", "failed", "expired", "cancelled")
 POLL_S = (0.2, 10.0)
 # A gateway that restarts, or a network that is away, is waited for.
 AWAY_S = 600
+# A person who interrupts a run does not wait long for its cancellation.
+CANCEL_S = 10
+AWAY_STATUS = (429, 500, 502, 503, 504)
 
 
 class OtelaError(Exception):
@@ -110,23 +114,31 @@ class Client:
         gateway = gateway.rstrip("/")
         self.base = gateway if gateway.endswith("/v1") else gateway + "/v1"
 
-    def request(self, method, path, body=None, content_type="application/json"):
-        """Bytes of the answer. Asks again while the gateway is away."""
+    def request(self, method, path, body=None, content_type="application/json", read=bytes, found=None, away_s=AWAY_S):
+        """What `read` makes of the answer's bytes. Asks again while the gateway is away, or answers only a part.
+
+        `found`: for a request that creates something. The gateway may have taken one whose answer was lost, so `found()` looks for it
+        before it is sent again; None: it is not there.
+        """
         headers = {"authorization": f"Bearer {self.api_key}", "content-type": content_type}
-        deadline, pause = time.monotonic() + AWAY_S, 0.5
+        deadline, pause = time.monotonic() + away_s, 0.5
         while True:
             try:
                 ask = urllib.request.Request(self.base + path, data=body, method=method, headers=headers)
-                with _OPENER.open(ask, timeout=120) as answer:
-                    return answer.read()
+                with _OPENER.open(ask, timeout=min(120, away_s)) as answer:
+                    return read(answer.read())
             except urllib.error.HTTPError as error:
-                if error.code not in (429, 502, 503, 504) or time.monotonic() > deadline:
+                if error.code not in AWAY_STATUS or time.monotonic() > deadline:
                     raise OtelaError(f"{method} {path}: {error.code} {error.read(2000).decode(errors='replace')}", error.code) from None
-            except OSError as error:
+            # ValueError: an answer that ends in the middle is no JSON.
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 if time.monotonic() > deadline:
                     raise OtelaError(f"{method} {path}: {error}") from error
             time.sleep(pause)
             pause = min(10.0, pause * 2)
+            there = found() if found else None
+            if there is not None:
+                return there
 
     def upload(self, filename, content, purpose):
         """The id of the new file."""
@@ -137,7 +149,7 @@ class Client:
             "content-type: application/octet-stream\r\n\r\n"
         )
         body = head.encode() + content + f"\r\n--{edge}--\r\n".encode()
-        return json.loads(self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}"))["id"]
+        return self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}", read=json.loads)["id"]
 
     def run(self, model, inputs):
         """A result or a FunctionError for each input. One batch after another, where they are too many for one."""
@@ -155,18 +167,21 @@ class Client:
         return results
 
     def _batch(self, lines, results):
-        file = self.upload("inputs.jsonl", "\n".join(lines).encode(), "batch")
-        ask = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h"}
-        batch = json.loads(self.request("POST", "/batches", json.dumps(ask).encode()))
+        batch = self._create(self.upload("inputs.jsonl", "\n".join(lines).encode(), "batch"))
         pause = POLL_S[0]
         try:
             while batch["status"] not in OVER:
                 time.sleep(pause)
                 pause = min(POLL_S[1], pause * 1.5)
-                batch = json.loads(self.request("GET", f"/batches/{batch['id']}"))
-        except BaseException:
-            self.request("POST", f"/batches/{batch['id']}/cancel")
+                batch = self.request("GET", f"/batches/{batch['id']}", read=json.loads)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            try:
+                self.request("POST", f"/batches/{batch['id']}/cancel", away_s=CANCEL_S)
+            except OtelaError:
+                pass
             raise
+        except OtelaError as error:
+            raise OtelaError(f"{error}; {batch['id']} goes on at the gateway", error.status) from error
         if batch["status"] == "failed":
             errors = (batch["errors"] or {}).get("data") or [{}]
             raise OtelaError(errors[0].get("message") or "the batch failed")
@@ -174,6 +189,17 @@ class Client:
             for line in self.request("GET", f"/files/{file}/content").decode().splitlines():
                 found = json.loads(line)
                 results[int(found["custom_id"])] = _result(found)
+
+    def _create(self, file):
+        """The new batch. Its run is named in it: after a lost answer it is found by that, instead of a second one that runs all again."""
+        run = uuid.uuid4().hex
+        ask = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h", "metadata": {"opentela_run": run}}
+
+        def found():
+            newest = self.request("GET", "/batches?limit=100", read=json.loads)["data"]
+            return next((one for one in newest if (one.get("metadata") or {}).get("opentela_run") == run), None)
+
+        return self.request("POST", "/batches", json.dumps(ask).encode(), read=json.loads, found=found)
 
 
 def _result(line):

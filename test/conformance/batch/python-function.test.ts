@@ -1,6 +1,6 @@
 /** The Python client: the ten lines of its example, by a real agent. */
 import { execFile } from 'node:child_process';
-import { createServer, type RequestListener } from 'node:http';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
@@ -49,4 +49,83 @@ it('the client takes its key to no other address, whatever an answer points to',
   });
   await expect(asked).rejects.toThrow('302');
   expect(heard).toEqual([]);
+});
+
+interface StandIn {
+  url: string;
+  created: number;
+  cancelled: number;
+}
+
+/** A gateway with one line's result, that breaks as `breaks` says: true where it wrote something of its own. */
+async function standIn(breaks: (path: string, response: ServerResponse) => boolean): Promise<StandIn> {
+  const state = { url: '', created: 0, cancelled: 0 };
+  let metadata: unknown;
+  const batch = (status: string) => ({
+    id: 'batch_1',
+    status,
+    metadata,
+    output_file_id: 'file-out',
+    error_file_id: null,
+  });
+  state.url = await serve((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => void chunks.push(chunk));
+    request.on('end', () => {
+      const path = `${request.method} ${request.url}`;
+      if (path === 'POST /v1/batches') {
+        state.created++;
+        metadata = (JSON.parse(Buffer.concat(chunks).toString()) as { metadata: unknown }).metadata;
+      }
+      if (path.endsWith('/cancel')) state.cancelled++;
+      if (breaks(path, response)) return;
+      if (path.startsWith('POST /v1/files')) return response.end(JSON.stringify({ id: 'file-in' }));
+      if (path === 'GET /v1/batches?limit=100') return response.end(JSON.stringify({ data: [batch('in_progress')] }));
+      if (path === 'POST /v1/batches') return response.end(JSON.stringify(batch('validating')));
+      if (path.startsWith('GET /v1/files')) return response.end('{"custom_id":"0","response":{"body":{"output":42}}}');
+      return response.end(JSON.stringify(batch('completed')));
+    });
+  });
+  return state;
+}
+
+const run = async ({ url }: StandIn) => {
+  const ask = 'import opentela; print(opentela.Client().run("function:x:y", [1]))';
+  const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: url, OTELA_API_KEY: 'sk' };
+  const { stdout } = await promisify(execFile)('python3', ['-c', ask], {
+    env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
+    timeout: patience(60_000),
+  });
+  return stdout.trim();
+};
+
+it('a batch whose answer was lost is found again, and not made a second time', async () => {
+  let lost = false;
+  const gateway = await standIn((path, response) => {
+    if (path !== 'POST /v1/batches' || lost) return false;
+    lost = true;
+    response.destroy();
+    return true;
+  });
+  expect(await run(gateway)).toBe('[42]');
+  expect(gateway).toMatchObject({ created: 1, cancelled: 0 });
+});
+
+it('a poll that breaks off, says nonsense or fails does not cancel the batch', async () => {
+  const broken: ((response: ServerResponse) => void)[] = [
+    (response) => {
+      response.writeHead(200, { 'content-length': '100' });
+      response.write('{"status":', () => response.destroy());
+    },
+    (response) => response.end('{"status": "com'),
+    (response) => response.writeHead(500).end('{"error":{}}'),
+  ];
+  const gateway = await standIn((path, response) => {
+    const next = path === 'GET /v1/batches/batch_1' ? broken.shift() : undefined;
+    next?.(response);
+    return next !== undefined;
+  });
+  expect(await run(gateway)).toBe('[42]');
+  expect(broken).toEqual([]);
+  expect(gateway).toMatchObject({ created: 1, cancelled: 0 });
 });
