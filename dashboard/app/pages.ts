@@ -1,4 +1,9 @@
 /** The pages, in the order of the navigation. A page is a file that exports `Component`; it is loaded when it is first opened. */
+
+import type { ComponentType } from 'react';
+import type { Me } from '../api/schemas.ts';
+import { t } from '../texts/index.ts';
+import type { Icon as IconType } from '../ui/icon.ts';
 import {
   BookOpen,
   Boxes,
@@ -7,22 +12,18 @@ import {
   Globe,
   KeyRound,
   Layers,
-  type LucideIcon,
   MessageSquare,
   Plug,
   Server,
   Settings2,
   Users,
-} from 'lucide-react';
-import type { ComponentType } from 'react';
-import type { Me } from '../api/schemas.ts';
-import { t } from '../texts/index.ts';
+} from '../ui/icons.ts';
 
 export interface PageEntry {
   /** Its place: `#/chat`. */
   path: string;
   title: string;
-  icon: LucideIcon;
+  icon: IconType;
   /** The lowest role that sees it. */
   role: Me['role'];
   group: keyof typeof t.groups;

@@ -1,6 +1,5 @@
 import { Dialog } from '@base-ui/react/dialog';
 import clsx from 'clsx';
-import { ChevronsUpDown, LogOut, Menu as MenuIcon, X } from 'lucide-react';
 import { type ReactNode, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import type { Connection } from '../api/live.ts';
@@ -8,6 +7,7 @@ import { useLive, useMe } from '../parts/session.tsx';
 import { SidebarSlot, SidebarSlotProvider } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
+import { ChevronsUpDown, LogOut, Menu as MenuIcon, X } from '../ui/icons.ts';
 import { Menu, MenuChoice, MenuItem, MenuLink, MenuRule } from '../ui/menu.tsx';
 import { chooseTheme, THEMES, useTheme } from '../ui/theme.ts';
 import { useMedia } from '../ui/use-media.ts';

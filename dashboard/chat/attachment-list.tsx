@@ -1,6 +1,6 @@
-import { FileText, X } from 'lucide-react';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
+import { FileText, X } from '../ui/icons.ts';
 import type { Attachment } from './conversation.ts';
 
 interface AttachmentListProps {

@@ -1,9 +1,9 @@
 import clsx from 'clsx';
-import { ArrowUp, LoaderCircle, Paperclip, Pencil, Square } from 'lucide-react';
 import { type ClipboardEvent, type KeyboardEvent, memo, type Ref, useImperativeHandle, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Failure } from '../ui/feedback.tsx';
+import { ArrowUp, LoaderCircle, Paperclip, Pencil, Square } from '../ui/icons.ts';
 import { AttachmentList } from './attachment-list.tsx';
 import { ACCEPTED, attachmentOf, FILES_MAX } from './attachments.ts';
 import type { Attachment } from './conversation.ts';

@@ -1,9 +1,9 @@
-import { Columns2, SlidersHorizontal, SquarePen } from 'lucide-react';
 import { memo } from 'react';
 import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/catalogue.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
+import { Columns2, SlidersHorizontal, SquarePen } from '../ui/icons.ts';
 import type { ConversationModel } from './conversation-model.ts';
 import { ModelPicker } from './model-picker.tsx';
 

@@ -1,6 +1,5 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import clsx from 'clsx';
-import { Download, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from 'lucide-react';
 import { type FormEvent, type Ref, useEffect, useMemo, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { download } from '../parts/download.ts';
@@ -8,6 +7,7 @@ import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Confirm, Dialog } from '../ui/dialog.tsx';
 import { Field, Input } from '../ui/field.tsx';
+import { Download, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from '../ui/icons.ts';
 import { Menu, MenuItem, MenuRule } from '../ui/menu.tsx';
 import { asJson, asMarkdown, fileName } from './export.ts';
 import type { ConversationStore, Summary } from './store.ts';

@@ -1,10 +1,10 @@
 import { Select } from '@base-ui/react/select';
 import clsx from 'clsx';
-import { Check, ChevronDown } from 'lucide-react';
 import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/catalogue.ts';
 import { modelState } from '../parts/model-state.ts';
 import { t } from '../texts/index.ts';
+import { Check, ChevronDown } from '../ui/icons.ts';
 
 interface ModelPickerProps {
   label: string;

@@ -1,9 +1,6 @@
-/** The text of a PDF, read in this browser by pdf.js, in a worker. Its own file, since pdf.js is larger than the whole page. */
-import { GlobalWorkerOptions, getDocument } from 'pdfjs-dist';
-import workerUrl from 'pdfjs-dist/build/pdf.worker.min.mjs?url';
-
-/** Longer ones are read up to here. */
-const PAGES_MAX = 1_000;
+/** The text of a PDF, read in this browser by pdf.js, in a worker: pdf.js is larger than the whole page, and comes with the first PDF. */
+import type { PdfAnswer, PdfRequest } from './pdf-worker.ts';
+import workerUrl from './pdf-worker.ts?worker&url';
 
 /** As much of https://w3c.github.io/trusted-types as is used; lib.dom has not got it yet. */
 interface TrustedTypePolicies {
@@ -26,26 +23,19 @@ const policy = trustedTypes?.createPolicy('otela-worker', {
 export async function pdfText(bytes: Uint8Array, maxChars: number): Promise<{ text: string; pages: number }> {
   const url = policy?.createScriptURL(workerUrl) ?? workerUrl;
   // Structural: lib.dom has no trusted addresses for workers.
-  const port = new Worker(url as string, { type: 'module' });
-  GlobalWorkerOptions.workerPort = port;
+  const worker = new Worker(url as string, { type: 'module' });
   try {
-    const task = getDocument({ data: bytes, useWasm: false, useSystemFonts: false, disableFontFace: true });
-    const document = await task.promise;
-    const parts: string[] = [];
-    let length = 0;
-    for (let n = 1; n <= Math.min(document.numPages, PAGES_MAX) && length <= maxChars; n++) {
-      const page = await document.getPage(n);
-      const { items } = await page.getTextContent();
-      const text = items.map((item) => ('str' in item ? item.str + (item.hasEOL ? '\n' : '') : '')).join('');
-      parts.push(text);
-      length += text.length;
-      page.cleanup();
-    }
-    const pages = document.numPages;
-    await task.destroy();
-    return { text: parts.join('\n\n'), pages };
+    const answer = await new Promise<PdfAnswer>((resolve, reject) => {
+      worker.addEventListener('message', ({ data }: MessageEvent<object>) => {
+        // In a worker pdf.js speaks, too, as if it were its own page's.
+        if ('text' in data || 'error' in data) resolve(data as PdfAnswer);
+      });
+      worker.addEventListener('error', ({ message }) => reject(new Error(message)));
+      worker.postMessage({ bytes, maxChars } satisfies PdfRequest);
+    });
+    if ('error' in answer) throw new Error(answer.error);
+    return answer;
   } finally {
-    port.terminate();
-    GlobalWorkerOptions.workerPort = null;
+    worker.terminate();
   }
 }

@@ -1,10 +1,10 @@
-import { Trash2 } from 'lucide-react';
 import { type ChangeEvent, type FormEvent, useEffect, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { Field, Input, Textarea } from '../ui/field.tsx';
+import { Trash2 } from '../ui/icons.ts';
 import { linkQuery, SEALED, type Settings } from './settings.ts';
 import type { ConversationStore, Preset } from './store.ts';
 

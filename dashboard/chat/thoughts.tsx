@@ -1,7 +1,7 @@
-import { Brain, ChevronRight, Wrench } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { milliseconds } from '../parts/format.ts';
 import { t } from '../texts/index.ts';
+import { Brain, ChevronRight, Wrench } from '../ui/icons.ts';
 import { Code } from '../ui/page.tsx';
 import type { ToolCall } from './conversation.ts';
 

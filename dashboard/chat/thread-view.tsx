@@ -1,10 +1,10 @@
-import { ArrowDown } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { useStickToBottom } from 'use-stick-to-bottom';
 import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/catalogue.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
+import { ArrowDown } from '../ui/icons.ts';
 import { shownBranch, type Thread } from './conversation.ts';
 import { type TurnActions, TurnView } from './turn-view.tsx';
 

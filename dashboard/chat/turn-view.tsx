@@ -1,4 +1,3 @@
-import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from 'lucide-react';
 import { lazy, memo, type ReactNode, Suspense } from 'react';
 import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/catalogue.ts';
@@ -7,6 +6,7 @@ import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
 import { Failure } from '../ui/feedback.tsx';
+import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from '../ui/icons.ts';
 import { AttachmentList } from './attachment-list.tsx';
 import type { Turn } from './conversation.ts';
 import { Reasoning, ToolCalls } from './thoughts.tsx';

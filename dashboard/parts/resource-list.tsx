@@ -1,10 +1,10 @@
-import { MoreHorizontal } from 'lucide-react';
 import { type ReactNode, useMemo, useState } from 'react';
 import type { Resources } from '../api/resources.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Empty, Show } from '../ui/feedback.tsx';
 import { Input } from '../ui/field.tsx';
+import { MoreHorizontal } from '../ui/icons.ts';
 import { Menu, MenuItem } from '../ui/menu.tsx';
 import { type Column, DataTable, More } from '../ui/table.tsx';
 

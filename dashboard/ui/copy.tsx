@@ -1,7 +1,7 @@
-import { Check, Copy as CopyIcon } from 'lucide-react';
 import { useEffect, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from './button.tsx';
+import { Check, Copy as CopyIcon } from './icons.ts';
 
 /** How long “Copied” stays. */
 const SAID_MS = 1500;

@@ -1,11 +1,11 @@
 import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog as Base } from '@base-ui/react/dialog';
 import clsx from 'clsx';
-import { X } from 'lucide-react';
 import { type ReactNode, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from './button.tsx';
 import { Failure } from './feedback.tsx';
+import { X } from './icons.ts';
 
 const BACKDROP =
   'fixed inset-0 z-40 bg-[#000]/45 transition-opacity data-ending-style:opacity-0 data-starting-style:opacity-0';

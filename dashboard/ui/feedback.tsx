@@ -1,9 +1,9 @@
 import clsx from 'clsx';
-import { CircleAlert, LoaderCircle } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Problem } from '../api/client.ts';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
+import { CircleAlert, LoaderCircle } from './icons.ts';
 
 /** Of TanStack Query: as much of a query as is shown. */
 interface Query<T> {

@@ -1,8 +1,8 @@
 import { Menu as Base } from '@base-ui/react/menu';
 import clsx from 'clsx';
-import { Check } from 'lucide-react';
 import type { ReactElement, ReactNode } from 'react';
 import { t } from '../texts/index.ts';
+import { Check } from './icons.ts';
 
 const ITEM =
   'flex w-full cursor-default select-none items-center gap-2.5 rounded-sm px-2.5 py-1.5 text-sm outline-none data-disabled:opacity-50 data-highlighted:bg-hover [&_svg]:size-4 [&_svg]:shrink-0';

@@ -8,10 +8,10 @@ import {
   useTable,
 } from '@tanstack/react-table';
 import clsx from 'clsx';
-import { ArrowDown, ArrowUp, ChevronsUpDown } from 'lucide-react';
 import { type ReactNode, useMemo, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
+import { ArrowDown, ArrowUp, ChevronsUpDown } from './icons.ts';
 
 export interface Column<Row> {
   id: string;

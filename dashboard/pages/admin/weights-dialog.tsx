@@ -1,4 +1,3 @@
-import { Plus, X } from 'lucide-react';
 import { type ChangeEvent, useRef, useState } from 'react';
 import { gateway, ifFound } from '../../api/client.ts';
 import type { Weights } from '../../api/resources.ts';
@@ -7,6 +6,7 @@ import { Button, IconButton } from '../../ui/button.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import { Plus, X } from '../../ui/icons.ts';
 import { CLASSES, emptyRule, NAMES, type Rule, ruleOf, written } from './weight-rules.ts';
 
 const texts = t.routing.weightsForm;

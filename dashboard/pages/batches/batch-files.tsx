@@ -1,7 +1,7 @@
-import { Download } from 'lucide-react';
 import { type Batch, contentPath, isOver } from '../../api/batches.ts';
 import { t } from '../../texts/index.ts';
 import { buttonClass } from '../../ui/button.tsx';
+import { Download } from '../../ui/icons.ts';
 import { Section } from '../../ui/page.tsx';
 import { nameOf } from './batch-state.tsx';
 

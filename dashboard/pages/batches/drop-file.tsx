@@ -1,9 +1,9 @@
-import { FileUp } from 'lucide-react';
 import { useRef, useState } from 'react';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { DropZone } from '../../ui/drop-zone.tsx';
 import { Failure } from '../../ui/feedback.tsx';
+import { FileUp } from '../../ui/icons.ts';
 import { Code } from '../../ui/page.tsx';
 
 const texts = t.batches.drop;

@@ -1,17 +1,3 @@
-import {
-  AudioLines,
-  Brain,
-  Code as CodeIcon,
-  ExternalLink,
-  Image,
-  type LucideIcon,
-  MessageSquare,
-  Pencil,
-  Text,
-  Video,
-  Waypoints,
-  Wrench,
-} from 'lucide-react';
 import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { Link } from 'wouter';
 import type { ModelLoad, Node } from '../../api/schemas.ts';
@@ -20,6 +6,20 @@ import { count, gpus, milliseconds, timeLeft } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';
+import type { Icon as IconType } from '../../ui/icon.ts';
+import {
+  AudioLines,
+  Brain,
+  Code as CodeIcon,
+  ExternalLink,
+  Image,
+  MessageSquare,
+  Pencil,
+  Text,
+  Video,
+  Waypoints,
+  Wrench,
+} from '../../ui/icons.ts';
 import { Facts } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
 import type { ModelCard } from './cards.ts';
@@ -131,7 +131,7 @@ function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load
   );
 }
 
-const SENSES: Readonly<Record<ModelCard['input'][number], LucideIcon>> = {
+const SENSES: Readonly<Record<ModelCard['input'][number], IconType>> = {
   text: Text,
   image: Image,
   audio: AudioLines,
@@ -155,7 +155,7 @@ function Abilities({ card }: { card: ModelCard | undefined }) {
   );
 }
 
-function Ability({ icon: Icon, text }: { icon: LucideIcon; text: string }) {
+function Ability({ icon: Icon, text }: { icon: IconType; text: string }) {
   return (
     <Tag kind="plain">
       <Icon className="mr-1 size-3" aria-hidden />

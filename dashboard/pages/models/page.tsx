@@ -1,4 +1,3 @@
-import { Search } from 'lucide-react';
 import { lazy, Suspense, useMemo, useState } from 'react';
 import { catalogue, goneModels } from '../../parts/catalogue.ts';
 import { dateTime } from '../../parts/format.ts';
@@ -9,6 +8,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Empty, Loading } from '../../ui/feedback.tsx';
 import { Input } from '../../ui/field.tsx';
+import { Search } from '../../ui/icons.ts';
 import { Page, Section } from '../../ui/page.tsx';
 import { type ModelCard, useCards } from './cards.ts';
 import { CodeDialog } from './code-dialog.tsx';

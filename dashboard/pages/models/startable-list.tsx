@@ -1,9 +1,9 @@
-import { MessageSquare } from 'lucide-react';
 import { Link } from 'wouter';
 import { type Startable, startableWords } from '../../parts/startable.ts';
 import { t } from '../../texts/index.ts';
 import { buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';
+import { MessageSquare } from '../../ui/icons.ts';
 import { Section } from '../../ui/page.tsx';
 
 const texts = t.startable;
