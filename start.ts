@@ -3,14 +3,25 @@
  * `npm run start:worker` (`--worker`): the same with the gateway on Cloudflare's own runtime, by `wrangler dev`.
  * Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is gone afterwards.
  */
-import { parseArgs } from 'node:util';
-import { engineCommand, startAgent } from './agent.ts';
-import { Gateway } from './gateway.ts';
-import { endAll, freePort } from './processes.ts';
-import { WranglerGateway } from './wrangler-gateway.ts';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { parseArgs, promisify } from 'node:util';
+import { pageIsStale } from './gateway/hosts/node/serve/program-files.ts';
+import { LiveLine } from './packaging/install/live-line.ts';
+import { engineCommand, startAgent } from './test/support/agent.ts';
+import { Gateway } from './test/support/gateway.ts';
+import { endAll, freePort } from './test/support/processes.ts';
+import { NODE, ROOT } from './test/support/where.ts';
+import { WranglerGateway } from './test/support/wrangler-gateway.ts';
 
 const DEFAULT_PORT = 8787;
 const MODEL = 'stand-in';
+/** A slow machine needs minutes. A wait this long says that something hangs; what ends is told at once. */
+const SERVING_MS = 10 * 60_000;
+/** Of what a build prints: more would be no message. */
+const BUILD_OUTPUT_BYTES = 1024 * 1024;
+
+const line = new LiveLine();
 
 /** Set once the end has begun: what ends then does so because we asked. */
 let ending = false;
@@ -23,10 +34,19 @@ async function portOr(wanted: number): Promise<number> {
   return probe ? freePort() : wanted;
 }
 
+async function buildPage(): Promise<void> {
+  if (!(await pageIsStale())) return;
+  line.step('building the dashboard, once and after a change of it');
+  await promisify(execFile)(NODE, [join(ROOT, 'build.ts'), 'dashboard'], { cwd: ROOT, maxBuffer: BUILD_OUTPUT_BYTES });
+}
+
 async function start(port: number, data: string | undefined, worker: boolean): Promise<string> {
   const options = { port, ...(data === undefined ? {} : { data }) };
+  await buildPage();
+  line.step('starting the gateway');
   const gateway = worker ? await WranglerGateway.start(options) : await Gateway.start(options);
   const token = await gateway.createJoinToken('demo', 'laptop');
+  line.step('starting the agent and the stand-in engine');
   const enginePort = await freePort();
   // 30 tokens a second: slow enough to see them arrive.
   const command = engineCommand(enginePort, '--model', MODEL, '--rate', '30');
@@ -34,18 +54,19 @@ async function start(port: number, data: string | undefined, worker: boolean): P
   const ended = (name: string) => () => {
     if (ending) return;
     ending = true;
+    line.end();
     console.error(`${name} ended:\n${name === 'agent' ? agent.output : gateway.process.output}`);
     void endAll().then(() => process.exit(1));
   };
   void agent.exited.then(ended('agent'));
   void gateway.process.exited.then(ended('gateway'));
-  await gateway.serving(1, 30_000, MODEL);
+  await gateway.serving(1, SERVING_MS, MODEL);
   const key = await gateway.createKey('demo');
   return `
 OpenTela for the edge is up: a gateway${worker ? " on Cloudflare's runtime (wrangler dev)" : ''}, one agent, and one stand-in engine.
 The stand-in is no language model: its words come from a list. docs/quickstart-provider.md puts a real one behind an agent; the
 join token that it asks for comes from
-\`npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key\` (after \`npm run build\`).
+\`npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key\`.
 
   URL        ${gateway.url}/v1
   API key    ${key}
@@ -66,14 +87,18 @@ const { values } = parseArgs({
 const stop = () => {
   if (ending) return;
   ending = true;
+  line.end();
   void endAll().then(() => process.exit(0));
 };
 process.on('SIGINT', stop);
 process.on('SIGTERM', stop);
 try {
   const port = values.port === undefined ? await portOr(DEFAULT_PORT) : Number(values.port);
-  console.log(await start(port, values.keep, values.worker));
+  const ready = await start(port, values.keep, values.worker);
+  line.end();
+  console.log(ready);
 } catch (error) {
+  line.end();
   console.error(error instanceof Error ? error.message : error);
   await endAll();
   process.exitCode = 1;

@@ -1,0 +1,62 @@
+/**
+ * `npm run install:measure`: what a newcomer waits for. Clones what is committed, runs `npm ci` and `npm start` there with an empty home and an empty
+ * cache of npm, and prints bytes fetched, MiB unpacked and on disk, and seconds to the URL. Fails above the bounds.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { endAll, freePort, Managed } from '../../test/support/processes.ts';
+import { MIB, mib, sizeOf } from './folder-size.ts';
+import { outsideScript } from './npm.js';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const FETCHED_MAX_BYTES = 150 * MIB;
+const UNPACKED_MAX_BYTES = 300 * MIB;
+/** A slow line and a slow machine: beyond this it hangs. */
+const INSTALL_MS = 2 * 3_600_000;
+const START_MS = 3_600_000;
+
+const seconds = (sinceMs: number) => `${((performance.now() - sinceMs) / 1_000).toFixed(1)} s`;
+
+function strings(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  );
+}
+
+async function measure(work: string): Promise<boolean> {
+  const [clone, home, cache] = [join(work, 'clone'), join(work, 'home'), join(work, 'cache')];
+  mkdirSync(home);
+  // The machine's registry and proxy stay as they are set up.
+  const outside = outsideScript(process.env);
+  const userconfig = execFileSync('npm', ['config', 'get', 'userconfig'], { encoding: 'utf8', env: outside }).trim();
+  const env = strings({ ...outside, HOME: home, npm_config_cache: cache, npm_config_userconfig: userconfig });
+  execFileSync('git', ['clone', '--quiet', ROOT, clone], { env });
+  const began = performance.now();
+  const install = new Managed(['npm', 'ci', '--loglevel=error'], { cwd: clone, env, label: 'npm ci' });
+  const { code } = await install.end(INSTALL_MS);
+  if (code !== 0) throw install.failure(`ended with ${code}`);
+  console.log(`npm ci             ${seconds(began)}`);
+  const start = ['npm', 'start', '--silent', '--', '--port', String(await freePort())];
+  const started = new Managed(start, { cwd: clone, env, label: 'npm start' });
+  await started.line(/^ {2}URL +http\S+$/m, START_MS);
+  console.log(`URL after          ${seconds(began)}`);
+  await started.stop();
+  const fetched = sizeOf(join(cache, '_cacache/content-v2')).bytes;
+  const modules = sizeOf(join(clone, 'node_modules'));
+  const dist = sizeOf(join(clone, 'dist'));
+  console.log(`fetched            ${mib(fetched)} MiB (${fetched} bytes; at most ${mib(FETCHED_MAX_BYTES).trim()})`);
+  console.log(`unpacked           ${mib(modules.bytes)} MiB (at most ${mib(UNPACKED_MAX_BYTES).trim()})`);
+  console.log(`on disk            ${mib(modules.diskBytes)} MiB, and ${mib(dist.diskBytes).trim()} MiB that was built`);
+  return fetched <= FETCHED_MAX_BYTES && modules.bytes <= UNPACKED_MAX_BYTES;
+}
+
+const work = mkdtempSync(join(tmpdir(), 'otela-install-'));
+try {
+  if (!(await measure(work))) process.exitCode = 1;
+} finally {
+  await endAll();
+  rmSync(work, { recursive: true, force: true });
+}
