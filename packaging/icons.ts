@@ -5,9 +5,14 @@
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import * as lucide from 'lucide-react';
-import { createElement } from 'react';
-import { renderToStaticMarkup } from 'react-dom/server';
+import * as z from 'zod';
+
+/** Their types would declare the elements of a page, empty, to all programs that tsc checks with this one. */
+const untyped = (name: string): Promise<unknown> => import(name);
+const callable = z.custom<(...args: unknown[]) => unknown>((value) => typeof value === 'function');
+const lucide = new Map(Object.entries(z.looseObject({}).parse(await untyped('lucide-react'))));
+const { createElement } = z.object({ createElement: callable }).parse(await untyped('react'));
+const { renderToStaticMarkup } = z.object({ renderToStaticMarkup: callable }).parse(await untyped('react-dom/server'));
 
 const DASHBOARD = fileURLToPath(new URL('../dashboard', import.meta.url));
 export const ICONS = join(DASHBOARD, 'ui/icons.ts');
@@ -26,10 +31,9 @@ function namesImported(): string[] {
 
 /** What Lucide draws for it, as arguments of `icon`. @throws Error where it has none of that name */
 function shapesOf(name: string): string {
-  const component =
-    lucide.icons[name as keyof typeof lucide.icons] ?? Object.entries(lucide).find(([one]) => one === name)?.[1];
+  const component = lucide.get(name);
   if (component === undefined) throw new Error(`Lucide has no icon ${name}`);
-  const markup = renderToStaticMarkup(createElement(component as lucide.LucideIcon)).replace(/^<svg[^>]*>/, '');
+  const markup = String(renderToStaticMarkup(createElement(component))).replace(/^<svg[^>]*>/, '');
   const shapes = [...markup.matchAll(/<(\w+)((?: [\w-]+="[^"]*")*)\/?>/g)].map(([, tag = '', said = '']) => {
     const attributes = [...said.matchAll(/ ([\w-]+)="([^"]*)"/g)].map(
       ([, key = '', value = '']) => `${key}: '${value}'`,
