@@ -24,9 +24,6 @@ const entrySchema = z.object({
   inBundle: z.boolean().optional(),
 });
 type Entry = z.infer<typeof entrySchema>;
-/** Optional packages that npm would install on every system, and nothing of this project uses: their megabytes, for WebAssembly's sake. */
-const LEFT_OUT = ['@tailwindcss/oxide-wasm32-wasi'];
-
 const recordSchema = z.record(z.string(), z.unknown());
 const packagesSchema = z.record(z.string(), recordSchema);
 
@@ -53,9 +50,7 @@ function comesFromRegistry(path: string, { version, resolved, link, inBundle }: 
 export function completeLock(text: string, integrityOf: (name: string, version: string) => string): string {
   // Not an object's schema: zod would put the keys that it knows first.
   const lock = recordSchema.parse(JSON.parse(text));
-  const leftOut = (path: string) => LEFT_OUT.some((name) => `${path}/`.includes(`node_modules/${name}/`));
-  const kept = Object.entries(packagesSchema.parse(lock.packages)).filter(([path]) => !leftOut(path));
-  const packages = kept.map(([path, raw]) => {
+  const packages = Object.entries(packagesSchema.parse(lock.packages)).map(([path, raw]) => {
     const entry = entrySchema.parse(raw);
     if (!comesFromRegistry(path, entry)) return [path, raw];
     const { name, version, resolved: _, integrity, ...rest } = raw;
