@@ -158,7 +158,10 @@ export class BatchObject extends GatewayObject {
 
   /** @returns whether the lease stands: a node whose lease has ended stops the lines that it has not begun */
   renew(ref: LeaseRef): boolean {
-    return this.#takesResults && this.#record.ledger.renew(ref, this.#now, LEASE_MS);
+    if (!this.#takesResults) return false;
+    const stands = this.#record.ledger.renew(ref, this.#now, LEASE_MS);
+    if (this.#record.ledger.changed.size > 0) this.#record.store();
+    return stands;
   }
 
   /** What a node at work is told. `stop`: nothing of the lease is wanted any more, and lines that run are ended. */

@@ -1,3 +1,5 @@
+import { within } from '../../shared/collections/within.ts';
+
 /** Leases pause for so long after the file store has failed a node: then one is tried again. */
 const PAUSE_MS = 5_000;
 /** A step that fails in the same way so often is tried no more: one that needs seconds of the gateway's thread would need them all day. */
@@ -36,10 +38,10 @@ export class Obstacle {
 
   /** Nothing is to be begun now. */
   blocks(nowMs: number): boolean {
-    return nowMs - this.#at < PAUSE_MS;
+    return within(PAUSE_MS, this.#at, nowMs);
   }
 
   shown(nowMs: number): string | null {
-    return nowMs - this.#at < SHOWN_MS ? this.#message : null;
+    return within(SHOWN_MS, this.#at, nowMs) ? this.#message : null;
   }
 }

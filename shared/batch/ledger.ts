@@ -8,6 +8,10 @@ export interface Lease {
   node: string;
   grantedMs: number;
   expiresMs: number;
+  /** `expiresMs` as it was stored last. */
+  storedMs?: number;
+  /** When it brought a result; absent: not yet. */
+  progressMs?: number;
 }
 
 /** One row of storage. */
@@ -54,6 +58,8 @@ const HOLDERS_KEPT = 8;
 const AVOID_MS = 10_000;
 /** Until this many chunks were finished there is no median to compare with. */
 const MEDIAN_OF = 5;
+/** A lease that brings nothing for so long ends, however often it is renewed: twice what one line may take at a node. */
+const FRUITLESS_MAX_MS = 30 * 60_000;
 /** Durations that the median is taken over. */
 const DURATIONS_KEPT = 64;
 
@@ -143,11 +149,23 @@ export class Ledger {
     return { chunk, lease, open: openOf(chunk) };
   }
 
-  /** @returns false where the lease has ended: the node stops the lines that it has not begun */
+  /**
+   * A renewal is stored when it is worth half a life: after a restart the lease of a node that works still stands.
+   * @returns false where the lease has ended: the node stops the lines that it has not begun
+   */
   renew(ref: LeaseRef, nowMs: number, ttlMs: number): boolean {
     const lease = this.#leaseOf(ref);
-    if (lease === undefined) return false;
+    const chunk = this.#chunks[ref.chunk];
+    if (lease === undefined || chunk === undefined) return false;
+    if (nowMs - (lease.progressMs ?? lease.grantedMs) >= FRUITLESS_MAX_MS) {
+      this.#end(chunk, (one) => one === lease);
+      return false;
+    }
     lease.expiresMs = nowMs + ttlMs;
+    if (lease.expiresMs - (lease.storedMs ?? lease.grantedMs + ttlMs) >= ttlMs / 2) {
+      lease.storedMs = lease.expiresMs;
+      this.changed.add(chunk);
+    }
     return true;
   }
 
@@ -166,7 +184,11 @@ export class Ledger {
       taken.push(line);
     }
     this.#open -= taken.length;
-    if (taken.length > 0) this.changed.add(chunk);
+    if (taken.length > 0) {
+      this.changed.add(chunk);
+      const lease = chunk.leases.find((one) => one.epoch === epoch && one.node === node);
+      if (lease !== undefined) lease.progressMs = nowMs;
+    }
     if (openLines(chunk) === 0) this.#finish(chunk, epoch, nowMs);
     return taken;
   }

@@ -58,6 +58,38 @@ describe('leases', () => {
     expect(ledger.grant('a', 0, TTL_MS, (demands) => demands === 1)).toBeUndefined();
   });
 
+  it('ends a lease that is renewed for half an hour and brings nothing, and keeps one that brings results', () => {
+    const ledger = ledgerOf(4, 4);
+    const [idle, busy] = [granted(ledger, 'a'), granted(ledger, 'b')];
+    const minutes = Array.from({ length: 40 }, (_, minute) => (minute + 1) * 60_000);
+    const ended = minutes.find((at) => !ledger.renew(refOf(idle), at, TTL_MS));
+    expect(ended).toBe(30 * 60_000);
+    for (const [line, at] of [29, 58, 87].entries()) {
+      expect(ledger.renew(refOf(busy), at * 60_000, TTL_MS)).toBe(true);
+      ledger.commit(refOf(busy), [line], at * 60_000);
+    }
+    expect(granted(ledger, 'c', 31 * 60_000).chunk.id).toBe(idle.chunk.id);
+  });
+
+  it('stores a renewal twice a life, so that a lease whose node works outlives a restart', () => {
+    const ledger = ledgerOf(2);
+    const grant = granted(ledger, 'a');
+    ledger.changed.clear();
+    const stored: number[] = [];
+    let rows = structuredClone(ledger.chunks);
+    for (let at = 10_000; at <= 180_000; at += 10_000) {
+      ledger.renew(refOf(grant), at, TTL_MS);
+      if (ledger.changed.size === 0) continue;
+      stored.push(at);
+      rows = structuredClone(ledger.chunks);
+      ledger.changed.clear();
+    }
+    expect(stored).toEqual([30_000, 60_000, 90_000, 120_000, 150_000, 180_000]);
+    const restarted = new Ledger(rows);
+    restarted.expire(200_000);
+    expect(restarted.renew(refOf(grant), 200_000, TTL_MS)).toBe(true);
+  });
+
   it('puts the open lines of a lease that has ended back, and only those', () => {
     const ledger = ledgerOf(4);
     const first = granted(ledger, 'a');
