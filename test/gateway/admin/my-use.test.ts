@@ -13,10 +13,13 @@ const use = z.object({ limit: z.string(), allowed: z.number(), used: z.number() 
 const limits = z.object({ key: z.array(use), user: z.array(use), project: z.array(use) });
 const requests = z.object({ data: z.array(z.looseObject({ request_id: z.string() })), has_more: z.boolean() });
 
+const START = Date.now();
+
+/** One second older than row `n - 1`. */
 function row(key: string, n: number, more: Partial<UsageRow> = {}): UsageRow {
   const none = { user: '', project: '', endpoint: 0, streamed: true, cached: 0, reasoning: 0, bytes: 0, traced: false };
   const flags = { aborted: false, estimated: false, complete: true };
-  const times = { at: Date.now() - n, firstMs: 20, totalMs: 90, queueMs: 5 };
+  const times = { at: START - n * 1_000, firstMs: 20, totalMs: 90, queueMs: 5 };
   const node = { session: `s${key}`, stream: n, provider: 'lab', model: 'm', request: `r${n}`, attempt: 1, key };
   return { ...none, ...flags, ...times, ...node, status: 200, prompt: 3, completion: 4, ...more };
 }

@@ -52,7 +52,9 @@ const nameOf = ({ method, path }: AdminRoute) => `${method} ${path}`;
 test('consumers and providers are let in where these lists say, and nowhere else', () => {
   const names = (role: Role, login: boolean) =>
     ADMIN_ROUTES.filter((one) => one.role === role && (one.login !== undefined) === login).map(nameOf);
-  expect(names('consumer', false).sort()).toEqual([...CONSUMERS, 'post /device-logins'].sort());
+  expect(names('consumer', false).sort()).toEqual(
+    [...CONSUMERS, 'post /device-logins', 'post /device-logins/machine'].sort(),
+  );
   expect(names('consumer', true).sort()).toEqual([...LOGINS].sort());
   expect(names('provider', false).sort()).toEqual([...PROVIDERS].sort());
   expect(names('provider', true)).toEqual([]);
