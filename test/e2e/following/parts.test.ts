@@ -290,6 +290,27 @@ describe('a copy of the accounts', () => {
     first.close();
   });
 
+  it('has every table of accounts but those that each gateway keeps for itself', async () => {
+    const first = await database('first');
+    const query =
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'follow%'";
+    const tables = first.rows(query, []).map(({ name }) => String(name));
+    const copied = REPLICATED.map(({ table }) => table);
+    const own = [
+      'batches',
+      'd1_migrations',
+      'device_logins',
+      'files',
+      'idempotency',
+      'sessions',
+      'upload_parts',
+      'uploads',
+    ];
+    const told = ['usage_batches', 'usage_totals'];
+    expect(tables.toSorted()).toEqual([...copied, ...own, ...told].toSorted());
+    first.close();
+  });
+
   it('is watched over without a write where all is there', async () => {
     const first = await database('first');
     const { id } = new ChangeFeed(first);

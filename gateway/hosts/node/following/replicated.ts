@@ -20,6 +20,7 @@ export const REPLICATED: readonly Replicated[] = [
   { table: 'access_requests', key: 'id' },
   { table: 'providers', key: 'id' },
   { table: 'join_tokens', key: 'id', quiet: ['nodes'] },
+  { table: 'factory_tokens', key: 'id' },
   { table: 'model_settings', key: 'model' },
   { table: 'model_cards', key: 'model' },
   { table: 'catalogue', key: 'model' },
