@@ -122,7 +122,9 @@ export class Job {
     const until = await Promise.race([asked, late]);
     if (until === undefined) return undefined;
     const leftMs = until.getTime() - Date.now();
-    return { plan: this.#planFor('warning', leftMs), reason: drainReason('warning', 'SIGTERM', leftMs) };
+    // A job that is preempted with a grace time runs until its new end, too.
+    const reason = (await this.fate()) ?? drainReason('warning', 'SIGTERM', leftMs);
+    return { plan: this.#planFor('warning', leftMs), reason };
   }
 
   get #leftMs(): number | undefined {

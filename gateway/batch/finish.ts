@@ -74,6 +74,8 @@ async function writeBoth(options: FinishOptions, most: number): Promise<WrittenF
 async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
   const { counts, resultBytes = 0 } = record.state;
   const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
+  // Without an answer nothing needs room, and a database that is away does not keep a cancelled batch from its end.
+  if (resultBytes === 0) return { most: record.maxBytes, wanted };
   const { files: limits } = await readSettings(env, nowMs);
   const used = (await usedRoom(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
   const room = Math.max(0, limits.bytes - used - filesOnTheWay.of(spec.owner, nowMs));

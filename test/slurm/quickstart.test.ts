@@ -1,5 +1,5 @@
 /** The provider's quick start as a whole: an ordinary user, a real `sbatch`, `squeue` and `srun`. */
-import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
+import { chmod, chown, copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { follow } from '../docs/reader.ts';
@@ -31,6 +31,12 @@ it('docs/quickstart-provider.md, every command of it', async () => {
   }
   await chown(bin, 0, USER.gid);
   await chmod(bin, 0o755);
+  // What the page downloads of a release.
+  const release = join(cluster.directory, 'release');
+  await mkdir(release, { mode: 0o755 });
+  const single = join(release, `otela-agent-${process.platform}-${process.arch}`);
+  await copyFile(join(bin, 'otela-agent'), single);
+  await chmod(single, 0o755);
   const token = join(cwd, 'otela-token');
   await writeFile(token, `${await gateway.createJoinToken('eth', 'alps')}\n`, { mode: 0o600 });
   await chown(token, USER.uid, USER.gid);
@@ -44,6 +50,7 @@ it('docs/quickstart-provider.md, every command of it', async () => {
       XDG_RUNTIME_DIR: join(home, 'run'),
       PATH: `${bin}:${installed}:${cluster.userEnv.PATH}`,
       OTELA_MESH: '127.0.0.1',
+      OTELA_RELEASE: `file://${release}`,
     },
     yours: { OTELA_GATEWAY: gateway.url, MODEL, PORT: String(await freePort()) },
     has: ['Slurm'],

@@ -72,10 +72,11 @@ test('a SIGTERM while the batch system lets the job run on is a warning: answers
 });
 
 test.each([
-  ['SIGTERM', 'RUNNING', 85_000],
-  ['SIGTERM', 'COMPLETING', undefined],
-  ['SIGINT', 'RUNNING', undefined],
-])('%s with 95 s of a job left that is %s: requests have %s', async (why, state, drainMs) => {
+  ['SIGTERM', 'RUNNING', 85_000, 'time-limit'],
+  ['SIGTERM', 'RUNNING PreemptTime=2026-11-26T18:00:00', 85_000, 'preempted'],
+  ['SIGTERM', 'COMPLETING', undefined, undefined],
+  ['SIGINT', 'RUNNING', undefined, undefined],
+])('%s with 95 s of a job left that is %s: requests have %s, because of %s', async (why, state, drainMs, reason) => {
   vi.useFakeTimers({ toFake: ['Date'] });
   const ends = new Date(Date.now() + 95_000).toISOString().slice(0, 19);
   const job = new Job({
@@ -90,6 +91,7 @@ test.each([
   const parts = { job, shutdown: { drain } as unknown as Shutdown, registers: true, signalled: () => true };
   expect(await leaveFor({ kind: 'drain', cause: 'signal', why }, { ...parts, stderr: process.stderr })).toBe(143);
   const warned = await drain.mock.calls[0]?.[3]?.warning;
+  expect(warned?.reason).toBe(reason);
   if (drainMs === undefined) expect(warned).toBeUndefined();
   // Slurm's times are whole seconds.
   else expect(Math.abs((warned?.plan.drainMs ?? 0) - drainMs)).toBeLessThan(1_001);

@@ -2,12 +2,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll } from 'vitest';
 import { otelaPlan } from './small.ts';
 
-/** For files of this test file; removed after it. */
+/** For files of all tests in this process, which share this module; removed with it. */
 export const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 let files = 0;
 
 /** Writes `content`, as JSON where it is no text. @returns its path */
