@@ -252,7 +252,9 @@ it('strangers who begin messages and do not end them keep followers out for no l
   const idle = await Promise.all(Array.from({ length: 8 }, () => dial(url.href)));
   const answers = idle.map((socket) => once(socket, 'data'));
   for (const socket of idle) socket.write(head);
-  for (const [text] of await Promise.all(answers)) expect(String(text)).toMatch(/^HTTP\/1\.1 408 /);
+  // Two of them are read at once, as followers of an earlier version would be, who sign no digest.
+  const statuses = (await Promise.all(answers)).map(([text]) => String(text).slice(9, 12));
+  expect(statuses.sort()).toEqual(['408', '408', '503', '503', '503', '503', '503', '503']);
   const body = Buffer.from(JSON.stringify({ url: 'http://127.0.0.1:1', version: '1', cursor: null, waiting: 0 }));
   const { header } = sign(identity(3), { about: 'POST /gateway/follow', body }, Math.floor(Date.now() / 1000));
   const said = await fetch(new URL('/gateway/follow', url), {

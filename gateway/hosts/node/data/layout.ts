@@ -21,6 +21,8 @@ export type LayoutMigration = (data: string) => Promise<void>;
 const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
   // Months elsewhere (limits) and stories of requests (observe) are new: their objects make the tables.
   async () => {},
+  // Running requests (limits) and what a record replaces (tunnels' usage) are new: their objects make the tables and columns.
+  async () => {},
 ];
 
 const layoutSchema = z.object({ layout: z.literal('node'), version: z.number().int().min(1) });
