@@ -145,13 +145,15 @@ it('any agent answers with any agent’s engine, for the OpenAI client, with no 
 it('an agent that ends without a word is passed over', async () => {
   const [first, second] = await threeAgents();
   await second.close();
+  const attempts: string[] = [];
   for (let n = 0; n < 12; n++) {
     const response = await first.ask('/chat/completions', chat());
     expect(response.status).toBe(200);
     expect(response.headers.get('x-otela-node')).not.toBe(second.member.session);
-    // An attempt at it would wait for its silence.
-    if (n > 0) expect(response.headers.get('x-otela-attempts')).toBe('1');
+    attempts.push(response.headers.get('x-otela-attempts') ?? '');
   }
+  // An attempt at it waits for its silence: one request finds it out, for all that follow.
+  expect(attempts.filter((one) => one !== '1').length).toBeLessThanOrEqual(1);
 });
 
 it('what an agent had begun when it was killed is asked of another one at once', async () => {
