@@ -71,7 +71,9 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
 async function lyingPeer() {
   /** Path and `authorization` of every request. */
   const asked: [path: string, authorization: string | undefined][] = [];
-  const over = JSON.stringify({ error: { message: 'over', type: 'invalid_request_error', code: 'session_over' } });
+  const over = JSON.stringify({
+    error: { message: 'over', type: 'invalid_request_error', param: null, code: 'session_over' },
+  });
   const server = createServer((request, response) => {
     asked.push([request.url ?? '', request.headers.authorization]);
     const url = `http://${request.headers.host}`;
