@@ -1,11 +1,11 @@
-/** When an attempt that failed is tried on another node (docs/concepts.md, "Life of a request", 6). */
+/** Decides when a failed attempt is retried on another node (docs/concepts.md, "Life of a request", 6). */
 
-/** Attempts after the first, by default. */
+/** Default number of retries after the first attempt. */
 export const RETRIES_MAX = 3;
 
 /**
- * Failures after which another node may do better. Data, not branches: a time-out is not in it (a slow engine would only make a
- * second one slow), nor is an engine's 4xx (it would say the same).
+ * Failures that another node may not have. Time-outs are not in this list, because a slow engine would only make a
+ * second one slow. Neither are an engine's 4xx answers, because another engine would give the same answer.
  */
 const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'unreachable',
@@ -23,10 +23,10 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'seal_refused',
 ]);
 
-/** Failures that say something about the node's path: it is suspected until it publishes again. */
+/** Failures of the path to a node. The node stays suspected until it publishes again. */
 const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost', 'gone']);
 
-/** Failures before an engine was asked: nothing was used, and no report comes. */
+/** Failures before an engine was asked. They use nothing and produce no usage report. */
 const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
   'refused',
   'unknown',
@@ -38,31 +38,33 @@ const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
   'seal_refused',
 ]);
 
-/** Time-outs of an engine: it was waited for as long as the operator allows. */
+/** Engine time-outs. The request waited as long as the operator allows. */
 const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_timeout']);
 
 /**
- * Statuses of an engine that cannot serve now; another replica may. 404: an engine that has lost its model, or an object that another
- * replica made.
+ * Engine statuses that say "not now"; another replica may answer. 404 is included: the engine may have lost its model,
+ * or the object may belong to another replica.
  */
 const TRY_ANOTHER_STATUS: ReadonlySet<number> = new Set([404, 429, 502, 503]);
 
-/** A node that says no before its engine hears of it, or that no channel can be had to, is no attempt; so many are passed over. */
+/**
+ * A refusal before the engine is asked does not count as an attempt. At most this many nodes are skipped per request.
+ */
 export const PASSED_MAX = 12;
 const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);
 
 /**
- * How a request ended at one node, for routing policies. `busy` and `slow`: the node has much to do. `failed`: the node may be broken.
- * `left`: says nothing about the node.
+ * How a request ended at one node, for routing policies. `busy` and `slow`: the node has much to do. `failed`: the node
+ * may be broken. `left`: the client left, which says nothing about the node.
  */
 export type Ending = 'complete' | 'left' | 'busy' | 'slow' | 'failed';
 
-/** Of an attempt's failure, or of its engine's status. */
+/** Maps an attempt's failure, or its engine's status, to an ending. */
 export function endingOf(result: string | number): Ending {
   switch (result) {
     case 'cancelled':
       return 'left';
-    // Of a request that its client sealed badly, a node that is well says so.
+    // A badly sealed request is the client's fault; the node is healthy.
     case 'seal_refused':
       return 'complete';
     case 429:
@@ -84,21 +86,21 @@ export function passesOver(failure: string): boolean {
 }
 
 /**
- * Another attempt is taken from what all requests together may repeat. One that moves away from a hanging engine is not: it is
- * cancelled there first, and all that wait at such a node move at once.
+ * True if a retry counts against the retry budget. Moving away from a hung engine does not count: the request is
+ * cancelled there first, and all requests that wait at such a node move together.
  */
 export function repeatsWork(failure: string): boolean {
   return !passesOver(failure) && failure !== 'hung';
 }
 
-/** Whether a failure says that nothing was used, and so leaves no record. */
+/** True if the failure means that no engine was asked, so there is no usage record. */
 export function reachesNoEngine(failure: string): boolean {
   return REACHES_NO_ENGINE.has(failure);
 }
 
 /**
- * Whether a client that sends the request again would multiply what was done for it: SDKs send it twice more by themselves. `worked`: engines
- * that worked on it in vain.
+ * True if a retry by the client would multiply the work already done: SDKs retry twice without being asked. `worked`:
+ * number of engines that worked on the request in vain.
  */
 export function multiplies(failure: string, worked: number): boolean {
   return worked > 1 || TIMED_OUT.has(failure);
@@ -112,7 +114,7 @@ export function castsSuspicion(failure: string): boolean {
   return SUSPICIOUS.has(failure);
 }
 
-/** The node's own word that its engine hangs, or that it is being tried whether it still does. */
+/** The node itself reports that its engine hangs, or that a probe of it is running. */
 export function tellsOfHang(failure: string): boolean {
   return failure === 'hung' || failure === 'suspected';
 }

@@ -4,35 +4,35 @@ import type { LiveNodes } from './live.ts';
 import type { BreakerState } from './load.ts';
 import { Rate } from './rate.ts';
 
-/** Failures in a row after which a node is left alone. */
+/** Consecutive failures that open the breaker. */
 const CONSECUTIVE = 5;
 
-/** Or this share of its last 10 s, of so many requests at least. */
+/** The breaker also opens if this share of the last 10 s failed, given at least REQUESTS_MIN requests. */
 const RATIO = 0.5;
 const REQUESTS_MIN = 10;
 
 /**
- * An outlier is worse than the others by this factor. Where all fail alike (a request that no engine likes, a store they share) no
- * node is to blame, and leaving some alone would only burden the rest.
+ * A node is an outlier if it fails this many times as often as the others. If all nodes fail alike (a request that
+ * every engine refuses, a store they share), opening breakers would only burden the rest.
  */
 const WORSE_BY = 2;
-/** Fewer requests of the others than this say nothing about them. */
+/** With fewer requests than this, the other nodes are no basis for a comparison. */
 const OTHERS_MIN = 5;
 
-/** Left alone for so long at first; twice as long each time a probe fails, up to the second. */
+/** First open period. It doubles after each failed probe, up to OPEN_MAX_MS. */
 const OPEN_MS = 5_000;
 const OPEN_MAX_MS = 60_000;
 
-/** A probe that takes longer than this keeps no other from being tried. */
+/** A probe that takes longer than this no longer blocks the next probe. */
 const PROBE_MS = 30_000;
 
-/** What one isolate tells the registry all others know within this. */
+/** Upper bound on the time until all isolates know what one isolate reported to the registry. */
 const TOLD_MS = 1_000;
 
-/** Nodes that failed lately. */
+/** Number of recently failed nodes that are remembered. */
 const SUSPECTS_MAX = 1_000;
 
-/** No breaker is open for longer than `OPEN_MAX_MS`: one that would be is from before the clock was set back. */
+/** No breaker stays open longer than `OPEN_MAX_MS`. If one seems to, the clock was set back after it opened. */
 function isOpen({ until }: BreakerState, now: number): boolean {
   return now < until && until - now <= OPEN_MAX_MS;
 }
@@ -44,15 +44,16 @@ interface Suspect {
 }
 
 /**
- * One circuit breaker per node, as one isolate or one agent's ingress keeps them: closed → open → half-open → closed or open again
- * (Nygard, Release It!, ch. 5). What became of a breaker is written to `live`, where what other isolates found out comes to as well.
+ * One circuit breaker per node, kept by one isolate or by one agent's ingress: closed → open → half-open → closed or
+ * open again (Nygard, Release It!, ch. 5). The result is written to `live`, which also receives the findings of other
+ * isolates.
  *
- * Nodes that never fail cost nothing but two additions per request.
+ * A node that never fails costs two additions per request.
  */
 export class Breakers {
   readonly #live: LiveNodes;
   readonly #suspects = new Map<string, Suspect>();
-  /** Half-open nodes to the time of the request that tries them; bounded by `live.tripped`. */
+  /** Maps a half-open node to the start time of its probe. Bounded by `live.tripped`. */
   readonly #probes = new Map<string, number>();
   readonly #requests = new Rate();
   readonly #failures = new Rate();
@@ -61,7 +62,10 @@ export class Breakers {
     this.#live = live;
   }
 
-  /** Nodes to pass over while there are others; undefined: none. `mayProbe`: the request can be sent again if a probe fails. */
+  /**
+   * Returns a predicate for nodes to avoid while others are available, or undefined if there are none. `mayProbe`: the
+   * request can be sent again if a probe fails.
+   */
   avoided(now: number, mayProbe: boolean): ((node: { readonly session: string }) => boolean) | undefined {
     const { tripped } = this.#live;
     if (tripped.size === 0) return undefined;
@@ -76,7 +80,7 @@ export class Breakers {
     return startedAt !== undefined && within(PROBE_MS, startedAt, now);
   }
 
-  /** A request goes to the node. True where it is its probe. */
+  /** Records that a request goes to the node. Returns true if it is the node's probe. */
   started(session: string, now: number): boolean {
     const breaker = this.#live.tripped.get(session);
     if (breaker === undefined || isOpen(breaker, now)) return false;
@@ -85,15 +89,15 @@ export class Breakers {
     return true;
   }
 
-  /** And came to its end there. Returns what others are to be told. */
+  /** Records the end of a request at the node. Returns the breaker state to publish, if it changed. */
   ended(session: string, ending: Ending, isProbe: boolean, now: number): BreakerState | undefined {
     if (isProbe) this.#probes.delete(session);
-    if (ending !== 'complete' && ending !== 'failed') return undefined; // says nothing about its health
+    if (ending !== 'complete' && ending !== 'failed') return undefined; // This ending says nothing about the node's health.
     this.#requests.add(now);
     if (ending === 'failed') this.#failures.add(now);
     const breaker = this.#live.tripped.get(session);
     if (breaker?.hangs === true) {
-      // Only here: a registry that was just moving may not have heard that it answers again.
+      // Local only: a registry object that is moving may have missed that the node answers again.
       if (isProbe && ending === 'complete') this.#set(session, 'closed', 0, now);
       return undefined;
     }
@@ -105,9 +109,11 @@ export class Breakers {
     return this.#hasFailed(session, now) ? this.#set(session, 'open', OPEN_MS, now) : undefined;
   }
 
-  /** The node itself said that its engine hangs, or that it is being tried: it is left alone until the registry tells how long. */
+  /**
+   * The node itself reports that its engine hangs or is being probed. Avoid it until the registry says for how long.
+   */
   hangs(session: string, now: number): void {
-    // Older than the registry's own word of just now, which therefore takes its place.
+    // Backdated, so that the registry's state, which is newer, replaces it.
     this.#live.setBreaker(session, { state: 'open', since: now - TOLD_MS, until: now + TOLD_MS, hangs: true });
   }
 
@@ -131,7 +137,7 @@ export class Breakers {
     if (suspect.failures.count(now) === 0) this.#suspects.delete(session);
   }
 
-  /** True where that was once too often. */
+  /** Returns true if this failure opens the breaker. */
   #hasFailed(session: string, now: number): boolean {
     const known = this.#suspects.get(session);
     const suspect = known ?? { requests: new Rate(), failures: new Rate(), inARow: 0 };

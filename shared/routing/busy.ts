@@ -1,15 +1,17 @@
-/** How long a node that refused one request is believed to be busy. */
+/** How long a node counts as busy after it refused one request. */
 const BUSY_MS = 250;
 const BUSY_MAX = 4_096;
 
-/** A mark that lasts longer than BUSY_MS is from before the clock was set back. */
+/** A mark that lasts longer than BUSY_MS was made before the clock was set back. */
 function isBusy(until: number, now: number): boolean {
   return until > now && until - now <= BUSY_MS;
 }
 
-/** Nodes that said a moment ago that they have no place: the next requests spare themselves and them the way. */
+/**
+ * Nodes that refused a request a moment ago because they were full. Skipping them saves the next requests a round trip.
+ */
 export class BusyNodes {
-  /** Until when, the longest known first. */
+  /** Session → end of the mark, oldest mark first. */
   readonly #until = new Map<string, number>();
 
   mark(session: string, now: number): void {
@@ -19,12 +21,12 @@ export class BusyNodes {
     if (this.#until.size > BUSY_MAX && oldest !== undefined) this.#until.delete(oldest);
   }
 
-  /** A place of it became free. */
+  /** A place at the node became free. */
   clear(session: string): void {
     this.#until.delete(session);
   }
 
-  /** No node is busy: costs nothing to ask. */
+  /** True if no node is busy. Cheap, so it can run for every request. */
   isEmpty(now: number): boolean {
     for (const [session, until] of this.#until) {
       if (isBusy(until, now)) return false;

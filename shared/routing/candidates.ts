@@ -5,30 +5,30 @@ import type { ModelNodes } from './nodes.ts';
 import { type Requirement, satisfied, satisfies } from './requirements.ts';
 import { isTrusted, type Trust, trustsAllAdmitted } from './trust.ts';
 
-/** A session that a request could go to, as policies see it. */
+/** A session that could serve a request, as policies see it. */
 export interface Candidate {
   session: string;
   provider: string;
   cluster: string;
   region?: string | undefined;
   tier: string;
-  /** Class of shared/hardware; absent where it has no GPU. */
+  /** GPU class (shared/hardware); absent if the node has no GPU. */
   gpu?: string | undefined;
-  /** How many. */
+  /** Number of GPUs. */
   gpus?: number | undefined;
-  /** Undefined: not known, or too long ago. */
+  /** Undefined: unknown or stale. */
   readonly load?: NodeLoad | undefined;
-  /** Requests on their way to it or back, of this isolate or agent alone. */
+  /** Open requests to this node from this isolate or agent alone. */
   readonly inFlight: number;
-  /** `inFlight` when the load came: what it has more now is not in the load yet. */
+  /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
   readonly inFlightThen?: number | undefined;
   /** Milliseconds since the epoch. */
   jobEndsAt?: number | undefined;
-  /** Names the key that clients seal to it with; absent: it opens nothing sealed. */
+  /** Id of the key that clients seal to; absent if the node opens nothing sealed. */
   readonly sealKid?: string | undefined;
 }
 
-/** Points to what is known of the node for seconds only: it changes without a new list. */
+/** Points to the node's live state, so that new load does not need a new list. */
 class Serving implements Candidate {
   readonly entry: RegistryEntry;
   readonly gpu: string | undefined;
@@ -75,12 +75,12 @@ class Serving implements Candidate {
   }
 }
 
-/** What a request demands of the nodes that serve it, beside trust. */
+/** What a request demands of a node, besides trust. */
 export interface Demand {
   require: readonly Requirement[];
-  /** Only orders the candidates: those that have most of it stand alone. */
+  /** Only orders the candidates: those that meet the most preferences form a list of their own. */
   prefer: readonly Requirement[];
-  /** As they were written: the same words share one list. */
+  /** The demand as text; equal texts share one list. */
   words: string;
 }
 
@@ -88,11 +88,11 @@ export const NO_DEMAND: Demand = { require: [], prefer: [], words: '' };
 
 /** Candidates of one model for one trust set and one demand. */
 export interface Pool {
-  /** Those that a request may go to now. */
+  /** Candidates that can take a request now. */
   readonly ready: readonly Candidate[];
-  /** The best of them by what is preferred; the same array where nothing is. */
+  /** The subset of `ready` that meets the most preferences; the same array if there are no preferences. */
   readonly preferred: readonly Candidate[];
-  /** Those that would serve it but for a lost path: worth a wait when no other node is there. */
+  /** Candidates whose path was lost. They are worth a wait if no other node is available. */
   readonly suspected: readonly Candidate[];
 }
 
@@ -100,21 +100,21 @@ const EMPTY: Pool = { ready: [], preferred: [], suspected: [] };
 
 interface Trusted extends Pool {
   version: number;
-  /** By the demand's words and, where time plays a part, by the second. */
+  /** Keyed by the demand's text and, if time matters, by the second. */
   demanded: Map<string, Pool>;
 }
 
-/** Whom a model's nodes are remembered for: more trust sets than this are rarely in use at once, and lists are as long as the nodes. */
+/** Trust sets remembered per model. More are rarely in use together, and each list is as long as the list of nodes. */
 const TRUSTS_MAX = 32;
-/** Demands remembered for each of them. */
+/** Demands remembered per trust set. */
 const DEMANDS_MAX = 16;
 
-/** By trust. Trusts in all admitted nodes share one entry, keyed by their own issuer. */
+/** Keyed by trust. Requests that trust all admitted nodes share one entry, keyed by their own issuer. */
 const remembered = new WeakMap<ModelNodes, Map<Trust | string, Trusted>>();
 
 /**
- * The sessions that serve a model now, may see the request and have what it requires. Each node is looked at once for each change
- * of the model's nodes, not once per request.
+ * The sessions that serve a model now, may see the request, and meet its requirements. Each node is checked once per
+ * change of the model's nodes, not once per request.
  */
 export function poolFor(nodes: ModelNodes | undefined, trust: Trust, demand: Demand, now: number): Pool {
   if (nodes === undefined) return EMPTY;
@@ -122,7 +122,7 @@ export function poolFor(nodes: ModelNodes | undefined, trust: Trust, demand: Dem
   return demand.words === '' ? pool : demanded(pool, nodes, demand, now);
 }
 
-/** Of a pool's list those that were not tried yet: the list itself where none was. */
+/** The candidates that were not tried yet. Returns the list itself if none was tried. */
 export function untried<T extends { readonly session: string }>(
   candidates: readonly T[],
   tried: ReadonlySet<string>,
@@ -130,7 +130,7 @@ export function untried<T extends { readonly session: string }>(
   return tried.size === 0 ? candidates : candidates.filter(({ session }) => !tried.has(session));
 }
 
-/** When what the registry says of it last changed; milliseconds since the epoch. */
+/** When the node's registry record last changed, in milliseconds since the epoch. */
 export function changedAt(candidate: Candidate): number {
   // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
   return candidate instanceof Serving ? Date.parse(candidate.entry.updated_at) : 0;
@@ -168,7 +168,7 @@ function demanded(pool: Trusted, nodes: ModelNodes, demand: Demand, now: number)
   return made;
 }
 
-/** Those that have most of what is preferred. */
+/** The candidates that meet the most preferences. */
 function best(
   ready: readonly Candidate[],
   prefer: readonly Requirement[],

@@ -7,21 +7,21 @@ import type { Policy, RoutedRequest } from './policy.ts';
 import { satisfies } from './requirements.ts';
 import { isTrusted, type Trust } from './trust.ts';
 
-/** What is asked before each attempt. */
+/** The input of the choice before each attempt. */
 export interface Question {
   request: RoutedRequest;
-  /** Models to be tried when no node serves the one before. */
+  /** Models to try, in order, if no node serves the previous one. */
   fallbacks: readonly string[];
   trust: Trust;
   demand: Demand;
   policyFor(model: string): Policy;
-  /** Those that can serve it at all, beside trust and demand; absent: every one. */
+  /** Restricts the candidates beyond trust and demand; absent: no restriction. */
   only?: ((candidate: Candidate) => boolean) | undefined;
-  /** Nodes that are passed over while there are others; absent: none. */
+  /** Nodes to avoid while others are available; absent: none. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
-  /** Of those that could be asked the ones that may be asked now; none: the request is to wait. Absent: all. */
+  /** Filters the candidates to those that may be asked now. If it returns none, the request waits. Absent: all. */
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
-  /** A path that was lost so lately may be coming back: its node is the last resort. */
+  /** A path that was lost more recently than this may be coming back; its node is the last resort. */
   lostLatelyMs: number;
   /** Milliseconds since the epoch. */
   now: number;
@@ -30,9 +30,9 @@ export interface Question {
 
 export interface Choice {
   node: Candidate;
-  /** What it is asked for: the request's model, or the first of its fallbacks that a node serves. */
+  /** The model that is asked for: the request's, or the first fallback that a node serves. */
   model: string;
-  /** As its policy knows it: `model` is the one above. */
+  /** The request as the policy sees it; `model` is the one above. */
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
@@ -41,9 +41,11 @@ export interface Choice {
 }
 
 /**
- * The node for the next attempt. A node that trust or requirements exclude is never chosen, by no policy and not as a last resort.
- * The order: preferred nodes that are well, other nodes that are well, nodes that are avoided, nodes whose path was lost a moment ago.
- * A fallback model comes only after all of these.
+ * Chooses the node for the next attempt. A node that trust or requirements exclude is never chosen, by no policy and
+ * not as a last resort.
+ *
+ * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes whose path was lost a moment ago. A
+ * fallback model comes after all of these.
  */
 export function choose(index: NodeIndex, question: Question, tried: ReadonlySet<string>): Choice | undefined {
   index.live.expire(question.now);
@@ -78,7 +80,7 @@ function chooseFor(
     lists.push(untried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
   }
   const policy = question.policyFor(model);
-  // Kinds belong to one model.
+  // Request kinds belong to one model.
   const request = model === question.request.model ? question.request : { ...question.request, model, kind: undefined };
   for (const list of lists) {
     const candidates = question.among?.(list) ?? list;
@@ -101,7 +103,7 @@ function notAvoided(candidates: readonly Candidate[], { isAvoided }: Question): 
   return isAvoided === undefined ? candidates : candidates.filter((candidate) => !isAvoided(candidate));
 }
 
-/** The request goes there now. Call `ended` once for each. */
+/** Records that the request is sent. Call `ended` exactly once for each call. */
 export function started({ node, request, policy, live }: Choice): void {
   live.inFlight++;
   policy.onRequestStart(node, request);
@@ -117,8 +119,8 @@ function isServed(index: NodeIndex, { trust, demand, now }: Question, model: str
 }
 
 /**
- * Nodes that may see the request serve what it asks for, and none has what it requires: what they have instead, by model. Undefined
- * where that is not what is in the way.
+ * If nodes serve the model and may see the request but none meets its requirements: a text per model that lists what
+ * they offer instead. Otherwise undefined.
  */
 export function unmet(index: NodeIndex, question: Question): string | undefined {
   const { request, fallbacks, trust, demand, now } = question;

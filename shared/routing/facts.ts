@@ -1,13 +1,13 @@
-/** What a node publishes, as the values that requirements compare. */
+/** Translates a node's published record into the values that requirements compare. */
 import { GPU_CLASSES } from '../hardware/classes.ts';
 import type { Gpu, RegistryEntry, ServedModel } from '../lattice/node.ts';
 
-/** A label that the provider gives. */
+/** A label that the provider sets. */
 const BUDGET_LABEL = 'reasoning-budget';
 
 type Facts = Partial<Record<string, readonly (string | number)[]>>;
 
-/** Facts of the machine; a key that is absent is not published. */
+/** Facts about the machine. An absent key is not published. */
 export function nodeFacts(entry: RegistryEntry, now: number): Facts {
   const { gpus } = entry.hardware;
   const left = timeLeftMs(entry, now);
@@ -23,7 +23,7 @@ export function nodeFacts(entry: RegistryEntry, now: number): Facts {
   };
 }
 
-/** Facts of one of its models. */
+/** Facts about one served model. */
 export function modelFacts(model: ServedModel): Facts {
   const bits = model.quantization === undefined ? undefined : quantizationBits(model.quantization);
   return {
@@ -33,7 +33,7 @@ export function modelFacts(model: ServedModel): Facts {
   };
 }
 
-/** A driver reserves some: an "80 GB" H100 reports 79.6 GiB and is meant by `vram>=80`. */
+/** Drivers reserve memory: an "80 GB" H100 reports 79.6 GiB and must still satisfy `vram>=80`. */
 const RESERVED = 0.06;
 
 function nominalGib(gpu: Gpu): number {
@@ -42,19 +42,21 @@ function nominalGib(gpu: Gpu): number {
   return sizes.find((size) => gib <= size && gib >= size * (1 - RESERVED)) ?? gib;
 }
 
-/** A stable node outside any job has no end; of a volatile one without an end nothing is known. */
+/** A stable node outside a job has no end. For a volatile node without a known end nothing is returned. */
 function timeLeftMs({ job, tier }: RegistryEntry, now: number): number | undefined {
   // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
   if (job?.ends_at !== undefined) return Date.parse(job.ends_at) - now;
   return job === undefined && tier === 'stable' ? Number.POSITIVE_INFINITY : undefined;
 }
 
-/** `vLLM 0.21.0` is `vllm`. */
+/** Maps `vLLM 0.21.0` to `vllm`. */
 function engineName(engine: string): string {
   return engine.toLowerCase().split(/[\s/:@]/, 1)[0] ?? '';
 }
 
-/** Bits of a weight by the name of its format, e.g. `awq` 4, `bf16` 16, `Q5_K_M` 5; undefined where the name does not tell. */
+/**
+ * Bits per weight by the name of the format, e.g. `awq` 4, `bf16` 16, `Q5_K_M` 5; undefined if the name does not say.
+ */
 export function quantizationBits(name: string): number | undefined {
   const text = name.toLowerCase().replace(/[\s-]/g, '_');
   const named = FORMATS.find(([pattern]) => pattern.test(text));
@@ -63,7 +65,7 @@ export function quantizationBits(name: string): number | undefined {
   return bits === undefined ? undefined : Number(bits);
 }
 
-/** Names without their number, or whose first number is no width. */
+/** Formats whose names have no number, or a first number that is not the width. */
 const FORMATS: ReadonlyArray<[RegExp, number]> = [
   [/(^|_)(awq|gptq|marlin|nf4|bitsandbytes_4bit)(_|$)/, 4],
   [/^(half|none_16)$/, 16],
@@ -73,7 +75,7 @@ const FORMATS: ReadonlyArray<[RegExp, number]> = [
 
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** `30m`, `90s`, `1h30m`; milliseconds. */
+/** Parses `30m`, `90s`, `1h30m` into milliseconds. */
 export function durationMs(text: string): number | undefined {
   const parts = [...text.toLowerCase().matchAll(/(\d{1,9})([smhd])/g)];
   if (parts.length === 0 || parts.map(([whole]) => whole).join('') !== text.toLowerCase()) return undefined;

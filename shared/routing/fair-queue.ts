@@ -1,31 +1,39 @@
 import { FairTags } from './fair-tags.ts';
 
-/** What a queue must know of who waits in it. */
+/** What a queue must know about a waiting request. */
 export interface Place {
   name: string;
-  /** Who shares by weight: a project, or a key without one. */
+  /** Unit of weighted sharing: a project, or a key without one. */
   project: string;
-  /** Within a project all keys are alike. */
+  /** Keys of one project share equally. */
   key: string;
-  /** Who waits for the same nodes: see `eligible`. */
+  /** Requests with the same scope wait for the same nodes; see `eligible`. */
   scope: string;
   priority: Priority;
-  /** Of its project; above 0. */
+  /** Weight of the project; above 0. */
   weight: number;
 }
 
 export type Priority = 'interactive' | 'batch';
 
-/** Interactive goes first, but of so many turns in a row one is batch's where a batch line waits: no line starves. */
+/**
+ * Interactive requests go first, but one of this many consecutive turns goes to a waiting batch line, so batch never
+ * starves.
+ */
 export const BATCH_EVERY = 8;
 
-/** What came of asking for a place. `pushedOut`: the queue was full, and a caller with more than a fair share of it lost a place. */
+/**
+ * Result of entering the queue. `pushedOut`: the queue was full, and a caller with more than its fair share lost a
+ * place.
+ */
 export type Entered<P extends Place> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
 
 /**
- * Which waiting request is next: interactive before batch, within each by the weight of projects, within a project key by key,
- * within a key in the order of coming. Bounded: a request that comes to a full queue, from a caller with less than a fair share of it,
- * takes the place of the newest request of the largest share.
+ * Decides which waiting request is next: interactive before batch, then weighted by project, then key by key, then
+ * first come, first served.
+ *
+ * Bounded: if the queue is full, a request from a caller with less than its fair share replaces the newest request of
+ * the caller with the largest share.
  */
 export class FairQueue<P extends Place> {
   readonly #max: number;
@@ -33,12 +41,12 @@ export class FairQueue<P extends Place> {
     interactive: new PriorityClass(),
     batch: new PriorityClass(),
   };
-  /** At most `max`, besides requests that came back because their turns came to nothing. */
+  /** At most `max`, plus requests that came back because their turn found no place. */
   readonly #places = new Map<string, P>();
-  /** Turns of interactive since batch last had one. */
+  /** Consecutive interactive turns since the last batch turn. */
   #inRow = 0;
 
-  /** `max`: how many may wait at once. */
+  /** `max`: how many requests may wait. */
   constructor(max: number) {
     this.#max = max;
   }
@@ -51,7 +59,7 @@ export class FairQueue<P extends Place> {
     return this.#classes[priority].size;
   }
 
-  /** Places of the same key. */
+  /** Number of waiting requests with the same key. */
   countOf({ project, key }: Pick<Place, 'project' | 'key'>): number {
     const { interactive, batch } = this.#classes;
     return interactive.sizeOf(project, key) + batch.sizeOf(project, key);
@@ -66,8 +74,8 @@ export class FairQueue<P extends Place> {
   }
 
   /**
-   * About how many requests for the same nodes go before this one if no more requests come. The estimate goes by the callers' shares
-   * and ignores past turns. Undefined: it does not wait.
+   * Estimates how many requests for the same nodes go before this one if no more arrive. Uses the callers' shares and
+   * ignores past turns. Returns undefined if the request does not wait.
    */
   ahead(name: string): number | undefined {
     const place = this.#places.get(name);
@@ -90,7 +98,7 @@ export class FairQueue<P extends Place> {
     return { kind: 'in', pushedOut };
   }
 
-  /** Its turn came to nothing: it is the first of its key again, also where the queue is full. */
+  /** The turn found no place: the request becomes the first of its key again, even if the queue is full. */
   back(place: P): void {
     const own = this.#classes[place.priority];
     own.add(place, true);
@@ -106,7 +114,7 @@ export class FairQueue<P extends Place> {
     return place;
   }
 
-  /** Takes the next out whose scope is eligible. */
+  /** Removes and returns the next request whose scope is eligible. */
   next(eligible: (scope: string) => boolean): P | undefined {
     const { interactive, batch } = this.#classes;
     const batchFirst = this.#inRow >= BATCH_EVERY - 1;
@@ -126,7 +134,7 @@ export class FairQueue<P extends Place> {
   }
 }
 
-/** One key's requests, by scope; each list in the order of coming. */
+/** The requests of one key, by scope; each list in order of arrival. */
 type Lanes<P> = Map<string, P[]>;
 
 interface Project<P> {
@@ -136,10 +144,10 @@ interface Project<P> {
   keys: Map<string, { size: number; lanes: Lanes<P> }>;
 }
 
-/** One priority's part of the queue. */
+/** The part of the queue for one priority. */
 class PriorityClass<P extends Place> {
   readonly #tags = new FairTags();
-  /** Those with a waiting request. */
+  /** Projects with a waiting request. */
   readonly #projects = new Map<string, Project<P>>();
   size = 0;
 
@@ -150,7 +158,7 @@ class PriorityClass<P extends Place> {
   add(place: P, first: boolean): void {
     const { weight } = place;
     const project = this.#projects.get(place.project) ?? { weight, size: 0, tags: new FairTags(), keys: new Map() };
-    project.weight = weight; // its newest word
+    project.weight = weight; // The latest value wins.
     this.#projects.set(place.project, project);
     const key = project.keys.get(place.key) ?? { size: 0, lanes: new Map() };
     project.keys.set(place.key, key);
@@ -174,7 +182,10 @@ class PriorityClass<P extends Place> {
     if (project.size === 0) this.#projects.delete(place.project);
   }
 
-  /** Of those in its scope: each other key of its project has as many turns before it as its own, each other project by weight. */
+  /**
+   * Counts requests in the same scope: each other key of the project gets as many turns as this one, each other project
+   * gets turns by weight.
+   */
   ahead(place: P): number {
     const rank = this.#projects.get(place.project)?.keys.get(place.key)?.lanes.get(place.scope)?.indexOf(place) ?? 0;
     let ofProject = rank;
@@ -201,7 +212,7 @@ class PriorityClass<P extends Place> {
       const tag = this.#tags.of(id);
       if (best !== undefined && tag > best.tag) continue;
       const head = headOf(project, eligible);
-      // Of equals the one that was there first: maps keep that order.
+      // On a tie the earlier entry wins: maps keep insertion order.
       if (head === undefined || (best !== undefined && tag === best.tag)) continue;
       best = { ...head, project, tag };
     }
@@ -218,7 +229,10 @@ class PriorityClass<P extends Place> {
     this.#projects.get(place.project)?.tags.refund(place.key, 1);
   }
 
-  /** The newest request of the caller that has most of it by weight. `than`: only where that is more than this newcomer would have. */
+  /**
+   * The newest request of the caller with the largest weighted share. With `than`: only if that share exceeds the
+   * newcomer's.
+   */
   newestOfLargest(than?: P): P | undefined {
     const project = largest(this.#projects.values(), ({ size, weight }) => size / weight);
     if (project === undefined) return undefined;
@@ -246,7 +260,7 @@ function waitingIn<P>(project: Project<P>, scope: string): number {
   return sum;
 }
 
-/** Whose turn it is within a project. */
+/** The next request within a project. */
 function headOf<P>(
   project: Project<P>,
   eligible: (scope: string) => boolean,

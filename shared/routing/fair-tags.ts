@@ -1,7 +1,7 @@
 /**
- * Start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each flow has a tag that grows by cost / weight whenever it is
- * served, and the smallest tag is served next. A flow that was away begins at the tag of the flow that is served now, so no flow
- * saves up turns.
+ * Start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each flow has a tag that grows by cost / weight whenever
+ * the flow is served, and the smallest tag is served next. A flow that returns starts at the tag that is served now, so
+ * an absent flow does not save up turns.
  */
 export class FairTags {
   #now = 0;
@@ -11,20 +11,23 @@ export class FairTags {
     return Math.max(this.#now, this.#tags.get(flow) ?? 0);
   }
 
-  /** `flow` has a turn that costs `cost`, in parts of its weight. */
+  /** Charges `flow` for a turn; `cost` is already divided by its weight. */
   serve(flow: string, cost: number): void {
     this.#now = this.of(flow);
     this.#tags.set(flow, this.#now + cost);
     this.#sweep();
   }
 
-  /** The turn came to nothing. */
+  /** The turn found no place; takes the charge back. */
   refund(flow: string, cost: number): void {
     const tag = this.#tags.get(flow);
     if (tag !== undefined) this.#tags.set(flow, tag - cost);
   }
 
-  /** Forgets flows that would be told the present time anyway. Those that are left were served since: no more than it has served. */
+  /**
+   * Forgets flows whose tag equals the current one anyway. The rest were served since, so their number is bounded by
+   * that.
+   */
   #sweep(): void {
     if (this.#tags.size < SWEEP_AT) return;
     for (const [flow, tag] of this.#tags) if (tag <= this.#now) this.#tags.delete(flow);

@@ -1,17 +1,20 @@
 import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from './load.ts';
 
-/** What one isolate knows of a session right now. Candidates point to it, so that a new load makes no new list of them. */
+/** What one isolate knows about a session right now. Candidates point to it, so a new load does not need a new list. */
 export interface LiveNode {
-  /** Undefined: not known, or too long ago. */
+  /** Undefined: unknown or stale. */
   load: NodeLoad | undefined;
   breaker: BreakerState | undefined;
-  /** Requests that are on their way to it or back, of this isolate or agent. */
+  /** Open requests to this node from this isolate or agent. */
   inFlight: number;
-  /** `inFlight` when the load came: what it has more now is not in the load yet. */
+  /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
   inFlightThen: number;
 }
 
-/** Words of one node come within seconds of each other. One that is older by more than this was said after its clock was set back. */
+/**
+ * Reports of one node arrive within seconds. A report that is older by more than this was made after the node's clock
+ * was set back.
+ */
 const CLOCK_SET_MS = 120_000;
 
 function isNewer(known: number, said: number): boolean {
@@ -21,7 +24,7 @@ function isNewer(known: number, said: number): boolean {
 /** The live side of a node index. Bounded by the sessions of the index, which forgets here what it forgets there. */
 export class LiveNodes {
   readonly #nodes = new Map<string, LiveNode>();
-  /** Sessions with a load that is still believed, the longest known first. */
+  /** Sessions with a load that is not stale, oldest first. */
   readonly #loaded = new Map<string, LiveNode>();
   /** Sessions whose breaker is not closed. */
   readonly tripped = new Map<string, BreakerState>();
@@ -35,12 +38,12 @@ export class LiveNodes {
     return node;
   }
 
-  /** The load that the session last reported. Undefined: none, or `expire` found it too old. */
+  /** The last load report of the session. Undefined: none, or `expire` found it stale. */
   loadOf(session: string): NodeLoad | undefined {
     return this.#nodes.get(session)?.load;
   }
 
-  /** A session's own word; an older one than what is known changes nothing. */
+  /** Takes a session's report. A report older than the known one changes nothing. */
   heard(session: string, load: NodeLoad): void {
     const node = this.of(session);
     if (node.load !== undefined && isNewer(node.load.at, load.at)) return;
@@ -50,7 +53,7 @@ export class LiveNodes {
     this.#loaded.set(session, node);
   }
 
-  /** What the registry's snapshot brought. */
+  /** Takes the live part of the registry's snapshot. */
   apply(states: Readonly<Record<string, LiveState>>): void {
     for (const [session, { load, breaker }] of Object.entries(states)) {
       if (load !== undefined) this.heard(session, load);
@@ -58,7 +61,7 @@ export class LiveNodes {
     }
   }
 
-  /** The newest word counts: a snapshot may be older than what this isolate found out itself. */
+  /** The newest state wins: a snapshot may be older than what this isolate found out. */
   setBreaker(session: string, breaker: BreakerState): void {
     const node = this.of(session);
     if (node.breaker !== undefined && isNewer(node.breaker.since, breaker.since)) return;
@@ -67,10 +70,10 @@ export class LiveNodes {
     else this.tripped.delete(session);
   }
 
-  /** Loads that are too old are forgotten. Costs what is forgotten. */
+  /** Forgets stale loads. Takes time proportional to their number. */
   expire(now: number): void {
     for (const [session, node] of this.#loaded) {
-      // Below 0 where the clocks of two machines differ a little, far below where ours was set back.
+      // Slightly negative if two machines' clocks differ, far below 0 if ours was set back.
       if (node.load !== undefined && Math.abs(now - node.load.at) <= LOAD_KNOWN_MS) return;
       node.load = undefined;
       this.#loaded.delete(session);
@@ -83,7 +86,7 @@ export class LiveNodes {
     this.tripped.delete(session);
   }
 
-  /** Forgets all but these: the index was filled anew. */
+  /** Forgets all other sessions: the index was refilled. */
   retain(isKnown: (session: string) => boolean): void {
     for (const session of this.#nodes.keys()) if (!isKnown(session)) this.forget(session);
   }

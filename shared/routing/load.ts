@@ -1,45 +1,45 @@
-/** What is known of a node for seconds only: it is in no lattice and in no store. */
+/** State of a node that is valid for seconds only. It is neither in the lattice nor in a store. */
 
-/** What an engine says of itself. */
+/** What an engine reports about itself. */
 export interface EngineLoad {
   /** Requests in the engine's batch. */
   running: number;
-  /** Requests in the engine's own queue. */
+  /** Requests in the engine's queue. */
   waiting: number;
-  /** Share of the KV cache in use, 0..1; absent where the engine does not tell. */
+  /** Share of the KV cache in use, 0..1; absent if the engine does not report it. */
   kvUse?: number;
-  /** Tokens that it writes per second; absent where it does not tell, and until it told twice. */
+  /** Generated tokens per second; absent if the engine does not report it, and until its second report. */
   tokensPerSecond?: number;
 }
 
-/** What a node's engine last said. */
+/** The last report of a node's engine. */
 export interface NodeLoad extends EngineLoad {
-  /** When it came, by the receiver's clock; milliseconds since the epoch. */
+  /** Time of arrival by the receiver's clock, in milliseconds since the epoch. */
   at: number;
-  /** Requests that the gateway had open there then. */
+  /** Requests that the gateway had open there at that time. */
   open?: number;
 }
 
-/** Older than this a load says nothing any more. */
+/** A load older than this is stale. */
 export const LOAD_KNOWN_MS = 5_000;
 
-/** What became of a node's circuit breaker last; times in milliseconds since the epoch. */
+/** The last state of a node's circuit breaker. Times in milliseconds since the epoch. */
 export interface BreakerState {
   state: 'closed' | 'open';
   since: number;
-  /** Its engine hangs: its tunnel's object alone says when that is over. */
+  /** The engine hangs; only the node's tunnel object decides when that is over. */
   hangs?: boolean;
-  /** From then on single requests try whether it is well again (half-open); once closed it says nothing. */
+  /** From this time on single requests probe the node (half-open). Meaningless once closed. */
   until: number;
 }
 
-/** How it stands now. */
+/** The state at this moment. */
 export function breakerAt(breaker: BreakerState | undefined, now: number): 'closed' | 'open' | 'half-open' {
   if (breaker === undefined || breaker.state === 'closed') return 'closed';
   return now < breaker.until ? 'open' : 'half-open';
 }
 
-/** What travels beside the registry's snapshot, by session. */
+/** The live state that travels beside the registry's snapshot, per session. */
 export interface LiveState {
   load?: NodeLoad;
   breaker?: BreakerState;

@@ -1,25 +1,25 @@
-/** What the engines of each model do now, together: for people who look, not for routing. */
+/** Current load of each model's engines, summed up for people and dashboards, not for routing. */
 import { LOAD_KNOWN_MS } from './load.ts';
 import type { ShownNodes } from './registry-view.ts';
 
 export interface ModelLoad {
   id: string;
-  /** Nodes that serve it and said so within 5 s; those that do nothing say nothing. */
+  /** Serving nodes that reported within 5 s. Idle nodes do not report. */
   known: number;
-  /** Requests in the batches of those, and in their own queues, from all senders. */
+  /** Requests in their batches and queues, from all senders. */
   running: number;
   waiting: number;
-  /** Tokens written per second; null where none of them tells. */
+  /** Generated tokens per second; null if no node reports it. */
   tokens_per_second: number | null;
 }
 
-/** Worked out so often at most, for however many look. */
+/** Computed at most this often, however many readers there are. */
 export const LOADS_MS = 1_000;
 
-/** What was last worked out of each index. */
+/** The last result per index. */
 const worked = new WeakMap<ShownNodes, { at: number; text: string }>();
 
-/** `modelLoads` as JSON, at most a second old: the same string for all who ask within it. */
+/** `modelLoads` as JSON, at most a second old. All readers within that second get the same string. */
 export function modelLoadsText(index: ShownNodes, now: number): string {
   const last = worked.get(index);
   if (last !== undefined && now >= last.at && now - last.at < LOADS_MS) return last.text;
@@ -28,7 +28,10 @@ export function modelLoadsText(index: ShownNodes, now: number): string {
   return text;
 }
 
-/** Known models, by name. An engine that serves several models counts for each. Costs the nodes that serve. */
+/**
+ * Known models, by name. An engine that serves several models counts for each. Takes time proportional to the serving
+ * nodes.
+ */
 export function modelLoads(index: ShownNodes, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];
   for (const [id, { ready }] of index.models()) {

@@ -6,16 +6,16 @@ import { isTrusted, type Trust } from './trust.ts';
 export interface ModelStart {
   /** Nodes that load it. */
   nodes: number;
-  /** Of the one that began first; ms. */
+  /** Milliseconds since the first of them began. */
   runningMs: number;
-  /** What the longest start took that is known of the last 24 hours; ms. Undefined: none is known. */
+  /** The longest start known from the last 24 hours, in ms. Undefined: none is known. */
   usualMs: number | undefined;
 }
 
-/** A session that follows another one of its agent serves at once: that was no start. */
+/** A session that follows another session of the same agent serves without loading; that is no start. */
 const START_MIN_MS = 1_000;
 
-/** Undefined where a node that the request may use serves it, or none loads it. */
+/** Undefined if a node that the request may use serves the model, or if none loads it. */
 export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: number): ModelStart | undefined {
   if (nodes === undefined) return undefined;
   const { id } = nodes;
@@ -32,12 +32,12 @@ export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: num
   };
 }
 
-/** Undefined: not known, also where it takes longer than any start before. */
+/** Undefined if unknown, including when it already takes longer than any earlier start. */
 export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefined {
   return usualMs === undefined || usualMs <= runningMs ? undefined : usualMs - runningMs;
 }
 
-/** It has begun to load the model and has never served. */
+/** True if the session has begun to load the model and has never served. */
 export function loads({ state, models }: Pick<RegistryEntry, 'state' | 'models'>, model: string): boolean {
   return state === 'JOIN' && models.some(({ id, state: how }) => id === model && how === 'loading');
 }

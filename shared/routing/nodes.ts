@@ -1,7 +1,7 @@
 import type { RegistryEntry } from '../lattice/node.ts';
 import { LiveNodes } from './live.ts';
 
-/** Items by key, as an array that can be drawn from and changed in constant time; its order means nothing. */
+/** Items by key, as an array that supports random choice and updates in constant time. Its order has no meaning. */
 class Bag {
   readonly list: RegistryEntry[] = [];
   readonly #at = new Map<string, number>();
@@ -27,18 +27,18 @@ class Bag {
   }
 }
 
-/** The sessions of one model, sorted out for choosing one. */
+/** The sessions of one model, sorted for routing. */
 export interface ModelNodes {
   readonly id: string;
-  /** Where a request may go now: SERVING, not suspected, reachable from here, the model ready. */
+  /** Sessions that can take a request now: SERVING, not suspected, reachable from here, model ready. */
   readonly ready: readonly RegistryEntry[];
-  /** The same, but for a lost path. */
+  /** The same, but the path to the session was lost. */
   readonly suspected: readonly RegistryEntry[];
-  /** Every session that serves it or did, LEFT ones included. */
+  /** Every session that serves or served the model, LEFT sessions included. */
   readonly all: readonly RegistryEntry[];
-  /** Changes with any of them: what was worked out from the lists before holds while it is the same. */
+  /** Changes with each of the lists. Results derived from them are valid while it is the same. */
   readonly version: number;
-  /** What is known of them for seconds only. */
+  /** Live state, valid for seconds only. */
   readonly live: LiveNodes;
 }
 
@@ -48,8 +48,8 @@ interface Bags extends ModelNodes {
 }
 
 /**
- * Who serves what, indexed by model and kept so with work that grows with the change, not with the number of nodes.
- * Fed by the gateway's snapshot and by an agent's replica alike.
+ * An index of sessions by model. An update costs as much as the change, not as much as the number of nodes. Fed by the
+ * gateway's snapshot and by an agent's replica alike.
  */
 export class NodeIndex {
   readonly live = new LiveNodes();
@@ -68,7 +68,7 @@ export class NodeIndex {
     return this.#entries.values();
   }
 
-  /** Undefined: no session is known that ever served it. */
+  /** Undefined: no known session ever served it. */
   model(id: string): ModelNodes | undefined {
     return this.#models.get(id);
   }

@@ -2,15 +2,15 @@ import type { RegistryEntry } from '../lattice/node.ts';
 import { modelFacts, nodeFacts } from './facts.ts';
 import type { Requirement, RequirementKey } from './requirements.ts';
 
-/** Kinds of nodes that are listed: an error message is no catalogue. */
+/** Kinds of nodes that are listed: an error message is not a catalog. */
 const OFFERS_MAX = 8;
 
 /** No kind has this name. */
 const NOTHING = '';
 
 /**
- * What nodes have of what was required, for people whose requirement no node meets: `with gpu=A100 context=32768 by 3 nodes`, the most
- * frequent first. A fact that a node does not publish is left out.
+ * What nodes offer of the required facts, if no node meets the requirement: `with gpu=A100 context=32768 by 3 nodes`,
+ * the most frequent first. A fact that a node does not publish is left out.
  */
 export function offers(
   entries: readonly RegistryEntry[],
@@ -33,7 +33,7 @@ export function offers(
   return listed.join(', ') + (sorted.length > OFFERS_MAX ? ', …' : '');
 }
 
-/** They may have it, and do not say so. */
+/** Nodes that may have it but do not publish it. */
 function silent(count: number, keys: readonly RequirementKey[]): string {
   const which = count === 1 ? 'that does' : 'that do';
   return `by ${nodes(count)} ${which} not publish ${keys.join(' or ')}`;

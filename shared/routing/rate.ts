@@ -1,7 +1,9 @@
-/** How long is looked back. */
+/** Length of the window. */
 export const RATE_WINDOW_MS = 10_000;
 
-/** Counts what happened within the last 10 s, in two numbers: the half of the older window that is still in sight counts half. */
+/**
+ * Counts events of the last 10 s in two numbers. The older bucket counts by the part of it that is still in the window.
+ */
 export class Rate {
   #startedAt = Number.NEGATIVE_INFINITY;
   #current = 0;
@@ -17,7 +19,7 @@ export class Rate {
     return this.#current + this.#previous * (1 - (now - this.#startedAt) / RATE_WINDOW_MS);
   }
 
-  /** A clock that was set back starts afresh. */
+  /** If the clock was set back, counting starts again. */
   #turn(now: number): void {
     const age = now - this.#startedAt;
     if (age >= 0 && age < RATE_WINDOW_MS) return;

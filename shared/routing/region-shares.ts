@@ -1,37 +1,40 @@
-/** Which share of a model's requests each region gets: a plan for the time until its expiry. */
+/** A plan of which share of a model's requests each region gets, until it expires. */
 
-/** Shares of one model by region; `''` is the region of nodes that name none. Shares need not sum to 1. */
+/** Shares of one model by region; `''` is the region of nodes that publish none. Shares need not sum to 1. */
 export interface ModelShares {
   readonly shares: Readonly<Record<string, number>>;
-  /** Where the share of a region goes that has no node now, by that region; absent: to the others in proportion to their shares. */
+  /** Per region: where its share goes if it has no node now. Absent: to the others in proportion to their shares. */
   readonly spill?: Readonly<Record<string, Readonly<Record<string, number>>>> | undefined;
 }
 
 export interface RegionPlan {
-  /** Names the planner that holds the plan: another one's is refused until it expires. */
+  /** Names the planner that owns the plan. Plans of another planner are refused until it expires. */
   readonly planner: string;
-  /** Grows with each plan of that planner. */
+  /** Increases with each plan of that planner. */
   readonly sequence: number;
-  /** Milliseconds since the epoch, by the clock of the gateway that took the plan. */
+  /** Milliseconds since the epoch, by the clock of the gateway that accepted the plan. */
   readonly expires_at: number;
   readonly models: Readonly<Record<string, ModelShares>>;
 }
 
-/** Longest time that a plan may hold. Bounds what a planner that died, or a gateway whose clock was set back, can do. */
+/** Longest validity of a plan. Bounds the effect of a planner that died, or of a gateway whose clock was set back. */
 export const PLAN_HOLDS_MAX_MS = 30 * 60_000;
 /** Bounds the snapshot, which carries the plan to every isolate. */
 export const PLAN_MODELS_MAX = 500;
 export const PLAN_REGIONS_MAX = 64;
 
-/** The shares of a model now; undefined where no plan holds. An expiry too far ahead was written by a clock that has been set back since. */
+/**
+ * A model's shares now; undefined if no plan is valid. An expiry too far ahead was written before the clock was set
+ * back.
+ */
 export function sharesOf(plan: RegionPlan | undefined, model: string, now: number): ModelShares | undefined {
   if (plan === undefined || now >= plan.expires_at || plan.expires_at - now > PLAN_HOLDS_MAX_MS) return undefined;
   return Object.hasOwn(plan.models, model) ? plan.models[model] : undefined;
 }
 
 /**
- * Weights of the regions that have a node now, in their order. The share of a region that has none is spread by the plan's `spill` for it.
- * All 0: the plan says nothing of any of them.
+ * Weights of the regions that have a node now, in order. The share of a region without nodes is distributed by the
+ * plan's `spill` for it. All 0: the plan mentions none of them.
  */
 export function presentWeights({ shares, spill = {} }: ModelShares, present: readonly string[]): Float64Array {
   const here = new Set(present);
@@ -42,7 +45,7 @@ export function presentWeights({ shares, spill = {} }: ModelShares, present: rea
     if (here.has(lost) || share === 0) continue;
     const given = Object.hasOwn(spill, lost) ? (spill[lost] ?? {}) : {};
     const largest = Math.max(...present.map((region) => shareOf(given, region)));
-    // Of the largest: a sum of large numbers has no bound.
+    // Relative to the largest, because a sum of large numbers could overflow.
     const parts = present.map((region) => (largest > 0 ? shareOf(given, region) / largest : 0));
     const total = parts.reduce((sum, one) => sum + one, 0);
     present.forEach((region, at) => {
@@ -53,7 +56,7 @@ export function presentWeights({ shares, spill = {} }: ModelShares, present: rea
   return weights;
 }
 
-/** What is not a positive number counts as 0: no plan can make a weight that is none. */
+/** Anything but a positive number counts as 0, so a plan cannot produce an invalid weight. */
 export function shareOf(shares: Readonly<Record<string, number>>, region: string): number {
   const share = Object.hasOwn(shares, region) ? (shares[region] ?? 0) : 0;
   return Number.isFinite(share) && share > 0 ? share : 0;

@@ -6,14 +6,14 @@ import { providerId } from './trust.ts';
 interface EntryReading {
   /** Local name of the entry's issuer. */
   issuer: string;
-  /** Local name of our own issuer: its providers have ids without `@`. */
+  /** Local name of our own issuer; its providers have ids without `@`. */
   own: string;
-  /** It can be reached from here. */
+  /** The session can be reached from here. */
   connected: boolean;
   suspected: boolean;
-  /** Milliseconds since the epoch: when this replica last saw it change. */
+  /** When this replica last saw it change, in milliseconds since the epoch. */
   updatedAt: number;
-  /** As it was shown before: a session that LEFT has no payload any more, and what it served is still known. */
+  /** The previous view of the session. A LEFT session has no payload, but what it served is still known. */
   before: RegistryEntry | undefined;
 }
 
@@ -25,7 +25,9 @@ const NOTHING: Pick<NodePayload, 'tier' | 'labels' | 'models' | 'hardware' | 'ag
   agent_version: '',
 };
 
-/** A replica's entry as routing and the registry's views see it. Undefined: a live one that this version cannot read. */
+/**
+ * A replica's entry as routing and the registry's views see it. Undefined: a live entry that this version cannot read.
+ */
 export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntry | undefined {
   const { issuer, own, connected, suspected, updatedAt, before } = reading;
   const { ticket, payload, state, version, session } = entry;
@@ -61,7 +63,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
   };
 }
 
-/** A session that was first seen while it served may have begun to long before. */
+/** A session that was already serving when first seen may have begun long before. */
 function servingSince(
   state: Entry['state'],
   now: string,
@@ -71,7 +73,7 @@ function servingSince(
   return state === 'SERVING' && before?.state === 'JOIN' ? { serving_since: now } : {};
 }
 
-/** A node that names a model twice is one replica of it. */
+/** A node that lists a model twice is one replica of it. */
 function eachOnce(models: NodePayload['models']): NodePayload['models'] {
   const names = new Set(models.map(({ id }) => id));
   return names.size === models.length
@@ -83,7 +85,7 @@ function oneByOne(groups: readonly GpuGroup[]): Gpu[] {
   return groups.flatMap(({ count, ...gpu }) => Array<Gpu>(count).fill(gpu));
 }
 
-/** RFC 3339 UTC of milliseconds since the epoch. */
+/** Formats milliseconds since the epoch as RFC 3339 UTC. */
 function timestamp(ms: number): string {
   // biome-ignore lint/style/noRestrictedGlobals: writes a time that was handed in, reads no clock
   return new Date(ms).toISOString();

@@ -10,10 +10,10 @@ import {
   type ShownNodes,
 } from './registry-view.ts';
 
-/** Proxies end what is silent. */
+/** Proxies close silent connections. */
 const PING_MS = 15_000;
 
-/** Where the filter asks for time left, what passes changes without the registry: it is looked at anew so often. */
+/** If the filter asks for time left, the result changes without the registry, so it is recomputed this often. */
 const TIMED_MS = 1_000;
 
 interface RegistryNow {
@@ -22,7 +22,7 @@ interface RegistryNow {
   nodes: ShownNodes;
 }
 
-/** Says what changed in a view since it was last asked. */
+/** Reports what changed in a view since it was last asked. */
 export class RegistryNews {
   readonly #view: () => RegistryNow;
   readonly #name: RegistryViewName;
@@ -33,11 +33,11 @@ export class RegistryNews {
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
-  /** What they are is looked at so often at most, whether or not they changed. */
+  /** Loads are read at most this often, whether or not they changed. */
   #loadsLookedAt = Number.NEGATIVE_INFINITY;
   readonly #shown = new Map<string, RegistryEntry>();
 
-  /** `withLoads`: also what the engines of each model do, as `load` events. */
+  /** `withLoads`: also send the load of each model's engines, as `load` events. */
   constructor(view: () => RegistryNow, name: RegistryViewName, filter: RegistryFilter, withLoads = false) {
     this.#withLoads = withLoads;
     this.#view = view;
@@ -45,7 +45,7 @@ export class RegistryNews {
     this.#filter = filter;
   }
 
-  /** Events to send now; '' where there is nothing to say. `now` in milliseconds since the epoch. */
+  /** Events to send now; '' if there are none. `now` in milliseconds since the epoch. */
   since(now: number): string {
     const { tag } = this.#view();
     const due = isTimed(this.#filter) && now - this.#lookedAt >= TIMED_MS;

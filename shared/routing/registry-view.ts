@@ -1,4 +1,4 @@
-/** The registry as its readers see it: what gateways and agents answer under `/v1/registry`. */
+/** The registry as its readers see it: the answers of gateways and agents under `/v1/registry`. */
 import { LIFECYCLE, type RegistryEntry } from '../lattice/node.ts';
 import type { ModelNodes, NodeIndex } from './nodes.ts';
 import { type Requirement, RequirementError, requirement, satisfies } from './requirements.ts';
@@ -6,7 +6,7 @@ import { type Requirement, RequirementError, requirement, satisfies } from './re
 export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;
 export type RegistryViewName = (typeof REGISTRY_VIEWS)[number];
 
-/** What the views read of the nodes. */
+/** What the views read from the node index. */
 export interface ShownNodes extends Pick<NodeIndex, 'live' | 'get'> {
   entries(): IterableIterator<RegistryEntry>;
   models(): IterableIterator<[string, ModelNodes]>;
@@ -17,7 +17,7 @@ interface ListOf<T> {
   data: T[];
 }
 
-/** What a question asks for. Sets are any of; undefined is everything. */
+/** What a query asks for. A set matches any of its values; undefined matches everything. */
 export interface RegistryFilter {
   model?: ReadonlySet<string>;
   provider?: ReadonlySet<string>;
@@ -30,8 +30,8 @@ const NAMES = ['model', 'provider', 'cluster', 'state'] as const;
 const VALUES_MAX = 64;
 
 /**
- * Reads a query string: `provider=eth,lab&gpu=GH200&vram>=80` (`>=` needs no encoding in a query: its name ends in `>`).
- * Names are of the filters above or of requirements. @throws RequirementError
+ * Parses a query string: `provider=eth,lab&gpu=GH200&vram>=80` (`>=` needs no encoding in a query: its name ends in
+ * `>`). Names are those of the filters above or of requirements. @throws RequirementError
  */
 export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
   const named: Partial<Record<(typeof NAMES)[number], ReadonlySet<string>>> = {};
@@ -45,7 +45,7 @@ export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
       requirements.push(requirement(least ? key.slice(0, -1) : key, least ? '>=' : '=', value));
       continue;
     }
-    // A model's name may hold a comma; the others cannot.
+    // A model's name may contain a comma; the others cannot.
     const values = name === 'model' ? [value] : value.split(',').map((one) => one.trim());
     const wanted = name === 'state' ? values.map(stateNamed) : values;
     named[name] = new Set([...(named[name] ?? []), ...wanted]);
@@ -60,12 +60,12 @@ function stateNamed(text: string): string {
   return state;
 }
 
-/** Whether the answer depends on the time of asking and not on the registry alone. */
+/** True if the answer depends on the current time and not only on the registry. */
 export function isTimed(filter: RegistryFilter): boolean {
   return filter.requirements.some(({ key }) => key === 'time_left');
 }
 
-/** What is shown of a session: no host name, no address, no weights, whose names may be a provider's own matter. */
+/** The public view of a session: without host name, address, and weights, whose names may be private to a provider. */
 export function publicEntry(entry: RegistryEntry): RegistryEntry {
   const { job, weights: _weights, ...rest } = entry;
   if (job === undefined) return rest;
@@ -91,12 +91,12 @@ interface ModelSummary {
   id: string;
   /** Sessions that are not LEFT. */
   replicas: number;
-  /** Of them those that a request could go to. */
+  /** Those of them that could take a request. */
   serving: number;
   providers: string[];
 }
 
-/** `GET /v1/registry/models`: each model with its replicas among the nodes that pass. */
+/** `GET /v1/registry/models`: each model with its replicas among the nodes that match. */
 export function modelsView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
   const models = new Map<string, { replicas: number; serving: number; providers: Set<string> }>();
   for (const entry of selected(index, filter, now)) {

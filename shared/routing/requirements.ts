@@ -1,12 +1,12 @@
 /**
- * What a request, or a question to the registry, demands of a node: `gpu=GH200,H100; quantization>=8; time_left>=30m`.
- * The grammar of `x-otela-require`, of `metadata.otela_require` and of the registry's filters.
+ * The grammar of `x-otela-require`, of `metadata.otela_require` and of the registry's filters: what a request or a
+ * registry query demands of a node, e.g. `gpu=GH200,H100; quantization>=8; time_left>=30m`.
  */
 import { findGpuClass } from '../hardware/classes.ts';
 import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
 import { durationMs, modelFacts, nodeFacts, quantizationBits } from './facts.ts';
 
-/** Bounds what one header can make every candidate be compared with. */
+/** Bounds the comparisons that one header can cause per candidate. */
 const REQUIREMENTS_MAX = 16;
 const VALUES_MAX = 16;
 const TEXT_MAX_CHARS = 2048;
@@ -18,7 +18,7 @@ export class RequirementError extends Error {
 type Operator = '=' | '>=';
 type Kind = 'text' | 'number';
 
-/** How the values of each key are read. What is compared as a number may be demanded with `>=`. */
+/** How the values of each key are parsed. Numeric keys allow `>=`. */
 const KEYS = {
   gpu: { kind: 'text', read: (value: string) => findGpuClass(value)?.name ?? value.toUpperCase() },
   vram: { kind: 'number', read: number },
@@ -28,21 +28,21 @@ const KEYS = {
   tier: { kind: 'text', read: (value: string) => value.toLowerCase() },
   region: { kind: 'text', read: (value: string) => value.toLowerCase() },
   time_left: { kind: 'number', read: durationMs },
-  /** By what name its engine takes a limit of reasoning tokens; `none`: its models do not reason. */
+  /** The name of the engine's limit of reasoning tokens; `none`: its models do not reason. */
   reasoning_budget: { kind: 'text', read: (value: string) => value.toLowerCase() },
 } as const satisfies Record<string, { kind: Kind; read(value: string): string | number | undefined }>;
 
 export type RequirementKey = keyof typeof KEYS;
 const REQUIREMENT_KEYS: readonly string[] = Object.keys(KEYS);
 
-/** `values` are any of; numbers are GiB (vram), bits (quantization), tokens (context), milliseconds (time_left). */
+/** Any of `values` matches. Numbers are GiB (vram), bits (quantization), tokens (context), milliseconds (time_left). */
 export interface Requirement {
   key: RequirementKey;
   operator: Operator;
   values: readonly (string | number)[];
 }
 
-/** Reads `key=a,b; key>=n; …`. All of them are to hold; an empty text demands nothing. @throws RequirementError */
+/** Parses `key=a,b; key>=n; …`. All clauses must hold; an empty text demands nothing. @throws RequirementError */
 export function parseRequirements(text: string): Requirement[] {
   if (text.length > TEXT_MAX_CHARS) throw new RequirementError(`requirements may have ${TEXT_MAX_CHARS} characters`);
   const clauses = text.split(';').filter((clause) => clause.trim() !== '');
@@ -57,7 +57,7 @@ export function parseRequirements(text: string): Requirement[] {
   });
 }
 
-/** One requirement from its parts, e.g. of a query string. @throws RequirementError */
+/** Builds one requirement from its parts, e.g. of a query string. @throws RequirementError */
 export function requirement(key: string, operator: Operator, text: string): Requirement {
   if (!isKey(key)) {
     throw new RequirementError(`"${clip(key)}" is no requirement; there are ${REQUIREMENT_KEYS.join(', ')}`);
@@ -77,8 +77,8 @@ export function requirement(key: string, operator: Operator, text: string): Requ
 }
 
 /**
- * Whether a node satisfies all of them with `model`; with no model, whether one of its models does. What a node does not
- * publish does not satisfy. `now` in milliseconds since the epoch, for `time_left`.
+ * True if the node satisfies all requirements with `model`, or without a model with any of its models. A fact that a
+ * node does not publish does not satisfy. `now` in milliseconds since the epoch, for `time_left`.
  */
 export function satisfies(
   entry: RegistryEntry,
@@ -98,14 +98,14 @@ export function satisfies(
   return served !== undefined && holdsFor(served);
 }
 
-/** How many of them hold: for preferences: any may fail. */
+/** Counts the requirements that hold. For preferences, which may fail. */
 export function satisfied(entry: RegistryEntry, wanted: readonly Requirement[], model: string, now: number): number {
   return wanted.filter((one) => satisfies(entry, [one], model, now)).length;
 }
 
 const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'context', 'engine']);
 
-/** A node has a fact once per device: a requirement holds when it holds for all of them, and there is one. */
+/** A node has one fact per device. A requirement holds if there is a fact and all facts meet it. */
 function holds({ operator, values }: Requirement, facts: readonly (string | number)[] | undefined): boolean {
   if (facts === undefined || facts.length === 0) return false;
   const least = values[0];

@@ -1,9 +1,9 @@
 import { RATE_WINDOW_MS, Rate } from './rate.ts';
 
-/** Second attempts may be this share of the first ones: when everything fails, asking everybody for everything makes it worse. */
+/** Retries may be this share of first attempts. If everything fails, retrying everything would make it worse. */
 export const RETRY_SHARE = 0.2;
 
-/** So many a second are always allowed: a quiet isolate has no traffic to take a share of. */
+/** This many retries per second are always allowed: a quiet isolate has no traffic to take a share of. */
 const FLOOR_PER_S = 10;
 
 /** After Finagle's retry budgets: https://finagle.github.io/blog/2016/02/08/retry-budgets/ */
@@ -16,7 +16,7 @@ export class RetryBudget {
     this.#requests.add(now);
   }
 
-  /** Whether one may be tried again; counted if so. */
+  /** Returns whether one retry is allowed, and counts it if so. */
   take(now: number, share = RETRY_SHARE): boolean {
     const allowed = (FLOOR_PER_S * RATE_WINDOW_MS) / 1000 + share * this.#requests.count(now);
     if (this.#retries.count(now) + 1 > allowed) return false;

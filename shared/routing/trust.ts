@@ -1,23 +1,24 @@
 /**
- * Whose machines may see a request. Providers trusted by the key, by its project and by the request are intersected before any
- * policy sees a candidate, on every attempt: a node outside the set is not there at all.
+ * Decides whose machines may see a request. The providers trusted by the key, by its project and by the request are
+ * intersected before any policy sees a candidate, on every attempt. A node outside the set does not exist for the
+ * request.
  *
- * A provider's id is `name` if our own issuer admitted it and `name@peer` if a peer did. So no provider of a peer can take the name of
- * one of ours.
+ * A provider's id is `name` if our own issuer admitted it and `name@peer` if a peer did, so a provider of a peer cannot
+ * take the name of one of ours.
  */
 
 const NAME = '[a-z0-9][a-z0-9-]{0,62}';
 export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
 
-/** Ids in one list of a request or a key: more than any institution has partners. */
+/** Ids in one list of a request or a key. No institution has more partners. */
 export const PROVIDER_LIST_MAX = 64;
 
-/** What our own issuer is called here, at gateways and agents; no peer may be. */
+/** The name of our own issuer at gateways and agents. No peer may have it. */
 export const LOCAL_ISSUER = 'local';
 
-/** What trust looks at in a node. */
+/** The properties of a node that trust depends on. */
 export interface TrustedNode {
-  /** `name`, or `name@peer` already. */
+  /** `name`, or already `name@peer`. */
   provider: string;
   /** Local name of the node's issuer. */
   issuer: string;
@@ -32,18 +33,18 @@ export interface DataPolicy {
 }
 
 export interface TrustQuestion {
-  /** Local name of our own issuer: its providers have ids without `@`. */
+  /** Local name of our own issuer; its providers have ids without `@`. */
   own: string;
-  /** The key's, its project's, the request's. One that is undefined says nothing; an empty one trusts no provider. */
+  /** The lists of the key, its project and the request. Undefined: no restriction. Empty: no provider is trusted. */
   lists: readonly (readonly string[] | undefined)[];
-  /** Who is trusted where no list says anything. `admitted`: every provider that our own issuer admits. */
+  /** Trusted providers if no list is given. `admitted`: every provider that our own issuer admits. */
   defaults: 'admitted' | readonly string[];
-  /** Match nothing, whatever a list says, although their nodes may still run. */
+  /** Deleted providers match no list, although their nodes may still run. */
   deleted: ReadonlySet<string>;
   policies: readonly (DataPolicy | undefined)[];
 }
 
-/** The answer, ready to be asked once per candidate. */
+/** The resolved trust, ready to be tested against each candidate. */
 export interface Trust {
   readonly own: string;
   readonly providers: ReadonlySet<string> | 'admitted';
@@ -66,17 +67,20 @@ export function decideTrust({ own, lists, defaults, deleted, policies }: TrustQu
   };
 }
 
-/** No trusted provider is left: no wait and no other node will help (403), unlike trusted providers without a node (503). */
+/**
+ * No trusted provider is left. Waiting and other nodes do not help (403), unlike trusted providers without a node
+ * (503).
+ */
 export function trustsNobody({ providers, regions, tiers }: Trust): boolean {
   return (providers !== 'admitted' && providers.size === 0) || regions?.size === 0 || tiers?.size === 0;
 }
 
-/** Whether nothing but a node's issuer decides. */
+/** True if only a node's issuer matters. */
 export function trustsAllAdmitted({ providers, deleted, regions, tiers }: Trust): boolean {
   return providers === 'admitted' && deleted.size === 0 && regions === undefined && tiers === undefined;
 }
 
-/** Whether `node` may see the request. */
+/** True if `node` may see the request. */
 export function isTrusted(trust: Trust, node: TrustedNode): boolean {
   const id = providerId(node, trust.own);
   const listed = trust.providers === 'admitted' ? node.issuer === trust.own : trust.providers.has(id);
@@ -85,15 +89,15 @@ export function isTrusted(trust: Trust, node: TrustedNode): boolean {
   return trust.tiers === undefined || trust.tiers.has(node.tier);
 }
 
-/** The id that lists know a node's provider by. A name with `@` in it is taken as it is only from the issuer it names. */
+/** The provider id that lists use. A name that contains `@` is taken as is only from the issuer that it names. */
 export function providerId({ provider, issuer }: Pick<TrustedNode, 'provider' | 'issuer'>, own: string): string {
   if (issuer === own) return provider;
   return provider.endsWith(`@${issuer}`) ? provider : `${provider}@${issuer}`;
 }
 
 /**
- * Reads `a, b@eth` as a request writes it: in `x-otela-trusted-providers` or `metadata.otela_trusted_providers`. An empty text
- * is an empty list, which trusts no provider. Undefined where it is no list of ids, or too long a one.
+ * Parses `a, b@eth` from `x-otela-trusted-providers` or `metadata.otela_trusted_providers`. An empty text is an empty
+ * list, which trusts no provider. Undefined if it is not a list of ids, or too long.
  */
 export function readProviderList(text: string): string[] | undefined {
   const ids = text
@@ -104,12 +108,12 @@ export function readProviderList(text: string): string[] | undefined {
   return [...new Set(ids)];
 }
 
-/** `eth@local` is `eth` where `local` is ourselves. */
+/** Maps `eth@local` to `eth` if `local` is our own issuer. */
 export function canonical(id: string, own: string): string {
   return id.endsWith(`@${own}`) ? id.slice(0, -own.length - 1) : id;
 }
 
-/** Of no list: undefined, which is everything. */
+/** The intersection of no lists is undefined, which means everything. */
 function intersection(lists: readonly (readonly string[])[]): ReadonlySet<string> | undefined {
   const [first, ...others] = lists;
   if (first === undefined) return undefined;
@@ -123,7 +127,7 @@ function without(ids: ReadonlySet<string>, deleted: ReadonlySet<string>): Readon
 
 const scopes = new WeakMap<Trust, string>();
 
-/** Whose nodes a request may go to, as a name. */
+/** A name for the set of nodes that a request may use. */
 export function scopeOf(trust: Trust): string {
   let scope = scopes.get(trust);
   if (scope === undefined) {

@@ -2,10 +2,12 @@ import { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
 import { type Entered, FairQueue, type Place } from './fair-queue.ts';
 
 /**
- * When a request that waits for a node may try one. This class does not know whether a node is free: a turn is a try, and its outcome
- * tells. Two things bring turns: the end of a request at a node that was busy (one turn for each, with that node's name), and time.
- * A try that is not reported back found a place; then one more may try at once next time, as in TCP. A try that found none closes the
- * window again.
+ * Decides when a waiting request may try a node. This class does not know which nodes are free: a turn is permission to
+ * try, and the result of the try is the information. Turns are granted when a request ends at a busy node (one turn
+ * each, naming that node) and by a timer.
+ *
+ * If a try is not reported back, it found a place, and the window grows, as in TCP. If a try found none, the window
+ * shrinks.
  */
 export interface Turn<P> {
   place: P;
@@ -13,46 +15,60 @@ export interface Turn<P> {
   session: string | undefined;
 }
 
-/** A scope whose tries find nothing has one this often: it finds new nodes, and ends of requests that were not reported. */
+/**
+ * A scope whose tries all fail gets one try per interval. This finds new nodes, and ends of requests that were not
+ * reported.
+ */
 export const PROBE_MS = 250;
-/** A try that finds nothing reports back sooner: to a node and back, to three of them if need be. Longer where tries took longer. */
+/**
+ * A failed try reports back within this time: a round trip to a node, or to three of them. Longer if tries took longer.
+ */
 export const LEASE_MS = 600;
 const LEASE_MAX_MS = 10_000;
 /** Tries that were taken for successes and may still report back; the oldest are forgotten first. */
 const LATE_MAX = 64;
 const WINDOW_MAX = 32;
-/** Busy nodes that one scope is told the ends of; others are found by trying. */
+/** Busy nodes per scope whose ended requests are followed; other nodes are found by trying. */
 const SESSIONS_MAX = 16;
-/** Ends that one word of a node is believed to tell of: who lies has nothing of it but tries that find nothing. */
+/** At most this many freed places are taken from one report. A node that exaggerates gains only futile tries. */
 const FREED_MAX = 64;
-/** Scopes with tries of their own; all others share one. Else a client that names ever new nodes had as many tries as names. */
+/**
+ * Scopes with a window of their own; all others share one. Otherwise a client that invents names would get a try for
+ * each name.
+ */
 const SCOPES_MAX = 16;
 const SHARED = '…';
 
 interface Scope {
-  /** In the queue, of this scope. */
+  /** Waiting requests of this scope. */
   waiting: number;
-  /** How many may try at once. */
+  /** How many may try concurrently. */
   window: number;
-  /** No try before it; milliseconds. */
+  /** No probe before this time; milliseconds. */
   probeAt: number;
-  /** Who tries now, until when nothing said means success. `told`: a node had a place, which says nothing of more of them. */
+  /**
+   * Running tries, with the time until which silence means success. `told`: the turn named a node, so it says nothing
+   * about other nodes.
+   */
   trying: Map<string, { since: number; until: number; told: boolean }>;
-  /** Of them the requests that were not told: the window is theirs alone, or ends that keep coming would hide what else is free. */
+  /**
+   * Running tries without a named node. Only these use the window; otherwise a steady flow of freed places would hide
+   * other free nodes.
+   */
   untold: number;
-  /** Nodes that were busy, oldest first. */
+  /** Busy nodes, oldest first. */
   sessions: Set<string>;
 }
 
-/** Pure: milliseconds are handed in. */
+/** Pure: milliseconds are passed in. */
 export class Turns<P extends Place> {
   readonly #queue: FairQueue<P>;
-  /** When tries began that were not reported back in time, by name. */
+  /** Start times of tries that were not reported back in time, by name. */
   readonly #late = new Map<string, number>();
   readonly #lease = new AdaptiveTimeout({ leastMs: LEASE_MS, mostMs: LEASE_MAX_MS });
-  /** Scopes of requests that wait or try; at most SCOPES_MAX and the shared one. */
+  /** Scopes of requests that wait or try; at most SCOPES_MAX plus the shared one. */
   readonly #scopes = new Map<string, Scope>();
-  /** Places that became free and were not given yet, by node. */
+  /** Freed places that were not granted yet, by node. */
   readonly #free = new Map<string, number>();
 
   constructor(max: number) {
@@ -82,7 +98,7 @@ export class Turns<P extends Place> {
     return entered;
   }
 
-  /** Its turn came to nothing. A node that spoke of a place and had none says nothing of the others. */
+  /** The turn found no place. If the named node had none after all, that says nothing about other nodes. */
   back(asked: P, busy: readonly string[], now: number): void {
     const tried = this.#tryOf(asked.name);
     const place = this.#placed(asked);
@@ -97,7 +113,7 @@ export class Turns<P extends Place> {
     scope.probeAt = now + PROBE_MS;
   }
 
-  /** Its try is over, whatever came of it. */
+  /** The try is over, whatever its result. */
   #tried(id: string, name: string): void {
     const scope = this.#scopes.get(id);
     if (scope?.trying.get(name)?.told === false) scope.untold--;
@@ -134,7 +150,7 @@ export class Turns<P extends Place> {
     return scope;
   }
 
-  /** It does not wait any more. False: it did not. */
+  /** The request stops waiting. Returns false if it did not wait. */
   leave(name: string): boolean {
     const place = this.#queue.leave(name);
     if (place !== undefined) this.#left(place.scope);
@@ -152,12 +168,12 @@ export class Turns<P extends Place> {
     if (scope?.waiting === 0 && scope.trying.size === 0) this.#scopes.delete(id);
   }
 
-  /** Whether a request of that scope waits. */
+  /** True if a request of that scope waits. */
   waitsIn(scope: string): boolean {
     return (this.#scopes.get(scope)?.waiting ?? 0) > 0;
   }
 
-  /** Whether a request waits for an end at that node. */
+  /** True if a request waits for a place at that node. */
   wants(session: string): boolean {
     for (const { waiting, sessions } of this.#scopes.values()) if (waiting > 0 && sessions.has(session)) return true;
     return false;
@@ -168,7 +184,7 @@ export class Turns<P extends Place> {
     if (count > 0 && this.wants(session)) this.#free.set(session, Math.min(count, FREED_MAX));
   }
 
-  /** Whose turn it is now. */
+  /** The turns to grant now. */
   due(now: number): Turn<P>[] {
     this.#expire(now);
     const turns: Turn<P>[] = [];
@@ -193,7 +209,7 @@ export class Turns<P extends Place> {
   }
 
   #give(place: P, session: string | undefined, now: number): Turn<P> {
-    this.#tried(place.scope, place.name); // it may be back in another role, before its former try was over
+    this.#tried(place.scope, place.name); // It may return in another role before its previous try is over.
     const scope = this.#scopes.get(place.scope);
     scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });
     if (scope !== undefined && session === undefined) scope.untold++;
@@ -214,7 +230,7 @@ export class Turns<P extends Place> {
     }
   }
 
-  /** When to look again; undefined: nothing will be due. */
+  /** When to call `due` next; undefined: never. */
   get wakeAt(): number | undefined {
     let at: number | undefined;
     const sooner = (time: number) => {

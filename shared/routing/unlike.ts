@@ -2,8 +2,8 @@ import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
 import type { ModelNodes } from './nodes.ts';
 
 /**
- * Sessions that serve `model` in another revision or quantisation than `first`: their words would not follow those of the first.
- * What neither of two nodes tells is taken for the same.
+ * Sessions that serve `model` in another revision or quantization than `first`; their tokens would not continue the
+ * answer of `first`. If neither node publishes it, they count as equal.
  */
 export function* unlike(
   nodes: ModelNodes | undefined,
@@ -16,7 +16,10 @@ export function* unlike(
   }
 }
 
-/** Whether some node is known, gone ones included, that serves or served `model` as `first` does, of those that `may` allows. */
+/**
+ * True if a known node, including one that left, serves or served `model` as `first` does, among those that `may`
+ * allows.
+ */
 export function hasAlike(
   nodes: ModelNodes | undefined,
   model: string,
@@ -31,7 +34,7 @@ function isAlike({ models }: RegistryEntry, model: string, first: ServedModel | 
   return served?.revision === first?.revision && served?.quantization === first?.quantization;
 }
 
-/** What every node that goes on must have besides, as a part of a scope's name. */
+/** What every node that continues the answer must have besides, as a part of a scope's name. */
 export function needsOf(first: ServedModel | undefined): string {
   const { revision, quantization } = first ?? {};
   return revision === undefined && quantization === undefined ? '' : ` ${JSON.stringify([revision, quantization])}`;

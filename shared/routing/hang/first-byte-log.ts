@@ -1,11 +1,14 @@
-/** What one node's requests show of its engine: how long they wait for a first byte, and since when none has come. */
+/**
+ * Records what one node's requests show about its engine: how long they wait for a first byte, and how long there has
+ * been none.
+ */
 import { type FirstByteCounts, FirstByteTimes, type RequestShape } from './first-byte-times.ts';
 import type { NodeEvidence, PeerEvidence, UnansweredRequest } from './hang-detector.ts';
 
-/** Requests whose clients left without a byte, of one silence: a retrying client makes one every few seconds. */
+/** Unanswered requests kept per silence after their clients left. A retrying client adds one every few seconds. */
 const LEFT_MAX = 64;
 
-/** A process that stood still has not listened: no more of that time than this counts as the engine's silence. */
+/** A suspended process does not listen, so at most this much of a pause counts as the engine's silence. */
 const TICK_MAX_MS = 1_000;
 
 interface Waiting {
@@ -14,10 +17,10 @@ interface Waiting {
   since: number;
 }
 
-/** `K` names a request. All times in milliseconds of one clock, which is handed in. */
+/** `K` identifies a request. All times are milliseconds of one clock, passed in by the caller. */
 export class FirstByteLog<K> {
   readonly #times = new FirstByteTimes();
-  /** Bounded by the requests that are open at the node. */
+  /** Bounded by the open requests of the node. */
   readonly #waiting = new Map<K, Waiting>();
   #left: UnansweredRequest[] = [];
   #silentMs = 0;
@@ -28,18 +31,18 @@ export class FirstByteLog<K> {
     return this.#waiting.has(key);
   }
 
-  /** The engine has all of the request. `moved`: it hung at another node before. */
+  /** The engine has the whole request. `moved`: an engine at another node hung on it before. */
   waits(key: K, shape: RequestShape, moved: boolean, now: number): void {
     this.#waiting.set(key, { shape, moved, since: now });
   }
 
-  /** Since the engine has had it; undefined: it does not wait. */
+  /** Milliseconds since the engine received the request; undefined if it does not wait. */
   waitedMs(key: K, now: number): number | undefined {
     const waiting = this.#waiting.get(key);
     return waiting && now - waiting.since;
   }
 
-  /** The first byte of its answer came, `ms` after the request was handed over. */
+  /** The first byte of the answer came `ms` after the request was handed over. */
   answered(key: K, shape: RequestShape, ms: number, now: number): void {
     this.#waiting.delete(key);
     this.#times.add(shape, ms);
@@ -47,13 +50,13 @@ export class FirstByteLog<K> {
     this.works();
   }
 
-  /** The engine gave some byte of an answer. */
+  /** The engine sent a byte of some answer. */
   works(): void {
     this.#left = [];
     this.#silentMs = 0;
   }
 
-  /** Its client gave up. */
+  /** The client gave up. */
   left(key: K, now: number): void {
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return;
@@ -62,12 +65,12 @@ export class FirstByteLog<K> {
     if (this.#left.length > LEFT_MAX) this.#left.shift();
   }
 
-  /** It ended in another way, which says nothing of how long the engine takes. */
+  /** The request ended in another way, which says nothing about the engine's speed. */
   over(key: K): void {
     this.#waiting.delete(key);
   }
 
-  /** Called now and then. `connected`: an answer could have come. */
+  /** Call this periodically. `connected`: an answer could have arrived. */
   tick(now: number, connected: boolean): void {
     const passed = this.#tickedAt === undefined ? 0 : now - this.#tickedAt;
     this.#tickedAt = now;
@@ -87,7 +90,7 @@ export class FirstByteLog<K> {
     return { silentMs: this.#silentMs, unanswered: [...waiting, ...this.#left], times: this.times };
   }
 
-  /** For the judgement of another node. */
+  /** This node's evidence for the judgment of another node. */
   asPeer(now: number, suspected: boolean): PeerEvidence {
     const answeredAgoMs = this.#answeredAt === undefined ? undefined : now - this.#answeredAt;
     return { silentMs: this.#silentMs, answeredAgoMs, suspected, times: this.times };

@@ -1,35 +1,41 @@
-/** How long requests waited for the first byte of their answer, by kind and size of request: a histogram that fits into a message. */
+/** A histogram of the time to first byte, by kind and size of request, small enough to fit in a message. */
 
-/** What the time to the first byte depends on. */
+/** The properties that determine the time to first byte. */
 export interface RequestShape {
   /** Id in the endpoint table. */
   endpoint: number;
-  /** A unary answer begins when it is complete, a streamed one with its first token. */
+  /** A unary answer begins when it is complete, a streamed answer with its first token. */
   streaming: boolean;
-  /** Of the body. Prefill grows with the prompt. */
+  /** Size of the body. Prefill time grows with the prompt. */
   bytes: number;
 }
 
-/** Counts by `endpoint/streaming/size class`, each by the logarithm of the time. Plain data: objects send it to each other. */
+/**
+ * Counts per `endpoint/streaming/size class`, bucketed by the logarithm of the time. Plain data: objects send it to
+ * each other.
+ */
 export type FirstByteCounts = Readonly<Record<string, readonly number[]>>;
 
-/** Upper edge of the first bucket; each further one is twice as wide. */
+/** Upper edge of the first bucket. Each further bucket is twice as wide. */
 const FIRST_EDGE_MS = 64;
-/** The last one begins above half an hour, more than any time-out that is shipped. */
+/** The last bucket starts above half an hour, more than any default time-out. */
 const BUCKETS = 17;
 
-/** Bodies of the first class are below 4 KiB, each further class ends at four times that. */
+/** The first size class ends at 4 KiB. Each further class ends at four times the previous one. */
 const FIRST_CLASS_BYTES = 4096;
 const CLASSES = 6;
 
-/** When a class has counted so many, all its counts are halved: a node that was given another engine is known anew after some hundreds. */
+/**
+ * At this count all counts of the class are halved, so a node with a new engine is relearned after a few hundred
+ * requests.
+ */
 const COUNTED_MAX = 512;
 
-/** Fewer than these tell too little of a distribution's end. */
+/** Fewer samples than this say too little about the tail. */
 const KNOWN_MIN = 5;
 
 export class FirstByteTimes {
-  /** At most 2 × CLASSES for each endpoint of the table. */
+  /** At most 2 × CLASSES entries per endpoint of the table. */
   readonly #counts = new Map<string, number[]>();
 
   add(shape: RequestShape, ms: number): void {
@@ -48,8 +54,9 @@ export class FirstByteTimes {
 }
 
 /**
- * The time that a share `q` of requests like this one waited at most, by the slowest of `nodes`, in ms. Where no node has had requests of this
- * size: that of the next smaller size known, and `perByteMs` for what this one is larger. Undefined: nothing alike is known.
+ * The `q` quantile of the time to first byte for requests like this one, by the slowest of `nodes`, in ms. If no node
+ * has seen this size, uses the next smaller known size plus `perByteMs` for the extra bytes. Undefined: nothing similar
+ * is known.
  */
 export function quantileMs(
   nodes: readonly FirstByteCounts[],
@@ -66,7 +73,7 @@ export function quantileMs(
   return undefined;
 }
 
-/** The upper edge of the bucket that has it. */
+/** Upper edge of the bucket that contains the quantile. */
 function quantileOf(counts: readonly number[] | undefined, q: number): number | undefined {
   if (counts === undefined || total(counts) < KNOWN_MIN) return undefined;
   let left = q * total(counts);

@@ -1,68 +1,83 @@
 /**
- * Whether an engine hangs: it takes requests and answers none, while `/health` and `/v1/models` are fine. Pure: the evidence is handed in.
+ * Decides whether an engine hangs: it accepts requests and answers none, while `/health` and `/v1/models` are fine.
+ * Pure: the evidence is passed in.
  *
- * A long prefill looks the same at first. What tells them apart is how long requests like these wait elsewhere and waited here:
+ * At first a long prefill looks the same. The difference is how long similar requests wait at other nodes and waited
+ * here before. An engine hangs if all of these hold:
  *
- * 1. Silence is time during which requests waited at the node and not one byte of any answer came. The first byte of any answer ends it:
- *    an engine that answers some is slow, and load balancing is for that.
- * 2. No prefill may be what the others wait for: the oldest request that still waits has had the time that a prompt of its size takes.
- * 3. Some request has waited several times longer than nearly all of its kind and size do, at this node or at the slowest of its peers. Of
- *    many that wait a lesser share is enough: that eight all lie in the upper half is as rare as that one lies in the last hundredth.
- * 4. A peer answers, so that the cause is not common to all. If none has been asked, one that could be asked will do, a little later.
+ * 1. Silence: requests waited at the node, and not one byte of any answer came. The first byte of any answer ends the
+ * silence. An engine that answers some requests is slow, which is a matter for load balancing.
+ * 2. The requests cannot be waiting behind a prefill: the oldest one has waited long enough for a prompt of its size.
+ * 3. A request has waited several times longer than nearly all similar requests do, at this node or at its slowest
+ * peer. If many requests wait, a smaller excess is enough: eight requests in the upper half are as unlikely as one in
+ * the last hundredth.
+ * 4. A peer answers, so the cause is not common to all nodes. If no peer was asked, a peer that could be asked is
+ * enough, after a somewhat longer silence.
  */
 import { type FirstByteCounts, quantileMs, type RequestShape } from './first-byte-times.ts';
 
-/** Nothing is concluded from a shorter silence: peers that answer within milliseconds say little about a stall of a few seconds. */
+/**
+ * A shorter silence proves nothing. Peers that answer within milliseconds say little about a stall of a few seconds.
+ */
 const SILENCE_MS = 20_000;
-/** The same where no peer was asked meanwhile: the request is tried there. */
+/** The same limit if no peer was asked meanwhile; the request is then tried at one. */
 const SILENCE_UNCOMPARED_MS = 25_000;
 
-/** Requests that were moved away from another node may themselves be the cause: alone they accuse a second one so many times later. */
+/**
+ * Requests that moved away from another node may be the cause themselves. If there are only such requests, the limits
+ * are multiplied by this factor.
+ */
 const MOVED_FACTOR = 3;
 
-/** A node may be so many times slower than its slowest peer, or than itself before. */
+/** A node may be this many times slower than its slowest peer, or than itself before. */
 const SLOWER_FACTOR = 3;
 
-/** A request that waited less says nothing, however fast its peers are. */
+/** A request that waited less than this is no evidence, however fast the peers are. */
 const WAITED_MIN_MS = 2_000;
 
-/** Prefill of a prompt of unseen size: 2 KiB, some 500 tokens, a second. Slower engines are known after their first answers. */
+/**
+ * Assumed prefill speed for an unseen prompt size: 2 KiB, about 500 tokens, per second. Slower engines are known after
+ * their first answers.
+ */
 const PER_BYTE_MS = 1000 / 2048;
-/** More than this no unknown prompt is given: a body may hold a picture. */
+/** Upper bound of that assumption: a body may contain an image. */
 const UNKNOWN_MAX_MS = 300_000;
 
-/** By chance a healthy node leaves its requests waiting so long once in so many times. */
+/** Probability that a healthy node leaves requests waiting this long by chance. */
 const CHANCE = 0.01;
 
-/** One request that the node has not answered. */
+/** A request that the node has not answered. */
 export interface UnansweredRequest {
   shape: RequestShape;
-  /** Since the engine had all of it; until its client left, if it did. */
+  /** Time since the engine received the whole request, until now or until the client left. */
   waitedMs: number;
-  /** Its client still waits. */
+  /** The client still waits. */
   waiting: boolean;
-  /** It hung at another node before. */
+  /** An engine at another node hung on it before. */
   moved: boolean;
 }
 
 export interface NodeEvidence {
-  /** How long requests have waited here without a byte for any of them, idle times left out. 0: none waits, or the engine answers. */
+  /**
+   * How long requests have waited here without a byte for any of them, idle times excluded. 0: none waits, or the
+   * engine answers.
+   */
   silentMs: number;
-  /** Of that silence. */
+  /** The unanswered requests of that silence. */
   unanswered: readonly UnansweredRequest[];
   times: FirstByteCounts;
 }
 
 export interface PeerEvidence {
   silentMs: number;
-  /** Since its engine last began an answer; undefined: it has not. */
+  /** Time since the engine last began an answer; undefined: never. */
   answeredAgoMs: number | undefined;
-  /** It is taken to hang itself. */
+  /** This peer is suspected of hanging as well. */
   suspected: boolean;
   times: FirstByteCounts;
 }
 
-/** `peers` serve what the node serves. */
+/** `peers` serve the same models. */
 export function isHanging(node: NodeEvidence, peers: readonly PeerEvidence[]): boolean {
   const { silentMs, unanswered } = node;
   const factor = unanswered.every(({ moved }) => moved) ? MOVED_FACTOR : 1;
@@ -71,7 +86,7 @@ export function isHanging(node: NodeEvidence, peers: readonly PeerEvidence[]): b
   return !mayPrefill(unanswered, known) && kinds(unanswered).some((alike) => isOverdue(alike, known));
 }
 
-/** How long the probe of a suspected node may take to its first byte. */
+/** How long the probe of a suspected node may wait for its first byte. */
 export function probeMs(shape: RequestShape, peers: readonly FirstByteCounts[]): number {
   return Math.min(SILENCE_MS, Math.max(WAITED_MIN_MS, allowedMs(shape, peers, 1 - CHANCE)));
 }
@@ -82,7 +97,7 @@ function leastSilence({ silentMs }: NodeEvidence, peers: readonly PeerEvidence[]
   return Number.POSITIVE_INFINITY;
 }
 
-/** The oldest that waits may still be in its prefill, and the others behind it. */
+/** True if the oldest waiting request may still be in prefill, with the others behind it. */
 function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly FirstByteCounts[]): boolean {
   const waiting = unanswered.filter((request) => request.waiting);
   const oldest = waiting.reduce<UnansweredRequest | undefined>(
@@ -90,7 +105,7 @@ function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly Fi
     undefined,
   );
   if (oldest === undefined) return false;
-  const prompt = { ...oldest.shape, streaming: true }; // a unary answer's time is that of its tokens, and no request waits for those
+  const prompt = { ...oldest.shape, streaming: true }; // A unary answer's time includes its tokens, and the others do not wait for those.
   return oldest.waitedMs < allowedMs(prompt, known, 1 - CHANCE);
 }
 
@@ -105,7 +120,7 @@ function kinds(unanswered: readonly UnansweredRequest[]): UnansweredRequest[][] 
   return [...byKind.values()];
 }
 
-/** Some number of them have waited longer than chance explains. */
+/** True if more requests have waited longer than chance explains. */
 function isOverdue(alike: readonly UnansweredRequest[], known: readonly FirstByteCounts[]): boolean {
   for (let count = 1; count <= alike.length; count *= 2) {
     const share = 1 - CHANCE ** (1 / count);
@@ -117,7 +132,7 @@ function isOverdue(alike: readonly UnansweredRequest[], known: readonly FirstByt
   return false;
 }
 
-/** How long a request like this may wait at a healthy node. */
+/** How long a request like this one may wait at a healthy node. */
 function allowedMs(shape: RequestShape, known: readonly FirstByteCounts[], share: number): number {
   const usual = quantileMs(known, shape, share, PER_BYTE_MS);
   if (usual !== undefined) return SLOWER_FACTOR * usual;

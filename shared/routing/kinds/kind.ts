@@ -1,16 +1,16 @@
-/** Kinds of requests: what one request of a kind costs on a replica is about what another costs. */
+/** A kind of requests: requests of one kind cost about the same on a replica. */
 
 export interface RequestKind {
-  /** Unique for its model, such as `long prompt, short answer`. */
+  /** Unique within its model, such as `long prompt, short answer`. */
   name: string;
-  /** Geometric mean tokens of prompts and answers. */
+  /** Geometric mean of prompt and answer tokens. */
   input: number;
   output: number;
   /** Share of the model's requests, 0 to 1. */
   share: number;
 }
 
-/** Kinds of one model. All of them travel in the snapshot, and each has weights of its own. */
+/** Kinds per model. All of them travel in the snapshot, and each can have weights. */
 export const KINDS_MAX = 12;
 export const KIND_NAME_MAX_CHARS = 64;
 
@@ -20,37 +20,38 @@ export interface TokenCounts {
   output: number;
 }
 
-/** The kind of a request that is over: its lengths are nearest to that kind's, in logarithms. Undefined without kinds. */
+/** The kind of a finished request: the one with the nearest lengths, in logarithms. Undefined if there are no kinds. */
 export function nearestKind<K extends TokenCounts>(kinds: readonly K[], lengths: TokenCounts): K | undefined {
   return leastOf(kinds, (kind) => apart(kind.input, lengths.input) ** 2 + apart(kind.output, lengths.output) ** 2);
 }
 
-/** What is known of a request when it comes. */
+/** What is known about a request when it arrives. */
 export interface Arriving {
-  /** Tokens of the prompt; estimated from bytes at a gateway. */
+  /** Prompt tokens; a gateway estimates them from the bytes. */
   input: number;
   /** `/v1/chat/completions`, … */
   endpoint?: string | undefined;
-  /** Its key, service or client: the history is kept by it. */
+  /** Key, service or client; the history is kept per sender. */
   sender?: string | number | undefined;
-  /** `max_tokens`, where the client set it. */
+  /** `max_tokens`, if the client set it. */
   maxTokens?: number | undefined;
 }
 
-/** `seen`: requests that the prediction rests on. */
+/** `seen`: number of requests behind the prediction. */
 export interface AnswerPrediction {
   output: number;
   seen: number;
 }
 
-/** Fewer answers than these are no history: the lengths that the kinds publish decide. */
+/** Fewer answers than this are no history; the published lengths of the kinds decide. */
 const HISTORY_MIN = 8;
-/** Requests of a kind vary by about this factor in logarithms: the weight of a kind's share against its distance. */
+/** Requests of one kind vary by about this factor in logarithms. Weighs a kind's share against its distance. */
 const SPREAD = 0.7;
 
 /**
- * The kind of a request that comes. With a history of like requests: the kind nearest to its prompt and to their answers. Without one: the
- * kind nearest to its prompt, frequent kinds first; a kind whose answers `max_tokens` would cut is as far away as it would be cut.
+ * The kind of an arriving request. With a history of similar requests: the kind nearest to its prompt and to their
+ * answers. Without one: the kind nearest to its prompt, weighted by frequency; a kind whose answers `max_tokens` would
+ * cut is further away by as much as it would be cut.
  */
 export function judgeKind<K extends RequestKind>(
   kinds: readonly K[],
@@ -67,7 +68,7 @@ export function judgeKind<K extends RequestKind>(
 
 const apart = (a: number, b: number): number => Math.log(Math.max(1, a)) - Math.log(Math.max(1, b));
 
-/** Of equals the first. */
+/** On a tie the first wins. */
 function leastOf<K>(all: readonly K[], distance: (one: K) => number): K | undefined {
   let [found, least]: [K | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
   for (const one of all) {

@@ -1,28 +1,29 @@
 import type { AnswerPrediction, Arriving } from './kind.ts';
 
-/** Prompts of a like size count together: three classes per factor of ten. */
+/** Prompts of similar size share a class: three classes per factor of ten. */
 const CLASSES_PER_DECADE = 3;
-/** A history shorter than this is no history: the next coarser one decides. */
+/** A shorter history is ignored; the next coarser one decides. */
 const SEEN_MIN = 8;
-/** Classes of histories that are kept; the coarse ones fill first. About 100 bytes each. */
+/** Maximum number of classes. The coarse ones fill first. About 100 bytes each. */
 const CLASSES_MAX = 50_000;
 /** Newer answers count more: each moves the estimate by at least this share. */
 const FORGET = 0.02;
 
 /**
- * Predicts how long an answer will be from the answers to like requests: same sender, endpoint and size of prompt, else the same with less in common. Keeps the mean of log tokens,
- * since lengths are log-normal (ServeGen §3), so a prediction is a median.
+ * Predicts the length of an answer from the answers to similar requests: same sender, endpoint and prompt size, or else
+ * with less in common. Keeps the mean of log tokens, since lengths are log-normal (ServeGen §3), so a prediction is a
+ * median.
  */
 export class LengthPredictor {
   readonly #classes = new Map<string, { logTokens: number; seen: number }>();
   readonly #keysOf: (request: Arriving) => string[];
 
-  /** `senders`: of the same sender alone. */
+  /** `senders`: use only answers to the same sender. */
   constructor(of: 'senders' | 'all' = 'all') {
     this.#keysOf = of === 'senders' ? (request) => keysOf(request).slice(0, OF_SENDER) : keysOf;
   }
 
-  /** An answer ended with so many tokens. */
+  /** An answer ended with `output` tokens. */
   learn(request: Arriving, output: number): void {
     const value = Math.log(Math.max(1, output));
     for (const key of this.#keysOf(request)) {
@@ -51,13 +52,13 @@ export class LengthPredictor {
   }
 }
 
-/** Nothing at all is known: as long as a model without records is taken to answer elsewhere in the planner. */
+/** Assumption if nothing is known, the same as elsewhere in the planner for a model without records. */
 const UNKNOWN_TOKENS = 256;
 
-/** Of the keys the first ones that name the sender. */
+/** How many of the first keys name the sender. */
 const OF_SENDER = 2;
 
-/** From the finest to the coarsest. */
+/** From the finest class to the coarsest. */
 function keysOf({ input, endpoint = '', sender = '' }: Arriving): string[] {
   const size = Math.round(Math.log10(Math.max(1, input)) * CLASSES_PER_DECADE);
   return [`${sender}|${endpoint}|${size}`, `${sender}|${endpoint}`, `|${endpoint}|${size}`, ''];

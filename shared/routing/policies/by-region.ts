@@ -4,7 +4,7 @@ import { type ModelShares, presentWeights } from '../region-shares.ts';
 
 /** Models whose sequence is remembered. */
 const MODELS_MAX = 1_024;
-/** As of `weighted`: of any n turns in a row each region gets its share within a few. */
+/** As in `weighted`: of any n consecutive turns each region gets its share within a few. */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /** Candidates by region. */
@@ -16,15 +16,16 @@ interface Group {
 }
 
 /**
- * A plan's shares choose the region, and any policy the node within it. Regions are those of the candidates it gets: trust, requirements and residency
- * have been applied before. What a conversation was given it keeps while the shares allow: its name is its place on the line of shares.
+ * A plan's shares choose the region, and another policy chooses the node within it. Regions are those of the
+ * candidates: trust, requirements and residency have been applied before. A conversation keeps its region while the
+ * shares allow it: the hash of its name is its position on the line of shares.
  */
 export class RegionShares {
   readonly #groups = new WeakMap<readonly Candidate[], Group>();
   readonly #walks = new Map<string, number>();
   readonly #wrapped = new WeakMap<ModelShares, Map<Policy, Policy>>();
 
-  /** The same policy for the same shares, so that what policies keep by list of candidates stays good. */
+  /** Returns the same policy for the same shares, so that what a policy caches per list of candidates stays valid. */
   around(inner: Policy, shares: ModelShares): Policy {
     let known = this.#wrapped.get(shares);
     if (known === undefined) {
@@ -59,19 +60,22 @@ export class RegionShares {
       sums.set(shares, known);
     }
     const total = known.at(-1) ?? 0;
-    // The plan says nothing of any region that is here: it is no reason to refuse.
+    // The plan does not mention any region that has candidates. That is no reason to refuse.
     if (!(total > 0)) return inner.pick(candidates, request, random);
     const { session } = request;
     const at = session === undefined ? this.#turn(request.model, random) : unitHash(session);
     const first = firstAbove(known, at * total);
     const node = inner.pick(members[first] ?? [], request, random);
     if (node === undefined) return inner.pick(candidates, request, random);
-    // Its conversation's cache is worth a wait.
+    // The conversation's cache is worth a wait.
     if (session !== undefined || (node.load?.waiting ?? 0) === 0) return node;
     return this.#elsewhere(inner, shares, { names, members }, first, request, random) ?? node;
   }
 
-  /** A node without a queue in another region of the plan, where the one whose turn it is has one: as if that region were lost. */
+  /**
+   * If the chosen region has a queue: a node without a queue in another region of the plan, as if the chosen region
+   * were lost.
+   */
   #elsewhere(
     inner: Policy,
     shares: ModelShares,
@@ -93,7 +97,7 @@ export class RegionShares {
     const known = this.#groups.get(candidates);
     if (known !== undefined) return known;
     const groups = Map.groupBy(candidates, ({ region }) => region ?? '');
-    // In the order of their names: conversations keep their region when a list is made anew.
+    // Ordered by name, so conversations keep their region when a list is rebuilt.
     const sorted = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
     const group = {
       names: sorted.map(([name]) => name),
@@ -117,13 +121,16 @@ function runningSums(weights: Float64Array): Float64Array {
   return weights.map((weight) => (total += weight));
 }
 
-/** Index of the first sum above `value`: regions are few. */
+/** Index of the first sum above `value`. Linear, because regions are few. */
 function firstAbove(sums: Float64Array, value: number): number {
   const at = sums.findIndex((sum) => sum > value);
   return at < 0 ? sums.length - 1 : at;
 }
 
-/** FNV-1a, mixed (Murmur3's last step): names that differ in their last character alone lie far apart. In [0, 1). */
+/**
+ * FNV-1a, mixed with the last step of MurmurHash3, so that names that differ only in their last character lie far
+ * apart. In [0, 1).
+ */
 function unitHash(text: string): number {
   let state = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) state = Math.imul(state ^ text.charCodeAt(at), 0x01000193);

@@ -4,8 +4,9 @@ import { pressure } from './pressure.ts';
 import { statelessPolicy } from './stateless.ts';
 
 /**
- * The better of two drawn at random (Mitzenmacher 2001): nearly as even as the best of all, and isolates that share a stale view do
- * not all run to the same node. A slower node answers later, so more is open there, and it gets less.
+ * The better of two random candidates (Mitzenmacher 2001). Nearly as even as the best of all, and isolates with the
+ * same stale view do not all choose the same node. A slower node answers later, so it has more open requests and gets
+ * fewer new ones.
  */
 export function twoChoices(candidates: readonly Candidate[], random: () => number): Candidate | undefined {
   const first = Math.floor(random() * candidates.length);

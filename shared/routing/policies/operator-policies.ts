@@ -1,22 +1,25 @@
-/** Policies of an operator's own file: what it must export, and what keeps requests served where one throws or is slow. */
+/**
+ * Policies from an operator's file: what the file must export, and how requests are still served if a policy throws or
+ * is slow.
+ */
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../policy.ts';
 
-/** As in settings: other characters would have to be quoted in shells and URLs. */
+/** As in settings. Other characters would need quoting in shells and URLs. */
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const OPERATOR_POLICIES_MAX = 16;
 
-/** A choice takes microseconds; every stream of the process waits meanwhile. */
+/** A choice takes microseconds, and every stream of the process waits meanwhile. */
 export const SLOW_MS = 10;
-/** So many slow choices in a row, or failures, and the policy is not asked for `RESTING_MS`. */
+/** After this many consecutive slow choices or failures the policy is not asked for `RESTING_MS`. */
 const STRIKES = 3;
 export const RESTING_MS = 60_000;
 
-/** What the file is wrong in, as a clause. */
+/** Describes what is wrong with the file, as a clause. */
 export class PolicyFileError extends Error {}
 
 /**
- * What a module exports: `policy`, `policies` or `customPolicies`, or one of them as `default`.
+ * Reads what a module exports: `policy`, `policies` or `customPolicies`, or one of them as `default`.
  * @throws PolicyFileError
  */
 export function operatorPolicies(exported: unknown): Policy[] {
@@ -44,14 +47,14 @@ function policyOf(value: unknown): Policy {
   const given = value as Policy;
   return {
     name,
-    // Its result is unknown until `guarded` has looked at it.
+    // `guarded` checks the result.
     pick: (...args) => given.pick(...args),
     onRequestStart: (...args) => (onRequestStart === undefined ? undefined : given.onRequestStart(...args)),
     onRequestEnd: (...args) => (onRequestEnd === undefined ? undefined : given.onRequestEnd(...args)),
   };
 }
 
-/** Also those that an object has of its class. */
+/** Includes members that an object inherits from its class. */
 function members(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
 }
@@ -59,17 +62,17 @@ function members(value: unknown): Record<string, unknown> {
 export type PolicyFault = 'threw' | 'slow' | 'no-candidate';
 
 interface GuardOptions {
-  /** Chooses where the policy does not. */
+  /** Chooses if the policy does not. */
   fallback: Policy;
-  /** Milliseconds of a clock that is never set back. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
   onFault(kind: PolicyFault, why: string): void;
 }
 
 /**
- * A policy that may be wrong. What it does not choose (`undefined`) the default chooses. One that throws, names a candidate that is not there
- * or takes longer than `SLOW_MS` three times in a row rests for a minute. It runs in the process's own thread: one that never returns holds
- * up everything.
+ * Wraps a policy that may be faulty. If it returns `undefined`, the default policy chooses. If it throws, names an
+ * unknown candidate, or takes longer than `SLOW_MS` three times in a row, it is not asked for a minute. It runs in the
+ * process's own thread: a policy that never returns blocks everything.
  */
 export function guarded(policy: Policy, { fallback, now, onFault }: GuardOptions): Policy {
   let strikes = 0;
@@ -133,7 +136,10 @@ function told(error: unknown): string {
     .join(' ');
 }
 
-/** Loads the file and reads what it exports. `load`: a `require` that takes TypeScript. @throws PolicyFileError with file and line */
+/**
+ * Loads the file and reads its exports. `load`: a `require` that accepts TypeScript. @throws PolicyFileError with file
+ * and line
+ */
 export function readPolicyFile(file: string, load: (file: string) => unknown): Policy[] {
   let exported: unknown;
   try {
@@ -151,7 +157,7 @@ export function readPolicyFile(file: string, load: (file: string) => unknown): P
   }
 }
 
-/** `FILE:LINE` where the error's text names it, as Node's do. */
+/** `FILE:LINE` if the error's text contains it, as Node's errors do. */
 function placeIn(text: string, file: string): string {
   const at = text.indexOf(`${file}:`);
   const line = at < 0 ? undefined : /^\d+/.exec(text.slice(at + file.length + 1))?.[0];

@@ -3,31 +3,31 @@ import type { Policy, RoutedRequest } from '../policy.ts';
 import { twoChoices } from './least-load.ts';
 import { pressure } from './pressure.ts';
 
-/** No node is given more than this many times the mean. */
+/** No node gets more than this many times the mean. */
 const BOUND = 1.25;
 
 /**
- * A conversation stays although its node has so many more requests than that: a batch hardly notices them, and without it the chance
- * of arrivals alone would drive conversations from node to node.
+ * A conversation stays even if its node has this many requests more than that. A batch hardly notices them, and without
+ * the slack random arrivals alone would move conversations between nodes.
  */
 const SLACK = 4;
 
-/** Conversations whose node is remembered, of this isolate or agent: 200 bytes each. */
+/** Conversations remembered by this isolate or agent, 200 bytes each. */
 const REMEMBERED_MAX = 10_000;
 
 interface Conversation {
-  /** Session of its node. */
+  /** Session id of its node. */
   home: string;
-  /** Where that stood in the list it was found in. */
+  /** Index of that node in the list it was found in. */
   at: number;
-  /** Its requests that are under way. One that asks for several things at once is many clients under one name. */
+  /** Its open requests. A conversation that sends several requests together is treated as several clients. */
   running: number;
 }
 
 /**
- * A conversation goes where its KV cache is, and what begins alike goes to the same few nodes, unless they have more to do than
- * others: rendezvous hashing with bounded loads (Mirrokni et al. 2018). Every isolate ranks the nodes alike without having heard of the
- * others. A conversation that had to go elsewhere stays there.
+ * A conversation goes where its KV cache is, and prompts with the same beginning go to the same few nodes, unless those
+ * have more to do than others: rendezvous hashing with bounded loads (Mirrokni et al. 2018). Every isolate ranks the
+ * nodes alike without communication. A conversation that had to move stays at its new node.
  */
 export function prefixAffinity(): Policy {
   const conversations = new Map<string, Conversation>();
@@ -69,7 +69,7 @@ export function prefixAffinity(): Policy {
   };
 }
 
-/** Nodes keep their places but for those that come and go. */
+/** Nodes keep their index except when some join or leave. */
 function place(candidates: readonly Candidate[], conversation: Conversation): number {
   const { home, at } = conversation;
   if (candidates[at]?.session === home) return at;
@@ -88,13 +88,13 @@ function keyOf(request: RoutedRequest): number | undefined {
 
 interface Measure {
   pressures: Float64Array;
-  /** Who has more gets nothing now. */
+  /** A node with more than this gets nothing now. */
   most: number;
-  /** Index of one that has least to do. */
+  /** Index of a node with the least to do. */
   least: number;
 }
 
-/** Used by one choice after the other: of a thousand nodes it is 8 KiB, which need not be new each time. */
+/** Reused by every choice: for a thousand nodes it is 8 KiB, which need not be allocated each time. */
 let scratch = new Float64Array(64);
 
 function measure(candidates: readonly Candidate[], slack: number): Measure {
@@ -109,11 +109,11 @@ function measure(candidates: readonly Candidate[], slack: number): Measure {
     total += one;
     if (one < (pressures[least] ?? 0)) least = at;
   }
-  // With the request that is to be placed; who has nothing to do may always have it.
+  // Includes the request to be placed. A node with nothing to do may always take it.
   return { pressures, most: Math.max(0, BOUND * ((total + 1) / candidates.length) + slack - 1), least };
 }
 
-/** The first by rendezvous of those that may be. */
+/** The first allowed node in rendezvous order. */
 function best(
   candidates: readonly Candidate[],
   hashes: Uint32Array,
@@ -138,7 +138,7 @@ function hash(text: string): number {
   return state >>> 0;
 }
 
-/** The finaliser of MurmurHash3: every bit of the input turns half of the output's. */
+/** The finalizer of MurmurHash3: every input bit flips half of the output bits. */
 function mix(value: number): number {
   let state = value;
   state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);

@@ -1,8 +1,8 @@
 import type { Candidate } from '../candidates.ts';
 
 /**
- * How many requests a candidate has to work on, as far as is known: what its engine last said and what went there since, never
- * less than what is on its way from here. One that waits in the engine counts twice: the engine's batch is full.
+ * Estimated number of requests a candidate has to work on: its engine's last report plus the requests sent since, and
+ * at least the number open from here. A request in the engine's queue counts twice, because the engine's batch is full.
  */
 export function pressure(candidate: Candidate): number {
   const { load, inFlight } = candidate;

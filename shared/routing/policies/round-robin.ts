@@ -2,12 +2,12 @@ import type { Candidate } from '../candidates.ts';
 import type { Policy } from '../policy.ts';
 import { statelessPolicy } from './stateless.ts';
 
-/** Models whose turns are remembered; one that is forgotten begins anew. */
+/** Models whose turn is remembered. A forgotten model starts again. */
 const MODELS_MAX = 1_024;
 
 /**
- * Each in its turn, for each model. A list of candidates has a count of its own, which goes on where the model's stands: two keys
- * that see different nodes and ask by turns would else always draw the same ones of a common count.
+ * Round robin per model. Each list of candidates has its own counter, which starts at the model's. With a common
+ * counter, two keys that see different nodes and alternate would always get the same nodes.
  */
 export function roundRobin(): Policy {
   const models = new Map<string, number>();

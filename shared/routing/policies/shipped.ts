@@ -1,4 +1,4 @@
-/** Names of the policies that come with the program. */
+/** Names of the built-in policies. */
 export const SHIPPED_POLICIES = ['random', 'round-robin', 'weighted', 'least-load', 'prefix-affinity'] as const;
 
 export type ShippedPolicy = (typeof SHIPPED_POLICIES)[number];

@@ -7,12 +7,16 @@ import type { Weights } from './weights.ts';
 /** Models whose sequence is remembered. */
 const MODELS_MAX = 1_024;
 
-/** Of all numbers the one whose multiples are spread most evenly over [0, 1): any n in a row give each node its share within a few. */
+/**
+ * The golden ratio: its multiples are spread most evenly over [0, 1), so any n consecutive turns give each node its
+ * share within a few.
+ */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /**
- * Shares by weight. Not drawn at random, which would queue where chance heaps requests: each model walks the golden ratio's
- * multiples, from a random start, so that isolates do not walk in step. Of two nodes of equal weight the less busy one is taken.
+ * Shares by weight. Random draws would cause queues where chance piles requests up. Instead each model walks the
+ * multiples of the golden ratio, from a random start so that isolates do not walk in step. Of two nodes with equal
+ * weight the less busy one is taken.
  */
 export function weighted(weightsFor: (model: string) => Weights): Policy {
   const walks = new Map<string, number>();
@@ -31,21 +35,22 @@ export function weighted(weightsFor: (model: string) => Weights): Policy {
     if (walks.size >= MODELS_MAX && !walks.has(model)) walks.clear();
     walks.set(model, at);
     const total = known.sums.at(-1) ?? 0;
-    // No candidate has a weight: any of them is better than none.
+    // No candidate has a weight: any is better than none.
     if (!(total > 0)) return candidates[Math.floor(at * candidates.length)];
     const drawn = firstAbove(known.sums, at * total);
     return candidates[lessBusy(candidates, known.sums, drawn, at)];
   });
 }
 
-/** Steps further along the walk that are looked at for another node of the same weight. */
+/** Further steps of the walk that are searched for another node of the same weight. */
 const LOOKED_AT = 6;
-/** Weights that differ by less, as a share of the sum, are equal. */
+/** Weights that differ by less than this share of the sum are equal. */
 const EQUAL = 1e-9;
 
 /**
- * The next node of the walk with the same weight, where it has less to do: shares between unequal nodes are kept, and a queue at one of
- * equals drains. One and not the best of all, or isolates that share a stale view would all run to it.
+ * The next node of the walk with the same weight, if it is less busy. Shares between unequal nodes are kept, and a
+ * queue at one of several equal nodes drains. Compares with one node instead of the best of all, or isolates with the
+ * same stale view would all choose that one.
  */
 function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: number, at: number): number {
   const total = sums.at(-1) ?? 0;
@@ -59,7 +64,7 @@ function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: n
   return first;
 }
 
-/** Index of the first sum above `value`; sums do not fall. */
+/** Index of the first sum above `value`; the sums are sorted. */
 function firstAbove(sums: Float64Array, value: number): number {
   let low = 0;
   let high = sums.length - 1;

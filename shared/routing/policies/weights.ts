@@ -1,19 +1,22 @@
-/** Which share of a model's requests each of its nodes gets: given by rules, or by what its GPUs are. */
+/** Which share of a model's requests each node gets, from rules or from its GPUs. */
 import type { Candidate } from '../candidates.ts';
 import type { RoutedRequest } from '../policy.ts';
 
-/** A request's class, for rules that are not for all: how urgent it is, or how long its prompt. */
+/** A request's class, for rules that do not apply to all: its priority, or the length of its prompt. */
 export const REQUEST_CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
 type RequestClass = (typeof REQUEST_CLASSES)[number];
 
-/** Prompts of more estimated tokens are long. */
+/** Prompts with more estimated tokens than this are long. */
 const LONG_INPUT_TOKENS = 2_048;
 
-/** The weight of each node that fits all that is named. A node that no rule fits gets nothing while another one gets something. */
+/**
+ * Sets the weight of each node that matches all given fields. A node that no rule matches gets nothing while another
+ * node has a weight.
+ */
 export interface WeightRule {
   session?: string | undefined;
   cluster?: string | undefined;
-  /** Class of shared/hardware. */
+  /** GPU class (shared/hardware). */
   gpu?: string | undefined;
   region?: string | undefined;
   class?: RequestClass | undefined;
@@ -22,14 +25,14 @@ export interface WeightRule {
   weight: number;
 }
 
-/** Rules as candidates ask them: made once for each list of rules. */
+/** Compiled rules, one object per list of rules. */
 export interface Weights {
-  /** Whether a request's class or kind makes a difference. */
+  /** True if a request's class or kind can make a difference. */
   readonly classed: boolean;
   of(candidate: Candidate, request: RoutedRequest): number;
 }
 
-/** The rule that names most of a node counts: its session before its place, its place before nothing; of equals the later one. */
+/** The most specific matching rule counts: session before place, place before nothing. On a tie the later rule wins. */
 export function weightsOf(rules: readonly WeightRule[]): Weights {
   const sorted = rules
     .map((rule, at) => ({ rule, rank: rank(rule), at }))
@@ -78,8 +81,8 @@ function isOfClass(only: RequestClass, { priority, inputTokens }: RoutedRequest)
 }
 
 /**
- * Memory bandwidth in TB/s, from data sheets: decoding reads all weights for each token, so tokens per second grow with it. A class
- * that is not listed counts as 1.
+ * Memory bandwidth in TB/s, from data sheets. Decoding reads all weights for each token, so tokens per second grow with
+ * it. A class that is not listed counts as 1.
  */
 const BANDWIDTH: Readonly<Record<string, number>> = {
   GB300: 8,
@@ -127,7 +130,7 @@ const BANDWIDTH: Readonly<Record<string, number>> = {
   MAX1550: 3.2,
 };
 
-/** Where no rules are given: by class and number of GPUs. */
+/** Used if there are no rules: weight by GPU class and number. */
 export const GPU_WEIGHTS: Weights = {
   classed: false,
   of: ({ gpu, gpus = 1 }) => (gpu === undefined ? 1 : (BANDWIDTH[gpu] ?? 1) * gpus),
