@@ -1,12 +1,15 @@
-/** Request bodies on their way in: how much memory they hold together, and which body gives way if that is too much. */
+/**
+ * Limits the memory of request bodies that are being received, and decides which body gives way when the limit is
+ * reached.
+ */
 
-/** A body that comes at this pace is never behind: 128 kbit/s, less than any line that people work on. */
+/** A body that arrives at this rate is never behind: 128 kbit/s, less than any line that people work on. */
 const PACE_BYTES_PER_MS = 16;
 
-/** A body no further behind than this keeps its place: the pause of a slow line, or of a client that is busy. */
+/** A body at most this far behind keeps its place. This covers the pause of a slow line or of a busy client. */
 const BEHIND_MAX_MS = 2_000;
 
-/** Memory of bodies that are not here whole. A body that stands still gives way: a client that sends nothing keeps no other client out. */
+/** Memory of incomplete bodies. A stalled body gives way, so that a client that sends nothing does not block others. */
 export class BodyMemory {
   readonly #maxBytes: number;
   readonly #open = new Set<BodyReservation>();
@@ -16,19 +19,19 @@ export class BodyMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes of memory that all open bodies hold. */
+  /** Bytes of memory that all incomplete bodies hold. */
   get held(): number {
     return this.#held;
   }
 
-  /** `now`: milliseconds of any clock, the same in all calls. Call `end` when the body is here or refused. */
+  /** `now`: milliseconds of one clock. Call `end` when the body is complete or refused. */
   begin(now: number): BodyReservation {
     const upload = new BodyReservation(this, now);
     this.#open.add(upload);
     return upload;
   }
 
-  /** Takes `bytes` more for `upload`. False if there is no room and no body stands still to take it from. */
+  /** Takes `bytes` more for `upload`. Returns false if there is no room and no stalled body to take it from. */
   take(upload: BodyReservation, bytes: number, now: number): boolean {
     while (this.#held + bytes > this.#maxBytes) {
       const last = this.#furthestBehind(upload, now);
@@ -54,10 +57,10 @@ export class BodyMemory {
   }
 }
 
-/** One body on its way in. */
+/** One body that is being received. */
 export class BodyReservation {
   readonly #uploads: BodyMemory;
-  /** Up to this time the body has come at the required pace. */
+  /** Until this time the body has arrived at the required rate. */
   #paidUntil: number;
   #held = 0;
   #over = false;
@@ -68,7 +71,7 @@ export class BodyReservation {
     this.#paidUntil = now;
   }
 
-  /** The body made room for others: its reader answers 408. */
+  /** The body was dropped to make room: its reader answers 408. */
   get givenUp(): boolean {
     return this.#givenUp;
   }
@@ -81,11 +84,11 @@ export class BodyReservation {
     this.#paidUntil = Math.min(now, this.#paidUntil + bytes / PACE_BYTES_PER_MS);
   }
 
-  /** Holds `bytes` of memory in all. False where there is no room. */
+  /** Raises the body's memory to `bytes`. False if there is no room. */
   hold(bytes: number, now: number): boolean {
     if (this.#over || bytes <= this.#held) return true;
     if (!this.#uploads.take(this, bytes - this.#held, now)) {
-      this.#paidUntil = now; // the body waits for room, so it is not behind
+      this.#paidUntil = now; // The body waits for room, so it is not behind.
       return false;
     }
     this.#held = bytes;

@@ -1,19 +1,23 @@
-/** A body that stands still, or nearly so, is given up: what was read of it is room that others wait for, and its connection a place. */
+/** Drops a body that stalls or nearly stalls: it holds memory that others wait for, and a connection. */
 import { isSlower } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
 import type { Clock } from './host.ts';
 
-/** Where no setting says otherwise, at gateways and ingresses. */
+/** Default of gateways and ingresses. */
 export const BODY_STALL_MS = 30_000;
 
-/** The rate of Apache's RequestReadTimeout, 500 bytes a second: half of what the worst line that people send bodies on brings. */
+/**
+ * The rate of Apache's RequestReadTimeout, 500 bytes a second: half the rate of the worst line that people send bodies
+ * on.
+ */
 const LEAST_BYTES_PER_MS = 0.5;
 
 type PaceClock = Pick<Clock, 'steadyNow' | 'after'>;
 
 /**
- * How much longer a body's reader waits for it: `stallMs` at most, a second less for each second of waiting, a second more for each 500
- * bytes. So a body fails whose pieces come at a lower rate for `stallMs`. Time in which no piece is asked for does not count.
+ * How much longer a body's reader waits: at most `stallMs`, a second less for each second of waiting, a second more for
+ * each 500 bytes. So a body fails if it arrives more slowly than that for `stallMs`. Time without a pending read does
+ * not count.
  */
 export class BodyPace {
   readonly #stallMs: number;
@@ -27,8 +31,8 @@ export class BodyPace {
   }
 
   /**
-   * The piece that the body's reader was asked for. `look` is called every `lookMs` meanwhile, and may throw.
-   * @throws ApiError 408 if it comes too slowly, 400 if the body breaks off
+   * Waits for the pending piece of the body. Calls `look` every `lookMs` meanwhile; it may throw.
+   * @throws ApiError 408 if the body arrives too slowly, 400 if it breaks off
    */
   async next<T extends Uint8Array | undefined>(piece: Promise<T>, lookMs = this.#stallMs, look = ignore): Promise<T> {
     const clock = this.#clock;
@@ -51,7 +55,7 @@ function tooSlow(stallMs: number): ApiError {
   return new ApiError('request_timeout', message);
 }
 
-/** Malformed chunks, or fewer bytes than announced (RFC 9112 §6.3, §7.1). */
+/** Malformed chunks, or fewer bytes than declared (RFC 9112 §6.3, §7.1). */
 function broken(cause: unknown): never {
   throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
 }

@@ -10,9 +10,10 @@ interface Signal {
 }
 
 /**
- * Tells all parts of one request that its client left. They share one listener at the runtime, which is removed when the request is over.
- * A listener that stays would hold the request's memory until workerd collects its whole heap, and each small collection before that would
- * copy it. Without a signal the host calls `leave` when it sees the disconnect.
+ * Tells all parts of one request that its client left. They share one listener on the runtime's signal, removed when
+ * the request is over. A listener that stays would hold the request's memory until workerd collects its whole heap, and
+ * every small collection before that would copy it. Without a signal the host calls `leave` when it sees the
+ * disconnect.
  */
 export class ClientDisconnect {
   readonly #signal: Signal | undefined;
@@ -29,13 +30,13 @@ export class ClientDisconnect {
     return this.#left || this.#signal?.aborted === true;
   }
 
-  /** `call` is called when the client leaves, or at once if it has left. */
+  /** Calls `call` when the client leaves, or immediately if it has left. */
   on(call: () => void): void {
     if (this.left) call();
     else this.#calls.push(call);
   }
 
-  /** The request is over: forgets all calls. Idempotent. */
+  /** The request is over: drops all callbacks. Idempotent. */
   over(): void {
     this.#signal?.removeEventListener('abort', this.leave);
     this.#calls.length = 0;

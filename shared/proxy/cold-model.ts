@@ -1,29 +1,29 @@
-/** Models that start on request: what a request for such a model does, and what its client is told. */
+/** Models that start on demand: what a request for such a model does, and what its client is told. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import type { Wait } from '../openai/wait-comment.ts';
 import type { Route } from './host.ts';
 
-/** A model that no node serves and that a factory starts on request. */
+/** A model that no node serves and that a factory starts on demand. */
 export interface ColdModel {
   model: string;
-  /** `cold`: a request starts it. `resting`: it failed too often and is not started before a person has looked. */
+  /** `cold`: a request starts it. `resting`: it failed too often and is not started until an operator has looked. */
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** Milliseconds until it answers; undefined: not known. */
+  /** Milliseconds until it serves; undefined: unknown. */
   readyInMs?: number | undefined;
   /** Percent of its weights that are loaded, 0 to 100. */
   percent?: number | undefined;
-  /** The scheduler that it waits in, such as `Slurm`. */
+  /** The scheduler whose queue it is in, such as `Slurm`. */
   where?: string | undefined;
   /** This request may start it. */
   mayStart: boolean;
 }
 
-/** How soon a client may try again if it is not known how long the start takes. */
+/** `retry-after` if it is unknown how long the start takes. */
 const LOOK_AGAIN_MS = 30_000;
-/** Longest pause that a client is told. After it the client asks again and is told anew. */
+/** Upper bound of `retry-after`. The client then asks again and gets a new estimate. */
 const RETRY_MAX_MS = 3_600_000;
 
-/** The first of the route's models that is cold; undefined: one of them is served, or none is. */
+/** The first cold model of the route. Undefined: one of its models is served, or none is cold. */
 export function coldOf(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): ColdModel | undefined {
   const { cold } = route;
   if (cold === undefined) return undefined;
@@ -81,7 +81,7 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
   }
 }
 
-/** As a comment of the stream that waits for it. */
+/** The state as a comment in the waiting stream. */
 export function coldWait({ state, percent, where }: ColdModel): Wait {
   switch (state) {
     case 'queued':
@@ -93,7 +93,7 @@ export function coldWait({ state, percent, where }: ColdModel): Wait {
   }
 }
 
-/** About how long. */
+/** Formats an approximate duration. */
 export function span(ms: number): string {
   if (ms < 90_000) return `${Math.max(1, Math.round(ms / 1_000))} s`;
   return ms < 5_400_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
@@ -103,7 +103,7 @@ const WAIT_HEADER = 'x-otela-wait';
 /** An hour: no client keeps a request open for longer. */
 export const START_WAIT_MAX_MS = 3_600_000;
 
-/** How long the request is willing to wait for a model that is being started, milliseconds. @throws ApiError 400 */
+/** How long the request accepts to wait for a model that is being started, in milliseconds. @throws ApiError 400 */
 export function readStartWait(given: string | null | undefined): number | undefined {
   if (given === null || given === undefined) return undefined;
   const seconds = /^\d{1,6}$/.test(given.trim()) ? Number(given) : Number.NaN;

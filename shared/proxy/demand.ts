@@ -6,7 +6,10 @@ type Word = 'require' | 'prefer';
 
 const NOTHING: [string, string][] = [];
 
-/** What a request demands of nodes, by its headers and its body's `metadata`; given both, both hold. @throws ApiError 400 */
+/**
+ * What a request demands of nodes, from its headers and its body's `metadata`. If both are given, both hold. @throws
+ * ApiError 400
+ */
 export function readDemand(
   header: (name: string) => string | null | undefined,
   metadata: Readonly<Record<string, string>>,

@@ -2,13 +2,14 @@ import { isSlower } from '../collections/timer.ts';
 import type { Clock } from './host.ts';
 import type { BodySource } from './message.ts';
 
-/** An error response waits for at most this much of a refused body, and this long. */
+/** Limits on how much of a refused body an error response waits for, and for how long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
 const DISCARD_MAX_MS = 10_000;
 
 /**
- * Reads the rest of a refused request and throws it away. A response that goes out while the client still sends ends the connection with
- * a reset. Most clients then report the reset instead of the response. Beyond the bounds the reset is right.
+ * Reads and discards the rest of a refused request. A response that is sent while the client still sends ends the
+ * connection with a reset, and most clients then report the reset instead of the response. Beyond the limits the reset
+ * is right.
  */
 export async function discardBody(
   body: BodySource,
@@ -21,14 +22,14 @@ export async function discardBody(
   try {
     for (let bytes = 0; bytes < maxBytes && clock.steadyNow() < deadline; ) {
       const next = reader.read();
-      // A client that neither sends nor leaves would keep the response from ever going out.
+      // A client that neither sends nor leaves would delay the response forever.
       if (await isSlower(next, deadline - clock.steadyNow(), clock.after)) break;
       const piece = await next;
       if (piece === undefined) return;
       bytes += piece.length;
     }
   } catch {
-    return; // the client left
+    return; // The client left.
   }
   await reader.cancel().catch(() => {});
 }

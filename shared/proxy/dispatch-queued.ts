@@ -1,4 +1,4 @@
-/** Finds the node that answers: tries nodes, waits in the queue where none is free, and tries again. */
+/** Finds the node that answers: tries nodes, waits in the queue if none is free, and tries again. */
 import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
 import { reachesNoEngine, tellsOfHang } from '../routing/attempts.ts';
 import { type Choice, choose, ended, type Question, started } from '../routing/choose.ts';
@@ -14,7 +14,7 @@ import { forNode, sealStale } from './sealed.ts';
 
 export type Dispatched = UpstreamResponse<Choice, ResponseStream>;
 
-/** @throws ApiError when no node answered, AttemptError `cancelled` when the client left */
+/** @throws ApiError if no node answered, AttemptError `cancelled` if the client left */
 export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatched> {
   const { host, route, entry } = context;
   const models = [route.request.model, ...route.fallbacks];
@@ -27,7 +27,9 @@ export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatche
   );
 }
 
-/** `tryNodes`: one try at the nodes of this moment. `scope`: narrower than the route's if not every node of the route would do. */
+/**
+ * `tryNodes`: one try at the current nodes. `scope`: narrower than the route's if not every node of the route will do.
+ */
 export function queuedWork<C>(
   context: RequestContext<C>,
   tryNodes: () => Promise<Dispatched>,
@@ -110,7 +112,7 @@ export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice
   };
 }
 
-/** Nodes to pass over while there are others. */
+/** Nodes to avoid while others are available. */
 function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): Question['isAvoided'] {
   const isFailing = memory.breakers.avoided(now, mayProbe);
   const isAvoided = memory.avoided?.(now);
@@ -128,7 +130,7 @@ async function attempt<C>(
   const kept = parsed.body.kind === 'kept';
   const stream = await host.open({
     choice,
-    plan: kept ? plan : { ...plan, movable: false }, // a streamed body is not kept here, so it cannot be sent to another node
+    plan: kept ? plan : { ...plan, movable: false }, // A streamed body is not kept, so it cannot be sent to another node.
     dispatch: forNode(forModel(context, choice), choice),
     caller,
     route,

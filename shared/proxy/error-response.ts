@@ -2,7 +2,10 @@ import type { Endpoint } from '../openai/endpoints.ts';
 import { errorBodyFor, toApiError } from '../openai/errors.ts';
 import type { ProxyResponse } from './message.ts';
 
-/** Any error as a response in the form that the clients of `endpoint` read, OpenAI's without one, with its status. */
+/**
+ * Turns any error into a response with its status, in the form of the endpoint's clients, or in OpenAI's form without
+ * an endpoint.
+ */
 export function errorResponse(error: unknown, requestId: string, endpoint?: Endpoint): ProxyResponse {
   const api = toApiError(error);
   const headers: Record<string, string> = {

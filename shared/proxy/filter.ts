@@ -1,4 +1,4 @@
-/** Decides before any node is asked whether a request has a node to go to, may wait for one, or is refused. */
+/** Decides, before a node is asked, whether a request has a node to go to, may wait for one, or is refused. */
 import { ApiError } from '../openai/errors.ts';
 import { type Question, unmet } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
@@ -8,10 +8,11 @@ import type { Clock, Host, RequestInfo, Route } from './host.ts';
 import { endsWithin, mayEndWithin, modelStarting, startOf } from './model-starting.ts';
 
 /**
- * How long the request waits if no node is free, milliseconds.
- * @throws ApiError 403 if no provider is trusted, or the request may not start a cold model; 404 for a model that no node served lately;
- * 412 if no node has what the request requires; 503 `model_starting` if the model loads for longer than the request may wait; 503
- * `no_capacity` if no node serves the model and the request does not wait for one, or the last one left long ago
+ * Returns how long the request waits if no node is free, in milliseconds.
+ * @throws ApiError 403 if no provider is trusted, or the request may not start a cold model; 404 for a model that no
+ * node served lately; 412 if no node meets the requirements; 503 `model_starting` if the model loads for longer than
+ * the request may wait; 503 `no_capacity` if no node serves the model and the request does not wait, or the last node
+ * left long ago
  */
 export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): number {
   const { clock } = host;
@@ -41,7 +42,7 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
   return route.waitMs;
 }
 
-/** The criteria by which a node is chosen at this moment. */
+/** The criteria for choosing a node at this moment. */
 export function questionOf(
   { request, fallbacks, demand, policyFor, trust, only }: Route,
   clock: Pick<Clock, 'now' | 'random'>,
@@ -51,7 +52,7 @@ export function questionOf(
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
 }
 
-/** Refuses a request at once if no node has what it requires: waiting would not change that. */
+/** Refuses a request whose requirements no node meets: waiting would not change that. */
 function requireMet(route: Route, clock: Pick<Clock, 'now' | 'random'>): void {
   if (route.demand.require.length === 0) return;
   const instead = unmet(route.nodes, questionOf(route, clock));
@@ -60,12 +61,12 @@ function requireMet(route: Route, clock: Pick<Clock, 'now' | 'random'>): void {
   throw new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
 }
 
-/** Whether a request that ended with `error` may find a node by waiting. */
+/** True if a request that ended with `error` may find a node by waiting. */
 export function hopes(route: Route, error: ApiError): boolean {
   return (route.mayHope?.(error) ?? true) && hopesFor(route);
 }
 
-/** A node that the request may go to was there, the operator expects one, or one is being started. */
+/** True if an allowed node was there, is expected by the operator, or is being started. */
 function hopesFor(route: Route): boolean {
   const cold = coldOf(route);
   if (cold !== undefined) return cold.state !== 'resting';
@@ -75,7 +76,7 @@ function hopesFor(route: Route): boolean {
   );
 }
 
-/** When the last node left that the request may go to, milliseconds since the epoch; infinite where one is there or expected. */
+/** When the last allowed node left, in milliseconds since the epoch; infinite if one is there or expected. */
 function lastLeft(route: Route, models: readonly string[]): number {
   let last = '';
   for (const model of models) {
@@ -90,7 +91,7 @@ function lastLeft(route: Route, models: readonly string[]): number {
   return last === '' ? Number.POSITIVE_INFINITY : Date.parse(last);
 }
 
-/** A node that leaves to begin anew is back sooner. Where the operator has said something of the model, requests wait. */
+/** A node that restarts is back sooner. If the operator expects nodes for the model, requests wait. */
 function longGone(model: string, goneMs: number): ApiError {
   const message = `The last node that served '${model}' left ${span(goneMs)} ago, and none is being started.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });

@@ -1,6 +1,6 @@
 /**
- * The way of one request, from top to bottom: identify → read body → resolve model → filter → reserve → queue → dispatch → respond.
- * `record` hears of each step. Every endpoint and every host takes this one path.
+ * One request, from top to bottom: identify → read body → resolve model → filter → reserve → queue → dispatch →
+ * respond. `record` is told each step. Every endpoint and every host uses this one path.
  */
 import { isSlower } from '../collections/timer.ts';
 import { type Endpoint, endpointById, findEndpoint } from '../openai/endpoints.ts';
@@ -45,7 +45,7 @@ export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<P
   }
 }
 
-/** What a request that fails gives back. */
+/** What a failing request must release. */
 interface Held {
   parsed: ParsedRequest | undefined;
   reservation: LimitReservation | undefined;

@@ -1,18 +1,20 @@
-/** A request to a model and its response, as every host gives and takes them. None of them is a class of the Fetch standard. */
+/**
+ * A request to a model and its response, as every host represents them. None of these is a class of the Fetch standard.
+ */
 import type { ClientDisconnect } from './client-disconnect.ts';
 
 /** Reads a request's body once. */
 export interface BodyReader {
-  /** The next bytes, undefined at the end. Rejects where the body breaks off. */
+  /** The next bytes, undefined at the end. Rejects if the body breaks off. */
   read(): Promise<Uint8Array | undefined>;
-  /** Gives up the rest: nothing reads it any more. */
+  /** Discards the rest: nothing reads it any more. */
   cancel(): Promise<void>;
-  /** Another reader may go on. */
+  /** Another reader may continue. */
   release(): void;
 }
 
 export interface BodySource {
-  /** The whole body, if it came with the head. Then no reader is needed. */
+  /** The whole body, if it arrived with the head. Then no reader is needed. */
   readonly whole: Uint8Array | undefined;
   /** Undefined if there is no body, or if another reader has not released it. */
   reader(): BodyReader | undefined;
@@ -28,13 +30,16 @@ export interface ProxyRequest {
   readonly client: ClientDisconnect;
 }
 
-/** Takes a response's bytes. */
+/** Receives a response's bytes. */
 export interface ResponseSink {
-  /** Done when the client's side took the bytes, so the engine's answer is not read ahead of it. Fails when the client has left. */
+  /**
+   * Done when the client's side took the bytes, so that the engine's answer is not read ahead of it. Fails if the
+   * client left.
+   */
   write(bytes: Uint8Array): Promise<void> | void;
-  /** The clean end. Fails when the client has left. */
+  /** Ends the response cleanly. Fails if the client left. */
   end(): Promise<void> | void;
-  /** Breaks the response off, so that no client takes half a body for the whole. */
+  /** Breaks the response off, so that no client takes half a body for a whole one. */
   abort(reason: unknown): Promise<void> | void;
 }
 
@@ -44,9 +49,9 @@ export type WriteBody = (sink: ResponseSink) => Promise<void>;
 export interface ProxyResponse {
   status: number;
   headers: Record<string, string>;
-  /** A ReadableStream is the engine's body, which its host's runtime passes on by itself. */
+  /** A ReadableStream is the engine's body; the host's runtime passes it on itself. */
   body: Uint8Array | string | null | ReadableStream<Uint8Array> | WriteBody;
-  /** Bytes of a ReadableStream, where that is known. */
+  /** Length of a ReadableStream, if known. */
   length?: number | undefined;
   /** `body` is the first data of a stream; the host has the rest, under this number. */
   rest?: number;

@@ -1,13 +1,13 @@
-/** What a client is told of a model whose engines are still loading. */
+/** What a client is told about a model whose engines are still loading. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import { type ModelStart, modelStart, remainingMs } from '../routing/model-start.ts';
 import type { NodeIndex } from '../routing/nodes.ts';
 import type { Trust } from '../routing/trust.ts';
 
-/** How soon a client may try again if no earlier start tells how long it takes. */
+/** `retry-after` if no earlier start tells how long it takes. */
 const LOOK_AGAIN_MS = 30_000;
 
-/** The first of the models that a node loads and no node serves. Undefined: one is served, or none is being loaded. */
+/** The first of the models that a node loads and no node serves. Undefined: one is served, or none is loading. */
 export function startOf(
   nodes: Pick<NodeIndex, 'model'>,
   models: readonly string[],
@@ -27,13 +27,13 @@ export interface Start extends ModelStart {
   model: string;
 }
 
-/** Whether the start is known to be over soon. Then a request waits for it as for any node. */
+/** True if the start is known to end within the wait. Then a request waits for it as for any node. */
 export function endsWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return left !== undefined && left <= waitMs;
 }
 
-/** The same if the request itself says how long it waits. Then a start of unknown length may be over soon. */
+/** The same if the request itself sets the wait. Then a start of unknown length counts as possible. */
 export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return waitMs > 0 && (left === undefined || left <= waitMs);

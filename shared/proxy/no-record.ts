@@ -2,7 +2,7 @@ import type { Recorder } from './host.ts';
 
 function ignore(): void {}
 
-/** Keeps nothing. */
+/** Discards all records. */
 export const NO_RECORD: Recorder = {
   queues: () => ignore,
   attempt: ignore,

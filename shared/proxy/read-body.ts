@@ -1,4 +1,4 @@
-/** Reads a request's body once, within bounds, and looks into it. */
+/** Reads a request's body once, within limits, and parses the fields it needs. */
 import type { Endpoint } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
 import type { BudgetShare } from '../upstream/byte-budget.ts';
@@ -10,16 +10,16 @@ import type { BodyLimits, Clock } from './host.ts';
 import type { BodyReader, ProxyRequest } from './message.ts';
 import { readSealed } from './sealed.ts';
 
-/** Always kept for a retry, whatever the budget. */
+/** This much is always kept for a retry, independent of the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
 
-/** How soon a body that stands still notices that its time is up. */
+/** Interval at which a stalled body checks its deadline. */
 const LOOK_EVERY_MS = 1_000;
-/** How soon a body that waits for room notices free room. Hundreds may wait, and each look goes through all of them. */
+/** Interval at which a body that waits for room checks for it. Hundreds may wait, and each check visits all of them. */
 const ROOM_EVERY_MS = 100;
 /** How long a body waits for room before 503. SDKs give up after a minute if the request is not read. */
 const ROOM_WITHIN_MS = 30_000;
-/** Memory for the first bytes of a body. */
+/** Initial buffer of a body. */
 const FIRST_BYTES = 16 * 1024;
 
 const MODEL_MAX_CHARS = 256;
@@ -32,7 +32,7 @@ interface Reading {
 
 /**
  * With `x-otela-model` the body is not parsed, and not read before a node is found. Above 1 MiB it streams.
- * @throws ApiError 400, 408, 413, 415; 503 `server_is_overloaded` when too many bodies are kept already
+ * @throws ApiError 400, 408, 413, 415; 503 `server_is_overloaded` if too many bodies are buffered
  */
 export function readBody(
   request: ProxyRequest,
@@ -64,7 +64,7 @@ async function readParsed(
   const { bodies } = reading;
   const share = declared <= KEPT_ALWAYS_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
   if (!Number.isNaN(declared)) share?.requireRoom(declared - KEPT_ALWAYS_BYTES);
-  // On Workers a client that leaves ends the request at once, and no `finally` runs.
+  // On Workers the request ends as soon as the client leaves, and no `finally` runs.
   if (share !== undefined) request.client.on(() => share.release());
   try {
     const bytes = await readBounded(request, { declared, limit: bodies.maxBytes }, share, reading);
@@ -86,7 +86,7 @@ function parsedOf(
     body: { kind: 'kept', bytes },
     release: () => {
       share?.release();
-      parsed.body = { kind: 'kept', bytes: NOTHING }; // a response may take an hour, and megabytes of prompt would wait with it
+      parsed.body = { kind: 'kept', bytes: NOTHING }; // A response may take an hour, and megabytes of prompt would stay in memory with it.
     },
   };
   return parsed;
@@ -132,15 +132,15 @@ function requireType(contentType: string, endpoint: Endpoint): void {
   }
 }
 
-/** `declared`: bytes that the request announces; NaN where it does not. */
+/** `declared`: content-length of the request; NaN without one. */
 interface Size {
   declared: number;
   limit: number;
 }
 
 /**
- * Memory grows with the bytes that come, not with the announced length. `share` pays for bytes above 1 MiB. For the first MiB the body has
- * a reservation until it is whole.
+ * The buffer grows with the received bytes, not with the declared length. `share` pays for bytes above 1 MiB. The first
+ * MiB of a body is reserved until the body is complete.
  */
 async function readBounded(
   request: ProxyRequest,
@@ -154,7 +154,7 @@ async function readBounded(
   request.client.on(() => upload.end());
   let stalled = false;
   try {
-    // Reserved all at once: bodies that each hold a part and wait for the rest would wait for one another.
+    // Reserved together: bodies that each hold a part and wait for the rest would deadlock.
     const most = Number.isNaN(size.declared) ? size.limit : size.declared;
     await waitForRoom(upload, Math.min(most, KEPT_ALWAYS_BYTES), clock);
     const pace = new BodyPace(bodies.stallMs, clock);
@@ -164,7 +164,7 @@ async function readBounded(
     throw error;
   } finally {
     upload.end();
-    // `discardBody` reads the rest of a refused body. A stalled body brings nothing more.
+    // `discardBody` reads the rest of a refused body. A stalled body has no rest.
     if (stalled) void reader.cancel().catch(() => {});
     else reader.release();
   }
@@ -202,7 +202,10 @@ async function readPieces(
   }
 }
 
-/** Waits until `bytes` may be held. Meanwhile the connection's flow control holds the client back. @throws ApiError 408, 503 */
+/**
+ * Waits until `bytes` may be held. Meanwhile the connection's flow control slows the client down. @throws ApiError 408,
+ * 503
+ */
 async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= ROOM_WITHIN_MS) {
@@ -213,12 +216,14 @@ async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock)
   if (upload.givenUp) throw tooSlow();
 }
 
-/** @throws ApiError 400 if the body breaks off; 408 if it comes too slowly, or if this body made room for others */
+/**
+ * @throws ApiError 400 if the body breaks off; 408 if it arrives too slowly, or if this body was dropped to make room
+ */
 async function nextPiece(reader: BodyReader, { upload, pace }: Progress): Promise<Uint8Array | undefined> {
   const look = () => {
     if (upload.givenUp) throw tooSlow();
   };
-  // In workerd one request cannot wake another, so each looks itself whether it had to make room.
+  // In workerd one request cannot wake another, so each body checks itself whether it was dropped.
   const piece = await pace.next(reader.read(), LOOK_EVERY_MS, look);
   look();
   return piece;

@@ -6,7 +6,7 @@ import type { InBand } from '../upstream/in-band.ts';
 import type { Host, LimitReservation, Recorder, RequestInfo, Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 
-/** One request after all its checks: what queue, dispatch and response need of it. */
+/** One request after all its checks, as queue, dispatch and response need it. */
 export interface RequestContext<C> extends DispatchContext {
   readonly host: Host<C>;
   readonly request: ProxyRequest;
@@ -18,10 +18,10 @@ export interface RequestContext<C> extends DispatchContext {
   /** The longest wait for a node, milliseconds; 0: none. */
   readonly waitMs: number;
   readonly reservation: LimitReservation | undefined;
-  /** Attempts that may have reached an engine: each is reported and settled. */
+  /** Attempts that may have reached an engine. Each is reported and settled. */
   readonly engineAttempts: { count: number };
   readonly priority: Priority;
-  /** If its stream breaks off, it continues on another node. */
+  /** If its stream breaks, it continues on another node. */
   readonly continues: boolean;
   /** By `Clock.steadyNow`. */
   readonly admittedAt: number;

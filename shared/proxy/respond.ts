@@ -1,4 +1,4 @@
-/** The engine's response on its way to the client. From its first byte on, errors are in-band. */
+/** Sends the engine's response to the client. From the first byte on, errors are in-band. */
 import { concat } from '../collections/concat.ts';
 import { isSlower } from '../collections/timer.ts';
 import { ApiError, toApiError } from '../openai/errors.ts';
@@ -16,15 +16,15 @@ import type { ProxyResponse, ResponseSink } from './message.ts';
 import { startOf } from './model-starting.ts';
 import type { RequestContext } from './request-context.ts';
 
-/** Larger than any in-band message needs. */
+/** More than any in-band message needs. */
 const QUOTED_ERROR_MAX_BYTES = 4096;
-/** How long a comment waits for the queue, whose answer takes a message there and back. */
+/** How long a comment waits for the queue position, which takes one round trip. */
 const POSITION_MS = 1_000;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Nothing that it may have used is known yet; what is reported of it counts by itself. */
+/** Its usage is not known yet; whatever is reported later counts by itself. */
 const REFUSED: RequestEnd = { attempts: 0, isComplete: false };
 
 type NodeResponse = ReadableResponse<Choice, ResponseStream>;
@@ -33,7 +33,7 @@ function endOf<C>({ engineAttempts }: RequestContext<C>, isComplete: boolean): R
   return { attempts: engineAttempts.count, isComplete };
 }
 
-/** The engine's response as it is, under our headers. */
+/** The engine's response, under our headers. */
 export function respond<C>(response: NodeResponse, context: RequestContext<C>): ProxyResponse {
   const { answer, choice, chunks } = response;
   const { record, reservation } = context;
@@ -77,7 +77,10 @@ function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Reco
   return headers;
 }
 
-/** Writes the chunks that were read, then the rest as it comes. From here on a break is an in-band error without the terminal event. */
+/**
+ * Writes the chunks that were read, then the rest as it arrives. From here on a break is an in-band error without the
+ * terminal event.
+ */
 async function pump<C>(response: NodeResponse, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
   const { record, reservation, inBand } = context;
   try {
@@ -93,7 +96,7 @@ async function pump<C>(response: NodeResponse, sink: ResponseSink, context: Requ
       if (written !== undefined) await written;
     }
     record.over();
-    reservation?.release(endOf(context, true)); // before the end, so that the client's next request does not overtake the release
+    reservation?.release(endOf(context, true)); // Before the end, so that the client's next request does not overtake the release.
     await sink.end();
   } catch (error) {
     reservation?.release(endOf(context, false));
@@ -110,7 +113,7 @@ async function abort(sink: ResponseSink, reason: unknown): Promise<void> {
   try {
     await sink.abort(reason);
   } catch {
-    // broken already
+    // It is already broken.
   }
 }
 
@@ -119,7 +122,7 @@ async function finish(sink: ResponseSink, last: Uint8Array | undefined): Promise
     if (last !== undefined) await sink.write(last);
     await sink.end();
   } catch {
-    // the client left
+    // The client left.
   }
 }
 
@@ -153,7 +156,7 @@ export function respondLate<C>(pending: Promise<NodeResponse>, context: RequestC
     ...STREAM_HEADERS,
     'x-request-id': info.requestId,
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
-    // With fallbacks the gateway does not know yet which model answers.
+    // With fallbacks the gateway does not know yet which model will answer.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
     ...route.headers,
     ...reservation?.headers,
@@ -191,29 +194,32 @@ async function pumpLate<C>(
     record.refusedLate(told, error);
     return finish(sink, inBand.error(told));
   }
-  record.answered(200, response.choice); // 200 went out, whatever the engine's status is
+  record.answered(200, response.choice); // 200 was sent, whatever the engine's status is.
   if (isEventStream(response.answer.head) && response.answer.status < 400) {
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }
-  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // its client reads the status inside
+  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // Its client reads the status inside.
   const error = await quotedError(response);
   record.broke('engine_status', error.code);
   reservation?.release(REFUSED);
   await finish(sink, inBand.error(error));
 }
 
-/** Brings the model's state up to date for the next comment. If it cannot be asked, the old state is told. */
+/** Updates the model's state for the next comment. If it cannot be read, the old state is used. */
 async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void> {
   if (coldOf(route) === undefined) return;
   try {
     await host.refresh([route.request.model, ...route.fallbacks]);
   } catch {
-    // the wait goes on
+    // The wait continues.
   }
 }
 
-/** The comment that tells why nothing comes yet. The endpoint's ping if that is not known, or if its clients do not skip comments. */
+/**
+ * The comment that tells why nothing has arrived yet. The endpoint's ping if that is unknown, or if its clients do not
+ * skip comments.
+ */
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
   const { inBand, entry, route, host } = context;
   if (!inBand.takesComments) return inBand.ping;
@@ -231,13 +237,13 @@ async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array
   return encoder.encode(waitComment(position === undefined ? { reason: 'queued' } : { reason: 'queued', position }));
 }
 
-/** Never rejects. If the queue does not answer in time, the comment goes out without the number. */
+/** Never rejects. If the queue does not reply in time, the comment is sent without the number. */
 async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<number | undefined> {
   const asked = Promise.resolve(host.positionInQueue(route.request.model, name)).catch(() => undefined);
   return (await isSlower(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
 }
 
-/** A comment with what the response's headers would have told. */
+/** A comment with the information that the response's headers would have carried. */
 function lateHead<C>({ choice, attempts }: NodeResponse, { route }: RequestContext<C>): Uint8Array {
   const told = route.fallbacks.length === 0 ? route.request.model : undefined;
   return encoder.encode(lateComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
@@ -247,7 +253,7 @@ function contentTypeOf({ answer }: NodeResponse): string | undefined {
   return answer.head.headers.find(([name]) => name === 'content-type')?.[1];
 }
 
-/** It is too late for the status of an engine's error. The client gets the error in-band, in the engine's words. */
+/** Too late for the status of an engine's error. The client gets the error in-band, in the engine's words. */
 async function quotedError(response: NodeResponse): Promise<ApiError> {
   const { answer, chunks } = response;
   const first = chunks[0] ?? (await answer.read().catch(() => undefined)) ?? new Uint8Array(0);

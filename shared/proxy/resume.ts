@@ -1,4 +1,4 @@
-/** Streams that continue on another node after their own is gone: how `resume` finds that node along a request's route. */
+/** Streams that continue on another node after theirs is gone: finds that node along the request's route. */
 import { QueueEntry } from '../queue/queue-entry.ts';
 import { runQueued } from '../queue/run-queued.ts';
 import { type ReadableResponse, resumable } from '../resume/resumable.ts';
@@ -20,13 +20,13 @@ import type { ProxyRequest } from './message.ts';
 import { NO_RECORD } from './no-record.ts';
 import type { RequestContext } from './request-context.ts';
 
-/** Whether a stream that breaks off may continue. The request's header counts before its key's setting. */
+/** True if a broken stream may continue. The request's header takes precedence over the key's setting. */
 export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, 'resumes'>): boolean {
   const said = request.header('x-otela-resume');
   return said === null || said === undefined ? resumes : said === '1';
 }
 
-/** As `dispatchQueued`, with a response that outlives its node if possible. */
+/** Like `dispatchQueued`, but the response can outlive its node. */
 export async function dispatchResumable<C>(
   context: RequestContext<C>,
 ): Promise<ReadableResponse<Choice, ResponseStream>> {
@@ -53,20 +53,20 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
       retriesMax: route.retriesMax,
       begun: true,
     });
-  /** The entry of the present search for a node. A stream has one search at a time. */
+  /** The queue entry of the current search for a node. A stream has one search at a time. */
   let entry = newEntry(route.waitMs > 0);
   return {
     dispatchHost: (changed) => {
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
       if (changed.endpoint === context.endpoint) return dispatchHost({ ...own, entry });
-      // A question how an engine reads a text is asked on the way. It does not count as an attempt.
+      // Asks how the engine tokenizes a text. This does not count as an attempt.
       return dispatchHost({ ...own, entry: newEntry(false), record: NO_RECORD, engineAttempts: { count: 0 } });
     },
     unlike: () => unlike(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),
     inTurn: (tryNodes, rejected) => {
       entry = newEntry(route.waitMs > 0);
-      // A scope of its own: turns that this stream cannot use must not hold up requests that can use them.
+      // A separate scope: turns that this stream cannot use must not delay requests that can use them.
       const scope = () => `${scopeOfRoute(context)}${needsOf(first)} ${rejected().join(' ')}`.trimEnd();
       const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
       return runQueued(queuedWork({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));

@@ -3,20 +3,20 @@ import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/policy.ts';
 import type { RequestBody, RequestFields } from '../upstream/parsed-request.ts';
 
-/** Names a conversation, before the body's `prompt_cache_key` and `user`. */
+/** Identifies a conversation; takes precedence over the body's `prompt_cache_key` and `user`. */
 const SESSION_HEADER = 'x-otela-session';
 export const PRIORITY_HEADER = 'x-otela-priority';
 
-/** Longer names are cut: they are only hashed. */
+/** Longer names are cut, since they are only hashed. */
 const SESSION_MAX_CHARS = 512;
 
-/** English and code are about so many bytes a token. */
+/** Approximate bytes per token of English and code. */
 const BYTES_PER_TOKEN = 4;
 
-/** How much of a body's beginning tells which cached prefix it may share: instructions and tools stand there. */
+/** How much of a body's beginning identifies the cached prefix: instructions and tools come first. */
 const PREFIX_BYTES = 1024;
 
-/** What policies may know of a request. `project` keeps the conversations of two projects apart. */
+/** What policies may know about a request. `project` separates the conversations of two projects. */
 export function routedRequest(
   header: (name: string) => string | null | undefined,
   { body, ...known }: RequestFields & { body: RequestBody },
@@ -36,14 +36,14 @@ export function routedRequest(
   };
 }
 
-/** `x-otela-priority`; without it a person waits for the answer. @throws ApiError 400 */
+/** Reads `x-otela-priority`. Default: a person waits for the answer. @throws ApiError 400 */
 export function readPriority(given: string | null | undefined): Priority {
   if (given === null || given === undefined || given === 'interactive') return 'interactive';
   if (given === 'batch') return given;
   throw new ApiError('invalid_request', `${PRIORITY_HEADER} is interactive or batch.`, { param: PRIORITY_HEADER });
 }
 
-/** FNV-1a of the beginning. Undefined for a shorter body: it is not worth keeping in a cache. */
+/** FNV-1a of the beginning. Undefined for a shorter body, which is not worth caching. */
 function prefixHash(bytes: Uint8Array): number | undefined {
   if (bytes.length < PREFIX_BYTES) return undefined;
   let state = 0x811c9dc5;

@@ -1,4 +1,7 @@
-/** `GET /v1/otela/seal?model=M`: nodes that open sealed requests for a model, in the order in which a request of now would try them. */
+/**
+ * `GET /v1/otela/seal?model=M`: nodes that open sealed requests for a model, in the order in which a request would try
+ * them now.
+ */
 
 import { endpointById } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
@@ -10,7 +13,7 @@ import { opaqueFields, type ParsedRequest } from '../upstream/parsed-request.ts'
 import { filter, questionOf } from './filter.ts';
 import type { Clock, Host, Route } from './host.ts';
 
-/** How long clients may use the answer, seconds. */
+/** How long clients may use the answer, in seconds. */
 export const SEAL_MAX_AGE_S = 30;
 
 /** A request that names the model and nothing else. @throws ApiError 400 */
@@ -19,12 +22,13 @@ export function askedModel(model: string | null | undefined): ParsedRequest {
   if (!model || model.length > 256 || chat === undefined)
     throw new ApiError('invalid_request', 'model must name a model.', { param: 'model' });
   const body = { kind: 'kept', bytes: new Uint8Array(0) } as const;
-  // This request goes to no node. The client writes the model's own name into its request before it seals that.
+  // This request is not sent to a node. The client writes the model's canonical name into its request before sealing
+  // it.
   const named = { unseen: false, modelAt: { start: 0, end: 0 } };
   return { ...opaqueFields(chat, model, undefined), ...named, body, release: () => {} };
 }
 
-/** `providers`: those that the client believes; none: all. @throws ApiError as a request in clear would be refused */
+/** `providers`: those that the client trusts; none: all. @throws ApiError as for an unsealed request */
 export function sealCandidates(
   asked: Route,
   host: Pick<Host<never>, 'clock' | 'refusal'>,

@@ -1,4 +1,4 @@
-/** Sealed requests, which this host cannot read: the nodes that they may go to, and what each node is given. */
+/** Sealed requests, which this host cannot read: which nodes they may go to, and what each node receives. */
 import { ApiError } from '../openai/errors.ts';
 import type { Choice } from '../routing/choose.ts';
 import { readEnvelopes, readStamp, whyUntimely } from '../seal/binding.ts';
@@ -11,7 +11,7 @@ import type { ProxyRequest } from './message.ts';
 
 type Header = ProxyRequest['header'];
 
-/** Undefined for a request in clear. @param now seconds since 1970. @throws ApiError 400, 413 */
+/** Undefined for an unsealed request. @param now seconds since 1970. @throws ApiError 400, 413 */
 export function readSealed(header: Header, model: string | undefined, now: number): SealedFor | undefined {
   const stamp = header(SEAL_HEADER) ?? undefined;
   const to = header(SEAL_TO_HEADER) ?? undefined;
@@ -21,12 +21,12 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
     throw badSeal(
       'A sealed request has content-type application/otela-sealed, x-otela-model, x-otela-seal and x-otela-seal-to.',
     );
-  // Each node would take it, give up, and say that it is overloaded: SDKs would send it again.
+  // Every node would accept it, give up, and report an overload, and SDKs would retry it.
   if (Number(header('content-length') ?? 0) > SEALED_BODY_MAX_BYTES)
     throw new ApiError('request_too_large', `A sealed request may have ${SEALED_BODY_MAX_BYTES} bytes at most.`);
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
-    // Every node would refuse it without a word: the client is to learn that its clock is wrong.
+    // Every node would refuse it without a reason. The client should learn that its clock is wrong.
     const untimely = whyUntimely(readStamp(stamp), now);
     if (untimely !== undefined) throw badSeal(`The request's time is over or has not come: ${untimely}.`);
     const envelopes = readEnvelopes(to);
@@ -47,8 +47,8 @@ function badSeal(message: string): ApiError {
 }
 
 /**
- * The route to listed nodes alone, and to the model that the client named, because the client sealed that name.
- * @throws ApiError 400 for another name of a model; 409 `seal_stale` if none of the listed nodes is there
+ * Restricts the route to the listed nodes and to the model that the client named, because the client sealed that name.
+ * @throws ApiError 400 for an alias of a model; 409 `seal_stale` if none of the listed nodes is available
  */
 export function sealedRoute(route: Route, model: string, { envelopes }: SealedFor): Route {
   if (route.request.model !== model) {
@@ -58,7 +58,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealedFo
   const listed = (kid: string | undefined) => kid !== undefined && envelopes.has(kid);
   const nodes = route.nodes.model(model);
   const isStale = () => ![...(nodes?.ready ?? []), ...(nodes?.suspected ?? [])].some(({ seal }) => listed(seal?.kid));
-  // If no node serves the model now, the other steps say why.
+  // If no node serves the model now, the later steps report why.
   if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStale();
   return {
     ...route,

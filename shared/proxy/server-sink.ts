@@ -1,9 +1,9 @@
 import type { ResponseSink } from './message.ts';
 
-/** The part of `node:http`'s ServerResponse that a body is written by. */
+/** The part of `node:http`'s ServerResponse that writing a body needs. */
 interface ServerResponse {
   readonly destroyed: boolean;
-  /** False if the written bytes wait for the client. */
+  /** False if the written bytes are buffered for the client. */
   write(bytes: Uint8Array): boolean;
   end(): unknown;
   destroy(): unknown;
@@ -11,7 +11,7 @@ interface ServerResponse {
   removeListener(event: 'drain' | 'close', call: () => void): unknown;
 }
 
-/** Writes to a client's own socket. A write waits only while the socket is full. */
+/** Writes to a client's socket. A write waits only while the socket is full. */
 export function serverSink(response: ServerResponse): ResponseSink {
   return {
     write: (bytes) => {
@@ -23,7 +23,7 @@ export function serverSink(response: ServerResponse): ResponseSink {
   };
 }
 
-/** Resolves when `response` takes more, or has closed: a destroyed one emits `close` alone. */
+/** Resolves when `response` accepts more, or has closed. A destroyed response emits only `close`. */
 export function drained(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {

@@ -3,34 +3,37 @@ import type { Link } from '../wire/link.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { UpstreamStream } from './upstream-stream.ts';
 
-/** The oldest are forgotten: their nodes end unclaimed work by themselves within 10 s. */
+/** When full, the oldest are forgotten. Their nodes end unclaimed work within 10 s anyway. */
 const ABANDONED_MAX = 1_000;
 
-/** Given up by this side, while the node may have taken it up. */
+/** Failures after which this side gave up although the node may have accepted the attempt. */
 export const GIVEN_UP_HERE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
   'failed',
   'hung',
-  'lost', // the node may wake up, and would go on without a reader
+  'lost', // The node may recover and continue without a reader.
 ]);
 
 interface Given {
   claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;
-  /** Another node was asked instead, or the client told of an error: an answer now is work done twice, or without a reader. */
+  /**
+   * The request went to another node, or the client got an error. An answer now is duplicate work, or has no reader.
+   */
   elsewhere: boolean;
 }
 
 /**
- * Attempts that this side gave up and whose end the node has not confirmed: what was said about that may have been lost with a
- * socket, or was never said for want of one. When the node is reachable again it hears of them before anything else, so that no
- * engine goes on without a reader, and no request is computed twice for longer than its node was away.
+ * Attempts that this side gave up and whose end the node has not confirmed: the message about it may have been lost
+ * with a socket, or there was no socket to send it on. When the node is reachable again, it receives these
+ * cancellations before anything else. So no engine continues without a reader, and no request is computed twice for
+ * longer than its node was away.
  */
 export class AbandonedAttempts {
-  /** By stream, oldest first. */
+  /** By stream number, oldest first. */
   readonly #attempts = new Map<number, Given>();
 
-  /** An upstream is over. */
+  /** An upstream ended. */
   ended(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
     if (failure === undefined || !GIVEN_UP_HERE.has(failure) || !upstream.opened) return;
     const { requestId, attempt } = upstream.request;
@@ -42,8 +45,8 @@ export class AbandonedAttempts {
   }
 
   /**
-   * The node reports on a stream, or says that it knows nothing of it. True where its engine had completed the answer without a reader.
-   * `name`: of a report that is said again, under a number of a socket before.
+   * The node reports on a stream, or says that it does not know it. Returns true if its engine completed the answer
+   * without a reader. `name`: set if the report is a repetition, whose stream number belongs to an earlier socket.
    */
   confirmed(stream: number, complete: boolean, name?: ReportName): boolean {
     if (this.#attempts.size === 0) return false;
@@ -59,7 +62,10 @@ export class AbandonedAttempts {
     return undefined;
   }
 
-  /** A socket is there: each is claimed under a number of this socket, and cancelled. `moved` is told of the new number. */
+  /**
+   * A socket is available: claims each attempt under a number of this socket, and cancels it. `moved` receives the new
+   * number.
+   */
   tell(link: Link, nextStream: () => number, moved: (from: number, to: number) => void): void {
     for (const [from, given] of [...this.#attempts]) {
       const stream = nextStream();
@@ -72,7 +78,7 @@ export class AbandonedAttempts {
   }
 }
 
-/** Starts nothing where its attempt is unknown. */
+/** A claim starts nothing if the node does not know the attempt. */
 export const CLAIM: Omit<OpenFrame, 'stream' | 'requestId' | 'attempt' | 'answerOffset'> = {
   type: 'open',
   resume: true,

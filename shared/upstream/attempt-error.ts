@@ -5,7 +5,7 @@ import type { AttemptFailure } from './attempt.ts';
 export class AttemptError extends Error {
   override readonly name = 'AttemptError';
   readonly code: AttemptFailure;
-  /** A sentence for the client, beside the one that its code gets. */
+  /** An additional sentence for the client, after the one that belongs to the code. */
   readonly told: string | undefined;
   constructor(code: AttemptFailure, message: string, told?: string) {
     super(message);
@@ -14,7 +14,7 @@ export class AttemptError extends Error {
   }
 }
 
-/** What a client is told when the last attempt failed on its way. */
+/** The client's error if the last attempt failed on its way. */
 export function apiErrorFor(failure: AttemptError): ApiError {
   const error = errorOf(failure);
   return failure.told === undefined

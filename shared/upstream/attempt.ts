@@ -1,10 +1,10 @@
-/** One attempt at a request as its asker sees it: what opens it, what may come of it. */
+/** One attempt at a request, from the caller's side: its inputs and its possible results. */
 import type { NodeLoad } from '../routing/load.ts';
 import type { ResetCode } from '../wire/frames.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { TokenBound } from './token-bound.ts';
 
-/** Plain data: a gateway's Worker hands it to a Durable Object as JSON. */
+/** Plain data: a gateway's Worker passes it to a Durable Object as JSON. */
 export interface AttemptRequest {
   requestId: string;
   attempt: number;
@@ -12,7 +12,7 @@ export interface AttemptRequest {
   resume: boolean;
   answerOffset: number;
   endpoint: number;
-  /** What the node is asked for, where its asker compares nodes. */
+  /** The model that the node is asked for, if the caller compares nodes. */
   model?: string;
   headers: HeaderList;
   edits: { at: number; remove: number; insert: string }[];
@@ -22,64 +22,64 @@ export interface AttemptRequest {
   firstByteMs: number;
   stallMs: number;
   receipt: string;
-  /** That the asker opened it: sent in front of the receipt, and of no record. */
+  /** Proves that the caller opened the attempt: sent in front of the receipt, and not recorded. */
   proof?: string;
-  /** What it can have used at most; absent: its asker believes the node. */
+  /** Upper bound of its token usage; absent: the caller trusts the node's report. */
   bound?: TokenBound;
-  /** Its prompt's prefix blocks are wanted. */
+  /** The caller wants the prefix blocks of the prompt. */
   prefixes?: boolean;
-  /** GPUs of the node, as its registry entry says; absent: not told. */
+  /** Number of GPUs of the node by its registry entry; absent: unknown. */
   gpus?: number;
-  /** Its answer may be offloaded. */
+  /** The answer may be offloaded. */
   offload?: boolean;
-  /** How long the opening may stay without acknowledgement. */
+  /** Time limit for the acknowledgment of the opening. */
   acceptMs: number;
-  /** How long the request has waited: in queues, and for attempts before this one. */
+  /** How long the request has waited so far, in queues and for earlier attempts. */
   waitedMs?: number;
-  /** Another node can have all of it instead, also once this one's engine has it. */
+  /** Another node can take the whole request, even after this node's engine received it. */
   movable?: boolean;
-  /** Its stream goes on at another node where it breaks off. */
+  /** If the stream breaks, another node continues it. */
   continues?: boolean;
-  /** It hung at the node that was asked before. */
+  /** An engine at the previous node hung on it. */
   moved?: boolean;
-  /** Of a body that streams, where the client said so. */
+  /** For a streaming body, if the client sent its length. */
   bodyLength: number | undefined;
 }
 
-/** Of an attempt; unique. */
+/** Unique name of an attempt. */
 export function attemptName({ requestId, attempt }: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
   return `${requestId}/${attempt}`;
 }
 
-/** The request's body: whole, or as it comes. */
+/** The request's body: complete, or as a stream. */
 export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 
 export interface AttemptHead {
   headers: HeaderList;
-  /** Hand-over to acknowledgement, and the engine's own time to its head. */
+  /** Time from the hand-over to the acknowledgment, and from there to the engine's response head. */
   forwardMs: number;
   engineMs: number;
-  /** What the node last said of its engine. */
+  /** The node's last report about its engine. */
   load?: NodeLoad;
 }
 
 /** Why an attempt failed on its way. */
 export type AttemptFailure =
   | ResetCode
-  /** No socket to the node could be had from here; it may be well. */
+  /** No socket to the node was available here. The node may be healthy. */
   | 'unreachable'
   /** The agent did not acknowledge the opening in time, or has no socket. */
   | 'not_accepted'
-  /** The engine took it and answers no request, while others answer: it is asked of another node. */
+  /** The engine accepted the request and answers none while others answer. The request moves to another node. */
   | 'hung'
-  /** Its engine is taken to hang, and another request tries it just now. */
+  /** The engine is suspected of hanging, and another request is probing it. */
   | 'suspected'
-  /** The agent was killed: its session is over. */
+  /** The agent was killed, so its session ended. */
   | 'gone'
-  /** The socket went away after the opening was acknowledged, and the stream was not resumed. */
+  /** The socket was lost after the opening was acknowledged, and the stream was not resumed. */
   | 'lost';
 
-/** What came of an attempt. With `head` the engine answers: at once and in full (`whole`), or as a stream that follows. */
+/** Result of an attempt. `head`: the engine answers, completely (`whole`) or as a stream that follows. */
 export type AttemptResult =
   | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array | undefined }
   | { kind: 'failure'; code: AttemptFailure; message: string };

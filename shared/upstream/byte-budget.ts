@@ -1,6 +1,6 @@
 import { ApiError } from '../openai/errors.ts';
 
-/** Bytes that may be kept at once, by all who share it. */
+/** Limits the bytes that all its users may buffer together. */
 export class ByteBudget {
   readonly #maxBytes: number;
   #used = 0;
@@ -9,12 +9,12 @@ export class ByteBudget {
     this.#maxBytes = maxBytes;
   }
 
-  /** `maxBytes`: of all shares, as this one is to see it. */
+  /** `maxBytes`: the total at which this share is refused. */
   share(maxBytes = this.#maxBytes): BudgetShare {
     return new BudgetShare(this, maxBytes);
   }
 
-  /** False where `maxBytes` in all would be passed; then nothing is taken. */
+  /** Returns false, and takes nothing, if the total would exceed `maxBytes`. */
   take(bytes: number, maxBytes: number): boolean {
     if (!this.hasRoom(bytes, maxBytes)) return false;
     this.#used += bytes;
@@ -30,7 +30,7 @@ export class ByteBudget {
   }
 }
 
-/** What one body or stream has of a budget. */
+/** The part of a budget that one body or stream uses. */
 export class BudgetShare {
   readonly #budget: ByteBudget;
   readonly #maxBytes: number;
@@ -42,7 +42,7 @@ export class BudgetShare {
     this.#maxBytes = maxBytes;
   }
 
-  /** Holds `bytes` in all; false where there is no room. */
+  /** Raises the share to `bytes`; false if there is no room. */
   grow(bytes: number): boolean {
     if (!(bytes > this.#held) || this.#released) return true;
     if (!this.#budget.take(bytes - this.#held, this.#maxBytes)) return false;
@@ -50,17 +50,20 @@ export class BudgetShare {
     return true;
   }
 
-  /** As `grow`, for a request that cannot be without. @throws ApiError 503 */
+  /** Like `grow`, for a request that cannot do without. @throws ApiError 503 */
   claim(bytes: number): void {
     if (!this.grow(bytes)) throw tooMany();
   }
 
-  /** Takes nothing: who announces much and sends little must not keep others out. @throws ApiError 503 where there is no room */
+  /**
+   * Checks without reserving: a client that declares a large body and sends little must not block others. @throws
+   * ApiError 503 if there is no room
+   */
   requireRoom(bytes: number): void {
     if (!this.#budget.hasRoom(bytes - this.#held, this.#maxBytes)) throw tooMany();
   }
 
-  /** For good: late bytes are not held. */
+  /** Releases the share for good. Bytes that arrive later are not counted. */
   release(): void {
     this.#budget.giveBack(this.#held);
     this.#held = 0;

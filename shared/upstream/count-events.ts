@@ -1,7 +1,10 @@
 const LF = 10;
 const CR = 13;
 
-/** Blank lines in a piece of an event stream: each ends an event. One that is cut between two pieces is not counted. */
+/**
+ * Counts blank lines in a piece of an event stream; each ends an event. A blank line that is cut between two pieces is
+ * not counted.
+ */
 export function countEvents(bytes: Uint8Array): number {
   let events = 0;
   for (let at = bytes.indexOf(LF); at !== -1; at = bytes.indexOf(LF, at + 1)) {

@@ -1,26 +1,29 @@
-/** Time-outs are the agent's to keep, who sees the engine. One that does not is not believed in for longer than this. */
+/**
+ * The agent enforces time-outs, because it sees the engine. If it does not, this side ends the attempt after this
+ * additional time.
+ */
 const GRACE_MS = 10_000;
 
-/** A socket that breaks again and again without a byte between, so often within so long, breaks because of what is on it. */
+/** If sockets break this often within this time without a byte between, the stream itself is the cause. */
 const FRUITLESS_MAX = 6;
 const FRUITLESS_MS = 20_000;
 
-/** A reader that takes nothing for this long gives way when the socket fills up. */
+/** A reader that takes nothing for this long is parked when the socket fills up. */
 const STALLED_MS = 500;
 
-/** How long one attempt goes on believing that its agent will still say something, and its reader still read. Times in milliseconds. */
+/** How long one attempt keeps waiting for its agent and its reader. Times in milliseconds. */
 export class Deadlines {
-  /** When the attempt fails unless something happens; never once it is accepted and connected. */
+  /** When the attempt fails unless something happens; never while it is accepted and connected. */
   #deadline: number;
-  /** When the agent last said something, or owed nothing. */
+  /** When the agent was last heard, or owed nothing. */
   #heardAt: number;
-  /** When the attempt was opened anew with no more of the answer than the time before. */
+  /** Times of reopenings that had no more of the answer than the one before. */
   #fruitless: number[] = [];
   #offset = -1;
   /** When the reader last took something. */
   #pulledAt: number;
 
-  /** `acceptMs`: so long an answer to the opening is waited for. */
+  /** `acceptMs`: time limit for the acknowledgment of the opening. */
   constructor(now: number, acceptMs: number) {
     this.#heardAt = now;
     this.#pulledAt = now;
@@ -31,12 +34,12 @@ export class Deadlines {
     this.#deadline = deadline;
   }
 
-  /** What was waited for has come. */
+  /** The expected message arrived. */
   waitNoMore(): void {
     this.#deadline = Number.POSITIVE_INFINITY;
   }
 
-  /** What was waited for did not come in time. */
+  /** The expected message did not arrive in time. */
   isLate(now: number): boolean {
     return now >= this.#deadline;
   }
@@ -49,7 +52,7 @@ export class Deadlines {
     return now - this.#pulledAt > STALLED_MS;
   }
 
-  /** Since the agent last said something, or owed nothing. */
+  /** Milliseconds since the agent was last heard, or owed nothing. */
   silentMs(now: number): number {
     return now - this.#heardAt;
   }
@@ -58,7 +61,10 @@ export class Deadlines {
     this.#heardAt = now;
   }
 
-  /** Opened on a socket, with `offset` bytes of the answer here. True where it has been often enough. */
+  /**
+   * The attempt was opened on a socket, with `offset` bytes of the answer here. Returns true if it has been reopened in
+   * vain too often.
+   */
   opened(offset: number, now: number): boolean {
     if (offset !== this.#offset) this.#fruitless = [];
     this.#offset = offset;
@@ -67,7 +73,7 @@ export class Deadlines {
     return this.#fruitless.length === FRUITLESS_MAX && now - first < FRUITLESS_MS;
   }
 
-  /** Nothing was heard for longer than the engine may take; `limitMs` 0: it may take any time. */
+  /** True if the agent has been silent for longer than the engine may take. `limitMs` 0: no limit. */
   isOver(limitMs: number, now: number): boolean {
     return limitMs > 0 && now - this.#heardAt >= limitMs + GRACE_MS;
   }

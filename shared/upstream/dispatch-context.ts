@@ -8,28 +8,31 @@ import { type ParsedRequest, parseBody } from './parsed-request.ts';
 const FIRST_BYTE_MS = 900_000;
 const STALL_MS = 120_000;
 
-/** What every attempt at one request has in common. */
+/** What all attempts at one request have in common. */
 export interface DispatchContext {
   /**
-   * Names the request's streams between asker and agents; its holder can claim an answer. So it is ours and random,
-   * never the client's request id: two clients may send the same.
+   * Names the request's streams between the caller and agents. Whoever knows it can claim an answer, so it is random
+   * and ours, never the client's request id: two clients may send the same.
    */
   name: string;
   endpoint: Endpoint;
   parsed: ParsedRequest;
   headers: HeaderList;
   receipt: string;
-  /** Time-outs of the model, where it has its own. */
+  /** The model's time-outs, if it has any. */
   timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
 }
 
-/** The context with another body, JSON as its endpoint takes it. */
+/** The context with another body, in the JSON form of its endpoint. */
 export function withBody(context: DispatchContext, bytes: Uint8Array): DispatchContext {
   const known = parseBody(bytes, 'application/json', context.endpoint);
   return { ...context, parsed: { ...known, body: { kind: 'kept', bytes }, release: () => {} } };
 }
 
-/** `model`: what the node is asked for, where that is not what the body says; `budget`: tokens of reasoning, where its engine can be told. */
+/**
+ * `model`: what the node is asked for, if that differs from the body. `budget`: limit of reasoning tokens, if the
+ * engine can be told.
+ */
 export function openingOf(
   context: DispatchContext,
   attempt: number,
@@ -56,7 +59,7 @@ export function openingOf(
   };
 }
 
-/** The body goes as it came: the agent writes another model's name into it. */
+/** The body is sent unchanged; the agent replaces the model's name. */
 function editsFor(
   { model, modelAt, budgetAt, edits }: ParsedRequest,
   served: string,

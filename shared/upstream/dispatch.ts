@@ -1,4 +1,6 @@
-/** How a request finds the node that answers it (docs/architecture.md, "Life of a request", 5). No I/O, clock or randomness of its own. */
+/**
+ * Finds the node that answers a request (docs/architecture.md, "Life of a request", 5). No I/O, clock or randomness.
+ */
 import type { ApiError } from '../openai/errors.ts';
 import {
   type Ending,
@@ -17,7 +19,7 @@ import type { AttemptFailure } from './attempt.ts';
 import { AttemptError } from './attempt-error.ts';
 import type { ResponseStream, StartedResponse } from './response.ts';
 
-/** More where a side's choice has more to it: the model, the policy. */
+/** Extended by hosts whose choice includes more: the model, the policy. */
 export interface Choice<N = Asked> {
   node: N;
   /** Another node could be asked instead. */
@@ -28,47 +30,47 @@ interface Asked {
   readonly session: string;
 }
 
-/** One way to try a node. */
+/** How to try a node once. */
 export interface AttemptPlan {
-  /** From 1; names the attempt to its node. */
+  /** Starts at 1; identifies the attempt to its node. */
   number: number;
-  /** How long its opening may stay unacknowledged. */
+  /** Time limit for the acknowledgment of its opening. */
   acceptMs: number;
-  /** Another node may be asked instead, also once the engine has all of it. */
+  /** Another node can take the request, even after the engine received all of it. */
   movable: boolean;
-  /** It hung at the node before. */
+  /** It hung at the previous node. */
   moved: boolean;
 }
 
-/** What `dispatch` needs for one request: the nodes of its route, and what happens there. */
+/** What `dispatch` needs for one request: the nodes of its route, and callbacks for what happens there. */
 export interface DispatchHost<C extends Choice, A extends ResponseStream> {
-  /** The node for the next attempt, none of `tried`. A promise where a place has to be waited for. */
+  /** The node for the next attempt, not one of `tried`. Returns a promise if the request has to wait for a place. */
   choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
-  /** Resolves with an answer that may go out. @throws AttemptError when the node gave none */
+  /** Resolves with an answer that may be sent to the client. @throws AttemptError if the node gave none */
   attempt(choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>>;
   /** The attempt failed on its way. */
   onFailure(choice: C, code: AttemptFailure): void;
-  /** The node has nothing to do for this request any more: once for each attempt, at the end of the answer that went out. */
+  /** The node is done with this request. Called once per attempt; for the answer that was sent, at its end. */
   onEnd(choice: C, ending: Ending): void;
-  /** Number of the first attempt, where others were made before; 1 if absent. */
+  /** Number of the first attempt if others were made before; default 1. */
   readonly first?: number;
-  /** Attempts after the first; those that a node refused do not count. */
+  /** Retries after the first attempt. Refusals by a node do not count. */
   readonly retriesMax: number;
-  /** Takes one more attempt from what all requests together may repeat; false where that is used up. */
+  /** Takes one retry from the retry budget of all requests; false if the budget is used up. */
   mayRetry(): boolean;
   /** Another attempt can have the whole body. */
   repeatable(): boolean;
-  /** The client left: nothing is asked for it any more. */
+  /** The client left: no further node is asked. */
   left(): boolean;
-  /** Calls when the client leaves. Some runtimes end all that a request was doing then, wherever it stands. */
+  /** Calls when the client leaves. Some runtimes then stop everything that the request was doing, at any point. */
   whenLeft(call: () => void): void;
-  /** What the client is told: after the last `failure`, or without one where there was no choice from the start. */
+  /** The client's error, after the last `failure`, or without one if there was no node from the start. */
   refusal(failure: AttemptError | undefined): ApiError;
 }
 
 /**
- * Tries nodes until one answers; nothing has gone out to the client before this returns.
- * @throws ApiError when none did, AttemptError `cancelled` when the client left
+ * Tries nodes until one answers. Nothing is sent to the client before this returns.
+ * @throws ApiError if none answered, AttemptError `cancelled` if the client left
  */
 export async function dispatch<C extends Choice, A extends ResponseStream>(
   host: DispatchHost<C, A>,
@@ -98,7 +100,7 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
         return new UpstreamResponse(begun, running, number);
       running.end(endingOf(begun.answer.status));
       await begun.answer.cancel();
-      again = false; // paid for already
+      again = false; // The budget was charged already.
       retries++;
     } catch (error) {
       if (!(error instanceof AttemptError)) {
@@ -121,7 +123,7 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
   throw failure !== undefined && multiplies(failure.code, worked) ? refusal.notAgain() : refusal;
 }
 
-/** One attempt, until its node has nothing more to do for the request. */
+/** One attempt, until its node is done with the request. */
 class RunningAttempt<C extends Choice, A extends ResponseStream> {
   readonly choice: C;
   readonly #host: DispatchHost<C, A>;
@@ -139,7 +141,9 @@ class RunningAttempt<C extends Choice, A extends ResponseStream> {
   }
 }
 
-/** An answer that may go out: its head is the engine's, `chunks` were read already. Its holder reads or cancels it. */
+/**
+ * An answer that may be sent: its head is the engine's, `chunks` were read already. The owner must read or cancel it.
+ */
 export class UpstreamResponse<C extends Choice, A extends ResponseStream> implements StartedResponse<A> {
   readonly answer: A;
   readonly choice: C;
@@ -158,7 +162,7 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
     if (complete) running.end(endingOf(answer.status));
   }
 
-  /** What comes after the chunks: undefined at the complete end. @throws AttemptError when the rest cannot be had */
+  /** The data after `chunks`; undefined at the complete end. @throws AttemptError if the rest is lost */
   async read(): Promise<Uint8Array | undefined> {
     if (this.complete) return undefined;
     try {
@@ -171,7 +175,7 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
     }
   }
 
-  /** As `read` to the complete end, for who has the rest taken elsewhere by `pass`. @throws what `pass` throws */
+  /** Like `read` to the complete end, for an owner that lets `pass` transfer the rest. @throws what `pass` throws */
   async through(pass: (answer: A) => Promise<void>): Promise<void> {
     try {
       await pass(this.answer);

@@ -1,9 +1,10 @@
 /**
- * Watches one node for a hanging engine and acts on it: what waits for its first byte there is moved to other nodes, and until the engine
- * answers again one request at a time is let try it. `shared/routing/hang/hang-detector.ts` tells what evidence is enough.
+ * Watches one node for a hung engine and reacts: requests that wait for their first byte there move to other nodes, and
+ * until the engine answers again one request at a time probes it. `shared/routing/hang/hang-detector.ts` decides which
+ * evidence is enough.
  *
- *     trusted → (hangs) → left alone → (until) → probed → (a first byte) trusted
- *                                            └→ (none in time) left alone, longer
+ *     trusted → (hangs) → avoided → (until) → probed → (a first byte) trusted
+ *                                        └→ (none in time) avoided, longer
  */
 import { endpointById } from '../openai/endpoints.ts';
 import { FirstByteLog } from '../routing/hang/first-byte-log.ts';
@@ -13,23 +14,26 @@ import { afterProbe, type HangSuspicion, suspectedAt } from '../routing/hang/han
 import type { AttemptFailure, AttemptRequest } from './attempt.ts';
 import type { UpstreamStream } from './upstream-stream.ts';
 
-/** Peers are asked what they see only after a silence that is long for most requests. */
+/** Peers are asked for their evidence only after a silence that is long for most requests. */
 const COMPARE_AFTER_MS = 10_000;
-/** And then so often, or ten times within the silence: a prefill of ten minutes is no reason to ask them 300 times. */
+/**
+ * Then they are asked at this interval, or ten times within the silence: a prefill of ten minutes is no reason to ask
+ * 300 times.
+ */
 const COMPARE_EVERY_MS = 2_000;
 const COMPARE_SHARE = 0.1;
 
-/** A stream that gave a byte within this goes on. */
+/** A stream that received a byte within this time is left alone. */
 const STANDS_MS = 10_000;
 
-/** Why an attempt is not admitted. */
+/** Reason for refusing an attempt. */
 export const SUSPECTED = 'its engine answers no request, and another request tries it';
 
 export interface HangWatchHost {
   now(): number;
-  /** `judge` is to be called with what the node's peers see. */
+  /** Requests the evidence of the node's peers; pass it to `judge`. */
   compare(): void;
-  /** What is known of its engine has changed; undefined: it answers again. */
+  /** The suspicion changed; undefined: the engine answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
@@ -39,11 +43,11 @@ export class HangWatch {
   #suspicion: HangSuspicion | undefined;
   #probe: UpstreamStream | undefined;
   #compareAt = 0;
-  /** Bytes of answers: of those that are over, and all that had come at the last tick. */
+  /** Answer bytes: of finished attempts, and the total at the last tick. */
   #overBytes = 0;
   #bytes = 0;
 
-  /** `suspicion`: of the watch before this one. */
+  /** `suspicion`: carried over from the previous watch. */
   constructor(host: HangWatchHost, suspicion?: HangSuspicion) {
     this.#host = host;
     this.#suspicion = suspicion;
@@ -53,13 +57,13 @@ export class HangWatch {
     return this.#suspicion;
   }
 
-  /** Whether an attempt may begin here. One that no other node can serve always may. */
+  /** True if an attempt may start here. An attempt that no other node can serve always may. */
   admits({ movable, endpoint }: Pick<AttemptRequest, 'movable' | 'endpoint'>): boolean {
     if (this.#suspicion === undefined || movable !== true) return true;
     return runsModel(endpoint) && this.#probe === undefined && isOver(this.#suspicion, this.#host.now());
   }
 
-  /** An attempt begins. */
+  /** An attempt starts. */
   opened(upstream: UpstreamStream): void {
     if (this.#suspicion !== undefined && upstream.request.movable === true) this.#probe ??= upstream;
   }
@@ -70,14 +74,14 @@ export class HangWatch {
     this.#works();
   }
 
-  /** The engine gave a byte. */
+  /** The engine sent a byte. */
   #works(): void {
     if (this.#suspicion === undefined) return;
     this.#probe = undefined;
     this.#become(undefined);
   }
 
-  /** It ended, with or without an answer. */
+  /** The attempt ended, with or without an answer. */
   onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
     if (this.#probe === upstream) this.#probe = undefined;
     if (tells(upstream)) this.#overBytes += upstream.answerBytes;
@@ -85,7 +89,7 @@ export class HangWatch {
     else this.#log.over(upstream);
   }
 
-  /** Called regularly while attempts are open. */
+  /** Call this periodically while attempts are open. */
   tick(upstreams: Iterable<UpstreamStream>, connected: boolean): void {
     const now = this.#host.now();
     let bytes = this.#overBytes;
@@ -96,7 +100,7 @@ export class HangWatch {
     }
     this.#log.tick(now, connected);
     if (bytes > this.#bytes) {
-      this.#log.works(); // with the streams that it has: new ones may wait for a place in its batch
+      this.#log.works(); // The engine works on older streams; new ones may wait for a place in its batch.
       this.#works();
     }
     this.#bytes = bytes;
@@ -116,7 +120,7 @@ export class HangWatch {
     move(probe, now);
   }
 
-  /** What the node's peers see. `upstreams`: those that are open at the node. */
+  /** Judges the node by the evidence of its peers. `upstreams`: the open attempts at the node. */
   judge(peers: readonly PeerEvidence[], upstreams: Iterable<UpstreamStream>): void {
     const now = this.#host.now();
     if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
@@ -129,20 +133,20 @@ export class HangWatch {
     this.#host.onSuspicion(suspicion);
   }
 
-  /** For the judgement of another node. */
+  /** This node's evidence for the judgment of another node. */
   asPeer(): PeerEvidence {
     return this.#log.asPeer(this.#host.now(), this.#suspicion !== undefined);
   }
 }
 
-/** A pause that lasts longer than `pauseMs` is of a process whose clock was set back since. */
+/** A pause that lasts longer than `pauseMs` began before the clock was set back. */
 function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
   return now >= until || until - now > pauseMs;
 }
 
 /**
- * Ends an attempt that another node can have instead, or go on with. Its engine is told to stop before the next one is asked. A stream
- * that cannot be continued stays: it may go on, and its own time-out ends it.
+ * Ends an attempt that another node can take or continue. The engine is told to stop before the next node is asked. A
+ * stream that cannot be continued stays open; its own time-out ends it.
  */
 function move(upstream: UpstreamStream, now: number): void {
   const { movable, continues } = upstream.request;
@@ -151,7 +155,7 @@ function move(upstream: UpstreamStream, now: number): void {
   if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers none');
 }
 
-/** What came of it says something of the model's engine: an error may come from a server in front of it. */
+/** True if the result says something about the model's engine. An error may come from a server in front of it. */
 function tells({ request, status }: UpstreamStream): boolean {
   return status > 0 && status < 400 && runsModel(request.endpoint);
 }
@@ -160,7 +164,7 @@ function shapeOf({ request, bodyBytes: bytes }: UpstreamStream): RequestShape {
   return { endpoint: request.endpoint, streaming: request.streaming, bytes };
 }
 
-/** Batches take what the model computes. An engine's tokenizer goes on where the model hangs. */
+/** True for endpoints that run the model in batches. An engine's tokenizer still answers when the model hangs. */
 function runsModel(endpoint: number): boolean {
   return endpointById(endpoint)?.batched === true;
 }

@@ -1,18 +1,18 @@
 import { ApiError } from '../openai/errors.ts';
 
 interface ChunkReader {
-  /** The next bytes, undefined at the end. @throws ApiError where no more comes */
+  /** The next bytes, undefined at the end. @throws ApiError if the body breaks off */
   read(): Promise<Uint8Array | undefined>;
-  /** Gives up the rest, and the client's connection with it. */
+  /** Discards the rest, and with it the client's connection. */
   cancel(): Promise<void>;
 }
 
-/** As much of a streaming body as may be pulled before an attempt can no longer be repeated. */
+/** How much of a streaming body may be read before an attempt can no longer be retried. */
 const PREFIX_MAX_BYTES = 1024 * 1024;
 
 /**
- * A body that streams through. What was pulled of it is remembered up to 1 MiB, so that an attempt that failed early can be
- * repeated; from then on the body belongs to the node that pulls it.
+ * A body that streams through. Up to 1 MiB of what was read is remembered, so that an attempt that fails early can be
+ * retried. Beyond that the body belongs to the node that reads it.
  */
 export class OpaqueBody {
   readonly #reader: ChunkReader;
@@ -32,18 +32,18 @@ export class OpaqueBody {
     return this.#prefix !== undefined && this.#failure === undefined;
   }
 
-  /** Why its client sent no more of it. */
+  /** Why the client sent no more of it. */
   get failure(): ApiError | undefined {
     return this.#failure;
   }
 
-  /** The answer goes out, which a connection that was given up before would not carry. */
+  /** The answer is being sent. A connection that was discarded before could not carry it. */
   release(): void {
     this.#released = true;
     if (this.#failure !== undefined) void this.#reader.cancel().catch(() => {});
   }
 
-  /** The body from its start, for one attempt; the stream of the attempt before must be out of use. */
+  /** The body from its start, for one attempt. The stream of the previous attempt must not be used any more. */
   open(): ReadableStream<Uint8Array> {
     let at = 0;
     return new ReadableStream<Uint8Array>(
@@ -59,7 +59,7 @@ export class OpaqueBody {
     );
   }
 
-  /** A read that an abandoned attempt left behind is taken over, not lost. */
+  /** Takes over a read that an abandoned attempt left behind, so its bytes are not lost. */
   async #next(): Promise<Uint8Array | undefined> {
     if (this.#ended) return undefined;
     this.#reading ??= this.#read();

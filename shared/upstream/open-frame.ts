@@ -3,18 +3,18 @@ import type { AttemptRequest } from './attempt.ts';
 
 const encoder = new TextEncoder();
 
-/** What differs between openings of one attempt. */
+/** What differs between the openings of one attempt. */
 interface Opening {
   stream: number;
   /** Claim only: it was accepted before. */
   resume: boolean;
-  /** Bytes of the answer that are here. */
+  /** Number of answer bytes that are here. */
   from: number;
-  /** Of the request's body; undefined: it streams without a length. */
+  /** Length of the request's body; undefined: it streams without a length. */
   bodyLength: number | undefined;
 }
 
-/** The frame that opens an attempt, or claims what is left of it. */
+/** The frame that opens an attempt, or claims the rest of its answer. */
 export function openFrameOf(request: AttemptRequest, { stream, resume, from, bodyLength }: Opening): OpenFrame {
   return {
     type: 'open',

@@ -13,45 +13,45 @@ export type RequestBody =
   | { kind: 'kept'; bytes: Uint8Array }
   | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
 
-/** Where a model stands in a body. */
+/** Position of a model's name in a body. */
 type ModelAt = Pick<Span, 'start' | 'end'>;
 
-/** What had to be known of a body. */
+/** The fields of a body that the pipeline needs. */
 export interface RequestFields {
   model: string;
   streaming: boolean;
-  /** Replacements that make a streaming engine count. */
+  /** Edits that make a streaming engine report its usage. */
   edits: Edit[];
-  /** Strings of the body's `metadata`. */
+  /** String values of the body's `metadata`. */
   metadata: Readonly<Record<string, string>>;
-  /** Where the body names the model; absent where it cannot be given another one. */
+  /** Where the body names the model; absent if the name cannot be replaced. */
   modelAt?: ModelAt;
-  /** Where the body may say how long a model thinks. */
+  /** Where the body may limit reasoning tokens. */
   budgetAt?: BudgetAt;
-  /** Names the conversation: `prompt_cache_key`, else `user`. */
+  /** Identifies the conversation: `prompt_cache_key`, or else `user`. */
   affinity?: string | undefined;
-  /** How the answer is to be drawn, where the body says so. */
+  /** Sampling parameters, if the body sets any. */
   sampling?: Sampling;
-  /** The model is what a header says: the body was not read. */
+  /** A header names the model; the body was not read. */
   unseen: boolean;
-  /** It cannot be read: it is sealed to these nodes. */
+  /** The body cannot be read: it is sealed to these nodes. */
   sealed?: SealedFor;
 }
 
-/** Whom a request is sealed to. */
+/** The recipients of a sealed request. */
 export interface SealedFor {
-  /** What every one of them needs of its headers. */
+  /** Headers that every recipient needs. */
   headers: HeaderList;
-  /** The content key for each, by the name of its key. */
+  /** The encrypted content key for each recipient, by the id of its key. */
   envelopes: ReadonlyMap<string, string>;
 }
 
-/** A request's body and what had to be known of it. */
+/** A request's body and its parsed fields. */
 export interface ParsedRequest extends RequestFields {
   body: RequestBody;
-  /** Reads the body, where nothing of it had to be known before a node was found. Idempotent. */
+  /** Reads the body, if nothing of it was needed before a node was found. Idempotent. */
   fill?: () => Promise<void>;
-  /** Lets go of the body and of its share of the budget: no other attempt needs it any more. Idempotent. */
+  /** Releases the body and its share of the budget: no further attempt needs it. Idempotent. */
   release(): void;
 }
 
@@ -74,19 +74,19 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     affinity: scan.promptCacheKey ?? scan.user,
     ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
-    // Other endpoints of engines refuse what they do not know.
+    // Other endpoints of engines refuse unknown fields.
     ...(endpoint.injectUsage && { budgetAt: { topEnd: scan.topEnd, ...(scan.thinking && { value: scan.thinking }) } }),
   };
 }
 
-/** A compressed body cannot be read here, and engines take none. @throws ApiError 415 (RFC 9110 §15.5.16) */
+/** A compressed body cannot be read here, and engines do not accept one. @throws ApiError 415 (RFC 9110 §15.5.16) */
 export function requireIdentityEncoding(contentEncoding: string | null | undefined): void {
   if (!contentEncoding || contentEncoding.toLowerCase() === 'identity') return;
   const message = `The body is compressed (content-encoding: ${contentEncoding.slice(0, 64)}); send it as it is.`;
   throw new ApiError('unsupported_media_type', message, { headers: { 'accept-encoding': 'identity' } });
 }
 
-/** Of an unread body. `says`: the request's `x-otela-stream`. */
+/** Fields of a body that was not read. `says`: the request's `x-otela-stream`. */
 export function opaqueFields(endpoint: Endpoint, model: string, says: unknown): RequestFields {
   return { model, streaming: endpoint.streams && says === '1', edits: [], metadata: NO_METADATA, unseen: true };
 }
@@ -96,13 +96,13 @@ export function isRepeatable({ body }: Pick<ParsedRequest, 'body'>): boolean {
   return body.kind === 'kept' || body.opaque.replayable;
 }
 
-/** The body for one attempt, from its start; null where none can have it any more. */
+/** The body for one attempt, from its start; null if it is no longer available. */
 export function bodyOf({ body }: Pick<ParsedRequest, 'body'>): AttemptBody {
   if (body.kind === 'kept') return body.bytes;
   return body.opaque.replayable ? body.opaque.open() : null;
 }
 
-/** Why the client sent no more of a body that streams. */
+/** Why the client sent no more of a streaming body. */
 export function bodyFailure({ body }: Pick<ParsedRequest, 'body'>): ApiError | undefined {
   return body.kind === 'opaque' ? body.opaque.failure : undefined;
 }

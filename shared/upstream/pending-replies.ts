@@ -2,19 +2,19 @@ import type { After } from '../collections/timer.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../patience/adaptive-timeout.ts';
 
 interface QuestionsOptions<A> {
-  /** Open at once; beyond that nothing is asked. */
+  /** Maximum of open questions; beyond it nothing is asked. */
   max: number;
-  /** How long an answer is waited for. */
+  /** How long to wait for a reply. */
   wait: TimeoutBounds;
-  /** What is said when none came in that time. */
+  /** The result if no reply arrives in time. */
   late: A;
-  /** What is said where it was not asked, or the socket is gone. */
+  /** The result if the question was not asked, or the socket was lost. */
   unknown: A;
-  /** Milliseconds, and a timer, by this process's patience. */
+  /** Milliseconds and a timer, from this process's patience. */
   patience: { now(): number; after: After };
 }
 
-/** Questions put over one socket, by number. Each has one answer: the other side's, or what its absence means. */
+/** Questions sent over one socket, by number. Each gets one result: the peer's reply, or what its absence means. */
 export class PendingReplies<A> {
   readonly #options: QuestionsOptions<A>;
   readonly #open = new Map<number, { askedAt: number; tell(answer: A): void }>();
@@ -48,7 +48,7 @@ export class PendingReplies<A> {
     });
   }
 
-  /** Says nothing where no caller waits for it any more. */
+  /** Ignored if no caller waits for it any more. */
   answered(number: number, answer: A): void {
     const askedAt = this.#open.get(number)?.askedAt;
     if (askedAt !== undefined) this.#wait.answered(this.#options.patience.now() - askedAt);
@@ -61,7 +61,7 @@ export class PendingReplies<A> {
     open?.tell(answer);
   }
 
-  /** The socket is gone, and what was asked over it. */
+  /** The socket was lost, and with it the replies. */
   abandon(): void {
     for (const number of [...this.#open.keys()]) this.#end(number, this.#options.unknown);
   }

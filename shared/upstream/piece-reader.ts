@@ -1,11 +1,14 @@
-/** What workerd's own reader hands out at most, and what one read of ours asks for where bytes stand waiting: each costs a turn of its own. */
+/**
+ * The minimum is what workerd's own reader returns at most. The maximum is what we request if more data is waiting.
+ * Each read costs a turn of the event loop.
+ */
 const LEAST_BYTES = 4 * 1024;
 const MOST_BYTES = 256 * 1024;
 
 /**
- * Reads a stream of the runtime's (a body of a request or a response) in pieces that grow with what is there: in workerd its
- * ordinary reader gives 4 KiB at a time, and each read costs the same, however little it brings. A stream that some code of ours
- * feeds has pieces of its own: they are taken as they are.
+ * Reads a runtime stream (the body of a request or a response) in pieces that grow with the available data. In workerd
+ * the default reader returns 4 KiB at a time, and every read costs the same. Pieces of a stream that our own code feeds
+ * are taken as they are.
  */
 export class PieceReader {
   readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;
@@ -15,7 +18,7 @@ export class PieceReader {
     this.#reader = fillingReader(stream) ?? stream.getReader();
   }
 
-  /** The next bytes, undefined at the end. Rejects where the stream breaks. */
+  /** The next bytes, undefined at the end. Rejects if the stream breaks. */
   async read(): Promise<Uint8Array | undefined> {
     const { done, value } = await this.#reader.read(new Uint8Array(this.#size));
     if (done || value === undefined) return undefined;
@@ -28,13 +31,13 @@ export class PieceReader {
     return this.#reader.cancel();
   }
 
-  /** Another reader may go on. */
+  /** Another reader may continue. */
   release(): void {
     this.#reader.releaseLock();
   }
 }
 
-/** Undefined where the stream is none of bytes: its pieces are made elsewhere. */
+/** Undefined if the stream is not a byte stream; then its pieces are made elsewhere. */
 function fillingReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   try {
     return stream.getReader({ mode: 'byob' });

@@ -5,16 +5,16 @@ import type { AttemptBody } from './attempt.ts';
 import { PieceReader } from './piece-reader.ts';
 
 /**
- * The request's body on its way to the agent: whole from memory, or pulled from its stream as the agent grants credit. It goes
- * along with the first opening; later ones say how much the agent has, and it goes on from there.
+ * The request's body on its way to the agent: from memory, or read from its stream as the agent grants credit. It
+ * starts with the first opening. At later openings the agent says how much it has, and the upload continues from there.
  */
 export class RequestUpload {
-  /** Of the body, where it is known before its end. */
+  /** Length of the body, if known before its end. */
   readonly length: number | undefined;
   readonly #reader: PieceReader | undefined;
   readonly #onBroken: () => void;
   #outgoing = new Outgoing({ tail: 0 });
-  /** Of a stream that begins anew, what the agent has already. */
+  /** When a stream starts again: the bytes that the agent already has. */
   #skip = 0;
   #reading = false;
   #closed = false;
@@ -33,7 +33,7 @@ export class RequestUpload {
     this.#outgoing.finish();
   }
 
-  /** Nothing of it is left to send. */
+  /** Nothing is left to send. */
   get done(): boolean {
     return this.#closed || this.#outgoing.drained;
   }
@@ -49,8 +49,8 @@ export class RequestUpload {
   }
 
   /**
-   * The agent has the first `offset` bytes. `fresh`: nothing was sent by this object yet, so what it has came from one before.
-   * False where the rest cannot be had.
+   * The agent has the first `offset` bytes. `fresh`: this object has sent nothing yet, so the agent has them from a
+   * previous one. Returns false if the rest is not available.
    */
   continueAt(offset: number, fresh: boolean): boolean {
     if (!fresh || this.#reader === undefined || offset < this.#outgoing.length) return this.#outgoing.rewind(offset);
@@ -63,7 +63,7 @@ export class RequestUpload {
     if (this.#reader !== undefined) void this.#read(this.#reader);
   }
 
-  /** Reads while the agent wants it; never more than one window ahead of what was sent. */
+  /** Reads while the agent has credit, at most one window ahead of what was sent. */
   async #read(reader: PieceReader): Promise<void> {
     if (this.#reading || this.#outgoing.ended) return;
     this.#reading = true;
@@ -88,7 +88,7 @@ export class RequestUpload {
     return rest;
   }
 
-  /** The rest is not wanted. */
+  /** The rest is not needed. */
   close(): void {
     this.#closed = true;
     void this.#reader?.cancel().catch(() => {});

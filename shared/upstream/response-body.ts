@@ -1,24 +1,24 @@
 import { joined } from '../collections/concat.ts';
 import { owned } from '../wire/owned.ts';
 
-/** Bytes that a taker gets at once, at most: one that fell behind gets what waits in few pieces. */
+/** Largest piece for a sink. A sink that fell behind gets the waiting bytes in a few pieces. */
 export const PIECE_MAX_BYTES = 64 * 1024;
 
-/** Takes an answer's bytes as they come, as far as it is hungry. */
+/** Receives an answer's bytes as they arrive, while it is hungry. */
 export interface Sink {
-  /** It takes what comes next, be it bytes or their end. */
+  /** Ready for the next bytes or the end. */
   readonly hungry: boolean;
-  /** `bytes` may be part of a larger buffer: who keeps them makes them its own. */
+  /** `bytes` may be part of a larger buffer; copy them to keep them. */
   take(bytes: Uint8Array): void;
   end(): void;
-  /** The answer broke off; `reason` is a code. Comes to a taker that is not hungry too. */
+  /** The answer broke off; `reason` is a code. Also called if the sink is not hungry. */
   fail(reason: string): void;
 }
 
 /**
- * The answer on its way to the Worker: bytes wait here until they are taken (workerd has no backpressure on WebSockets, the
- * stream's credit bounds what can wait). `onPulled` gets the bytes that went on; `onOver` is called once, when the last of them
- * did or when the reader stops.
+ * The answer on its way to the Worker. Bytes wait here until they are taken: workerd has no backpressure on WebSockets,
+ * and the stream's credit bounds what can wait. `onPulled` receives the number of bytes taken. `onOver` is called once,
+ * when the last byte was taken or the reader stops.
  */
 export class ResponseBody {
   readonly #onPulled: (bytes: number) => void;
@@ -35,7 +35,7 @@ export class ResponseBody {
     this.#onHungry = onHungry;
   }
 
-  /** The answer as a stream. Made on demand: most answers are small and need none. */
+  /** The answer as a stream. Created on demand: most answers are small and need none. */
   open(): ReadableStream<Uint8Array> {
     const taker = new StreamTaker(
       () => this.refill(),
@@ -45,13 +45,16 @@ export class ResponseBody {
     return taker.stream;
   }
 
-  /** From now on `taker` gets it; the taker before gets nothing more. It calls `refill` when it is hungry again. */
+  /**
+   * Redirects the answer to `taker`; the previous sink gets nothing more. The sink calls `refill` when it is hungry
+   * again.
+   */
   pipeTo(taker: Sink): void {
     this.#taker = taker;
     this.refill();
   }
 
-  /** All of the answer that waits, when it is already complete: it needs no stream. */
+  /** The whole answer, if it is already complete, so that no stream is needed. */
   takeWhole(): Uint8Array | undefined {
     if (!this.#ended) return undefined;
     const bytes = joined(this.#waiting);
@@ -77,8 +80,8 @@ export class ResponseBody {
   }
 
   /**
-   * As `fail`, once what came was read; false where there is nothing to wait for. A reader that does not ask for more has the
-   * last piece still in its hands: workerd throws that away where the error overtakes it.
+   * Like `fail`, but after the received bytes were read. Returns false if there is nothing to wait for. A reader that
+   * does not ask for more still holds the last piece, and workerd would discard it if the error overtook it.
    */
   breakOff(reason: string): boolean {
     if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;
@@ -86,20 +89,20 @@ export class ResponseBody {
     return true;
   }
 
-  /** Throws away what waits: it can be had again from the agent. */
+  /** Discards the waiting bytes: the agent can send them again. */
   drop(): void {
     this.#waiting = [];
     this.#ended = false;
   }
 
-  /** The reader learns only that the stream broke; it asks why when it claims the rest. */
+  /** The reader learns only that the stream broke. It asks for the reason when it claims the rest. */
   fail(reason: string): void {
     this.#waiting = [];
     this.#failure = reason;
     this.#taker?.fail(reason);
   }
 
-  /** Gives on what waits, as long as its taker is hungry. */
+  /** Passes waiting bytes on while the sink is hungry. */
   refill(): void {
     for (let taker = this.#taker; taker?.hungry; taker = this.#taker) {
       const bytes = this.#next();
@@ -129,7 +132,7 @@ export class ResponseBody {
   }
 }
 
-/** Hungry while a pull waits. */
+/** Hungry while a pull is pending. */
 class StreamTaker implements Sink {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -179,7 +182,7 @@ class StreamTaker implements Sink {
     try {
       if (this.#controller !== undefined) act(this.#controller);
     } catch {
-      // The reader cancelled between its pull and now: `cancel` has told.
+      // The reader cancelled after its pull; `cancel` has reported it.
     }
     fed?.();
   }

@@ -2,39 +2,39 @@ import { SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptHead } from './attempt.ts';
 
-/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
+/** Statuses without a body (RFC 9110 §6.4.1). */
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** A unary answer up to this size goes out only when it is complete, so that a truncated one can be repeated elsewhere. */
+/** A unary answer up to this size is sent only when complete, so that a truncated one can be retried elsewhere. */
 const UNARY_HELD_BYTES = 1024 * 1024;
 
-/** An engine's answer whose head is there, as its caller reads it. */
+/** An engine's answer whose head has arrived, as its caller reads it. */
 export interface ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
   /**
-   * The body where it came whole: nothing of it need be read here, and its length keeps a broken pipe from looking like an end.
-   * Undefined where it still streams, or where it has been read from.
+   * The body, if it arrived completely: it need not be read here, and its length keeps a broken pipe from looking like
+   * an end. Undefined if it still streams, or was partly read.
    */
   readonly whole?: Uint8Array | ReadableStream<Uint8Array> | null | undefined;
-  /** Bytes of a `whole` that streams, where that is known. */
+  /** Length of a streaming `whole`, if known. */
   readonly length?: number | undefined;
-  /** The rest of a stream that its host writes to the client past the pipeline. */
+  /** The rest of a stream that the host writes to the client, bypassing the pipeline. */
   readonly offload?: Offload | undefined;
-  /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had */
+  /** The next bytes, or undefined at the complete end. @throws AttemptError if the rest is lost */
   read(): Promise<Uint8Array | undefined>;
-  /** The reader stops: the engine's work is cancelled. Idempotent, and of no effect after the end. */
+  /** The reader stops, so the engine's work is cancelled. Idempotent, and without effect after the end. */
   cancel(): Promise<void> | void;
 }
 
 export interface Offload {
-  /** By this number the host finds the rest. */
+  /** The number by which the host finds the rest. */
   readonly rest: number;
-  /** Resolves when the rest went out. @throws AttemptError when it broke off, anything else when the client has left */
+  /** Resolves when the rest was sent. @throws AttemptError if it broke off, anything else if the client left */
   over(): Promise<void>;
 }
 
-/** An answer that may go out, with what was read of it already. */
+/** An answer that may be sent, with the part that was already read. */
 export interface StartedResponse<A extends ResponseStream> {
   answer: A;
   chunks: Uint8Array[];
@@ -42,26 +42,27 @@ export interface StartedResponse<A extends ResponseStream> {
   complete: boolean;
 }
 
-/** A media type is written in any case (RFC 9110 §8.3.1). */
+/** Media types are case-insensitive (RFC 9110 §8.3.1). */
 export function isEventStreamType(contentType: string): boolean {
   return /^text\/event-stream\b/i.test(contentType);
 }
 
-/** Also one that is sealed. */
+/** True for a sealed event stream, too. */
 export function isEventStream({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
   return type !== undefined && (isEventStreamType(type[1]) || type[1] === SEALED_STREAM_TYPE);
 }
 
-/** What is played or written to disk as it comes: speech, whose listener waits for the first byte. */
+/** Media that is played or stored as it arrives, such as speech: the listener waits for the first byte. */
 function isMedia({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
   return type !== undefined && /^(?:audio|video)\//i.test(type[1]);
 }
 
 /**
- * Reads so much of an answer that it may go out: the first data of an event stream or of audio, else all of it up to 1 MiB.
- * @throws AttemptError when it breaks before that
+ * Reads enough of an answer to start sending it: the first data of an event stream or of audio, otherwise all of it up
+ * to 1 MiB.
+ * @throws AttemptError if it breaks before that
  */
 export async function startResponse<A extends ResponseStream>(answer: A): Promise<StartedResponse<A>> {
   const chunks: Uint8Array[] = [];

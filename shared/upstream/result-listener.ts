@@ -1,39 +1,45 @@
 import type { AttemptFailure, AttemptHead, AttemptResult, WholeResult } from './attempt.ts';
 import type { ResponseBody } from './response-body.ts';
 
-/** An answer that has this much and no end is read as a stream at once. */
+/** An answer that has this many bytes and no end is treated as a stream. */
 const LARGE_BYTES = 64 * 1024;
 
-/** What is told of an answer whose head is there. */
+/** What is known about an answer when its head has arrived. */
 export interface Known {
   kind: 'head';
   status: number;
   head: AttemptHead;
 }
 
-/** Who waits for what comes of an attempt: told once, and what comes after that is the rest of the answer, or why there is none. */
+/**
+ * The caller that waits for an attempt's result. It is told once. What follows is the rest of the answer, or the reason
+ * why there is none.
+ */
 export class ResultListener {
   #tell: ((result: AttemptResult) => void) | undefined;
   #inform: ((result: WholeResult) => void) | undefined;
   #large: (() => void) | undefined;
   #begun: ((known: Known) => boolean) | undefined;
   #told = false;
-  /** Came as a call, where a disconnect is not seen: it is cancelled then, unless a caller attends to it. */
+  /**
+   * The attempt came as a call, which cannot see the caller disconnect. It is cancelled at this time unless a caller
+   * attends to it.
+   */
   #attendBy: number | undefined;
 
   get told(): boolean {
     return this.#told;
   }
 
-  /** `tell` gets the result; the caller's disconnect is seen. */
+  /** `tell` receives the result. The caller's disconnect is noticed. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#attendBy = undefined;
     this.#tell = tell;
   }
 
   /**
-   * `tell` gets a whole answer or a failure; `large` is called as soon as the answer turns out to be no small one. `begun` is called with an
-   * answer whose first data is there, until it says that it has it.
+   * `tell` receives a complete answer or a failure. `large` is called as soon as the answer turns out not to be small.
+   * `begun` is called with an answer whose first data has arrived, until it returns true.
    */
   inform(tell: (result: WholeResult) => void, large: () => void, begun?: (known: Known) => boolean): void {
     this.#inform = tell;
@@ -41,7 +47,7 @@ export class ResultListener {
     this.#begun = begun;
   }
 
-  /** The result is held for a caller that attends by then. */
+  /** Holds the result for a caller that attends before this time. */
   hold(attendBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;
@@ -49,12 +55,12 @@ export class ResultListener {
     this.#attendBy = attendBy;
   }
 
-  /** No reader attended. */
+  /** No reader attended in time. */
   isGone(now: number): boolean {
     return this.#attendBy !== undefined && now >= this.#attendBy;
   }
 
-  /** The head is there, and `buffered` bytes of the answer. */
+  /** The head has arrived, and `buffered` bytes of the answer. */
   answered(known: () => Known, answer: ResponseBody, buffered: number): void {
     if (this.#told) return;
     if (this.#tell !== undefined) {

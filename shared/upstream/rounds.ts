@@ -1,19 +1,20 @@
 /**
- * The regular ticks at which deadlines are looked at. A process that stood still, on a starved or paused machine, comes to its
- * timer before it comes to its sockets: what was waited for may lie in its own buffers, so that such a tick judges no stream. Never
- * two of them in a row: a process that is always late has to judge some time. (The local health of Lifeguard, arXiv:1707.00788.)
+ * The periodic ticks that check deadlines. After a pause (a starved or suspended machine) a process reaches its timers
+ * before its sockets, and what it waited for may lie in its own buffers, so a late tick judges no stream. Two late
+ * ticks in a row do judge: a process that is always late must judge at some point. (Local health of Lifeguard,
+ * arXiv:1707.00788.)
  */
 export class Rounds {
   readonly #lateMs: number;
   #lastAt: number | undefined;
   #excused = false;
 
-  /** `everyMs`: from one tick to the next. */
+  /** `everyMs`: interval between ticks. */
   constructor(everyMs: number) {
     this.#lateMs = 2 * everyMs;
   }
 
-  /** A tick, at this time. False: deadlines that are over now are looked at in the next one. */
+  /** A tick at `now`. Returns false if deadlines must wait for the next tick. */
   judges(now: number): boolean {
     const late = this.#lastAt !== undefined && now - this.#lastAt > this.#lateMs;
     this.#lastAt = now;

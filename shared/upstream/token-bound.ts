@@ -1,4 +1,4 @@
-/** How many tokens one attempt can have used at most, by what its asker knows. A node's report above it is cut to it. */
+/** Upper bound of one attempt's token usage, by what the caller knows. A node's report above the bound is cut to it. */
 import type { ReportedUsage } from '../wire/usage.ts';
 import type { ParsedRequest } from './parsed-request.ts';
 
@@ -9,24 +9,27 @@ export interface TokenBound {
 }
 
 /**
- * Tokens that an engine may count although no byte of them passes the asker. Prompts: the chat template, tools, images given by URL.
- * Answers: reasoning that the engine does not send.
+ * Tokens that an engine may count although the caller sees no byte of them. Prompts: the chat template, tools, images
+ * by URL. Answers: reasoning that the engine does not send.
  */
 export const UNSEEN_TOKENS_MAX = 32_768;
 
-/** Context length in tokens where the node says none. */
+/** Assumed context length in tokens if the node publishes none. */
 const CONTEXT_UNKNOWN = 1_048_576;
 
-/** Bodies of unknown length: four of the longest contexts. */
+/** For bodies of unknown length: four of the longest contexts. */
 const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
 
-/** No model's answer is longer. A node says itself how long its contexts are, and after a restart of its asker the bound is all that cuts its report. */
+/**
+ * No model's answer is longer. The node itself publishes its context length, and after a restart of the caller only
+ * this bound limits its report.
+ */
 const ANSWER_MAX = 1_048_576;
 
 /** Engines differ in whether they count the tokens that end an answer. */
 const STOP_TOKENS_MAX = 16;
 
-/** Endpoints where one request is one prompt: the others take a list of them. */
+/** Endpoints where one request is one prompt. The others take a list of prompts. */
 const SINGLE_PROMPT: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/messages']);
 
 /** The shortest prompt in a list: two quotes, a letter and a comma. */
@@ -52,8 +55,8 @@ export function tokenBound({ body, sampling, endpoint }: Asked, contextLength: n
 }
 
 /**
- * The most that a request lets its answer take, all choices together; undefined: it does not say.
- * Bounded: `1e308` twice is Infinity, and a count that it is taken off again is NaN, which is above no limit.
+ * The most tokens that a request allows its answer, all choices together; undefined if it does not say. Bounded:
+ * `1e308` twice is Infinity, and subtracting it again gives NaN, which exceeds no limit.
  */
 export function answerBound(maxTokens: number | undefined, choices = 1): number | undefined {
   if (maxTokens === undefined || maxTokens < 0) return undefined;
@@ -68,7 +71,10 @@ function within(count: number, max: number): number {
   return Math.max(1, Math.min(max, Math.floor(count)));
 }
 
-/** The report, cut to the bound. `over`: it was above it. `answerBytes`: what came of the answer, where that was seen. */
+/**
+ * Cuts the report to the bound. `over`: the report exceeded it. `answerBytes`: received bytes of the answer, if
+ * counted.
+ */
 export function cutToBound(
   usage: ReportedUsage,
   bound: TokenBound,

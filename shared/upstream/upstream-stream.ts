@@ -13,33 +13,36 @@ import { RequestUpload } from './request-upload.ts';
 import { ResponseBody } from './response-body.ts';
 import { type Known, ResultListener } from './result-listener.ts';
 
-/** What an upstream needs of its owner. */
+/** What an upstream needs from its owner. */
 export interface UpstreamStreamHost {
-  /** Milliseconds of a clock that is never set back. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** The same for deadlines: of `Patience`. */
+  /** The same for deadlines, from `Patience`. */
   patientNow(): number;
-  /** How long its node may take to acknowledge an opening; more where the request itself allows more. */
+  /** Time limit for the node's acknowledgment of an opening; longer if the request itself allows more. */
   readonly accepts: AdaptiveTimeout;
-  /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
+  /**
+   * The attempt ended for the Worker; the agent's report may still arrive. Without `failure` the whole answer was
+   * passed on.
+   */
   onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void;
-  /** The first byte of its answer's body came. */
+  /** The first byte of the answer's body arrived. */
   onFirstByte(upstream: UpstreamStream): void;
-  /** What the node last said of its engine, where the owner hears it. */
+  /** The node's last report about its engine, if the owner receives it. */
   load?(): NodeLoad | undefined;
-  /** A new stream number for it. */
+  /** Returns a new stream number for it. */
   renumber(upstream: UpstreamStream): number;
 }
 
 /**
- * One attempt at one request, on the asking side (a gateway's object or an agent's ingress): opens the stream, sends the body,
- * hands the answer on. Survives the loss of its socket (both directions continue at their offsets on the next one) but not of
- * its object: then the Worker claims the stream from a new one.
+ * One attempt at one request on the calling side (a gateway's object or an agent's ingress): opens the stream, sends
+ * the body, passes the answer on. It survives the loss of its socket (both directions continue at their offsets on the
+ * next one) but not the loss of its object: then the Worker claims the stream from a new one.
  *
  *     opening → accepted → answering → over
  */
 export class UpstreamStream {
-  /** Another number after it was parked: late data under the old one must not be taken for the new. */
+  /** Changes after it was parked, so that late data under the old number is not taken for new data. */
   stream: number;
   readonly request: AttemptRequest;
   readonly openedAt: number;
@@ -47,28 +50,31 @@ export class UpstreamStream {
   readonly #host: UpstreamStreamHost;
   readonly #upload: RequestUpload;
   readonly #incoming: Incoming;
-  /** Who waits for the result. */
+  /** The caller that waits for the result. */
   readonly #listener = new ResultListener();
   #link: Link | undefined;
-  /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
+  /**
+   * Openings sent: one per socket. The first carries the body; later ones wait until the agent says how much of it it
+   * has.
+   */
   #openings = 0;
   readonly #deadlines: Deadlines;
-  /** When the first opening went out. */
+  /** When the first opening was sent. */
   #sentAt = 0;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #over = false;
-  /** The agent said why no more comes; what came before that still goes on. */
+  /** The agent reported the reason for a break. What arrived before it is still passed on. */
   #failing: AttemptFailure | undefined;
   #parked = false;
-  /** Parts of it were asked for more than once, so that its report may come twice. */
+  /** Parts of it were requested more than once, so its report may arrive twice. */
   repeated: boolean;
-  /** Its part of the node's GPU time, where its owner counts that. */
+  /** Its share of the node's GPU time, if the owner counts it. */
   gpuShare: { at(now: number): number; end(now: number): void } | undefined;
-  /** Events seen, for the case that no report comes. */
+  /** Events seen, for an estimate if no report arrives. */
   events = 0;
   answerBytes = 0;
-  /** From the opening to the first data; 0 before it. */
+  /** Milliseconds from the opening to the first data; 0 before it. */
   firstMs = 0;
 
   constructor(stream: number, request: AttemptRequest, body: AttemptBody, host: UpstreamStreamHost) {
@@ -91,47 +97,47 @@ export class UpstreamStream {
     return this.#over;
   }
 
-  /** Bytes of the answer that came, with those that an earlier reader had. */
+  /** Received bytes of the answer, including those that an earlier reader had. */
   get answerLength(): number {
     return this.#incoming.received;
   }
 
-  /** The engine's; 0 before its head. */
+  /** The engine's status; 0 before its head. */
   get status(): number {
     return this.#head?.status ?? 0;
   }
 
-  /** A byte of the answer's body came, here or before. */
+  /** A byte of the answer's body arrived, here or before. */
   get begun(): boolean {
     return this.#incoming.received > 0;
   }
 
-  /** The engine has all of it and has not begun to answer, and would be heard if it did. */
+  /** The engine has the whole request and has not begun to answer, and we would notice if it did. */
   get awaitsFirstByte(): boolean {
     return this.#owes && !this.begun && !this.#over;
   }
 
-  /** The agent owes a word, and has said nothing for so long; 0: it owes none. */
+  /** How long the agent has been silent although it owes something; 0 if it owes nothing. */
   silentMs(now: number): number {
     return this.#owes && !this.#over ? this.#deadlines.silentMs(now) : 0;
   }
 
-  /** Of the request's body, as far as that is known. */
+  /** Length of the request's body, as far as known. */
   get bodyBytes(): number {
     return this.#upload.length ?? 0;
   }
 
-  /** All of the answer is here. */
+  /** The whole answer is here. */
   get complete(): boolean {
     return this.#incoming.complete;
   }
 
-  /** The result was told: what comes now is the rest of the answer, or why there is none. */
+  /** The result was told. What arrives now is the rest of the answer, or the reason for its absence. */
   get told(): boolean {
     return this.#listener.told;
   }
 
-  /** An opening is on its way, or arrived. */
+  /** An opening was sent. */
   get opened(): boolean {
     return this.#openings > 0;
   }
@@ -140,28 +146,28 @@ export class UpstreamStream {
     return this.#acceptedAt !== undefined;
   }
 
-  /** `tell` gets the result; the caller's disconnect is seen. */
+  /** `tell` receives the result. The caller's disconnect is noticed. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#listener.attend(tell);
     this.#tellResult();
   }
 
-  /** As the listener's. No reader is asked to attend yet. */
+  /** See `ResultListener.inform`. No reader has to attend yet. */
   inform(tell: (result: WholeResult) => void, large: () => void, begun?: (known: Known) => boolean): void {
     this.#listener.inform(tell, large, begun);
   }
 
-  /** The result is held for a caller that attends by then; else it is cancelled. */
+  /** Holds the result for a caller that attends before this time; otherwise it is cancelled. */
   hold(attendBy: number): void {
     this.#listener.hold(attendBy);
   }
 
-  /** Nothing more is expected of the agent: all there is to know waits for its reader. */
+  /** The agent owes nothing more: the rest waits for its reader. */
   get #settled(): boolean {
     return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
   }
 
-  /** A socket is there: open on it, or continue where the last one broke off. */
+  /** A socket is available: opens the attempt on it, or continues where the last one broke. */
   connect(link: Link): void {
     if (this.#settled) return;
     if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
@@ -180,13 +186,13 @@ export class UpstreamStream {
     return this.#openings === 1 && !this.request.resume;
   }
 
-  /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
+  /** The socket was lost. The agent keeps the stream for a while, and until then this side waits for another socket. */
   disconnect(resumeMs = RESUME_WINDOW_MS): void {
-    // A silent peer's socket may live on: later streams would share what is left of its credit.
+    // The socket of a silent peer may survive, and later streams share the rest of its credit.
     this.#link?.consumed(this.#incoming.disown());
     this.#shrink();
     this.#link = undefined;
-    // The agent may have broken the protocol in the message that brought the answer's end: that message has no end of its own.
+    // If the agent broke the protocol in the message that brought the answer's end, that message has no end of its own.
     if (this.#incoming.complete) this.#tellResult();
     if (this.accepted && !this.#settled) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
   }
@@ -194,7 +200,7 @@ export class UpstreamStream {
   onFrame(frame: Frame): void {
     if (this.#over || this.#failing !== undefined) return;
     this.#deadlines.heard(this.#host.patientNow());
-    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // it comes again, behind the data
+    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // It will come again, after the data.
     switch (frame.type) {
       case 'accept':
         return this.#onAccept(frame.bodyOffset, frame.bodyDone);
@@ -209,7 +215,7 @@ export class UpstreamStream {
         this.answer.end();
         return;
       case 'reset':
-        if (this.#settled) return; // the agent forgot an answer that is all here
+        if (this.#settled) return; // The agent forgot an answer that is complete here.
         return this.breakOff(frame.code, frame.message);
       default:
         return;
@@ -233,14 +239,17 @@ export class UpstreamStream {
     if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
   }
 
-  /** Answers, and its reader has not pulled for a while. */
+  /** Answering, but the reader has not pulled for a while. */
   stalled(now: number): boolean {
     if (this.#over || this.#parked || this.#failing !== undefined) return false;
     if (this.#head === undefined || this.answer.hungry) return false;
     return this.#deadlines.hasStalled(now);
   }
 
-  /** Gives the socket back what a stalled reader holds of it: the agent keeps those bytes, and sends them when they are wanted. */
+  /**
+   * Returns the socket credit that a stalled reader holds. The agent keeps those bytes and sends them again when they
+   * are wanted.
+   */
   park(): void {
     this.#parked = true;
     this.repeated = true;
@@ -256,7 +265,7 @@ export class UpstreamStream {
   #unpark(): void {
     if (!this.#parked) return;
     this.#parked = false;
-    this.#link?.detach(this.stream); // what is left of the request goes on under the new number too
+    this.#link?.detach(this.stream); // The rest of the request continues under the new number, too.
     this.stream = this.#host.renumber(this);
     if (this.#link !== undefined) this.connect(this.#link);
   }
@@ -277,13 +286,13 @@ export class UpstreamStream {
 
   #onPulled(bytes: number): void {
     this.#deadlines.pulled(this.#host.patientNow());
-    const own = this.#incoming.consume(bytes); // also while no socket is there: the next one's credit counts from it
+    const own = this.#incoming.consume(bytes); // Even without a socket: the next one's credit counts from it.
     this.#link?.consumed(own);
     const credit = this.#link && this.#incoming.credit(this.#link.pool);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
   }
 
-  /** End of a message: the head may go out, with the whole answer if that came along. */
+  /** End of a message: the head may be told, with the whole answer if it came in the same message. */
   onMessageEnd(): void {
     this.#tellResult();
   }
@@ -301,7 +310,9 @@ export class UpstreamStream {
     return { kind: 'head', status, head };
   }
 
-  /** Called now and then with the host's `patientNow`: gives up what was not acknowledged, resumed or attended to in time. */
+  /**
+   * Call periodically with the host's `patientNow`. Gives up what was not acknowledged, resumed or attended to in time.
+   */
   tick(now: number): void {
     if (this.#over) return;
     if (this.#listener.isGone(now)) return this.cancel();
@@ -318,21 +329,21 @@ export class UpstreamStream {
     }
   }
 
-  /** The agent has all of it, is there, and has more to say. */
+  /** The agent has the whole request, is connected, and has more to send. */
   get #owes(): boolean {
     return this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
   }
 
-  /** The agent owes a word for longer than the engine may take. */
+  /** The agent has been silent for longer than the engine's time-out. */
   #isOverdue(now: number): boolean {
     if (!this.#owes || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.heard(now);
     return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
   }
 
-  /** Nothing more is expected of the node. The reader gets what came before it learns that there is no more. */
+  /** The node will send nothing more. The reader gets what arrived before it learns that. */
   breakOff(code: AttemptFailure, message: string): void {
     if (this.#over || this.#failing !== undefined) return;
-    if (this.request.resume) this.#tellResult(); // a reader is there already: all of the rest belongs to it
+    if (this.request.resume) this.#tellResult(); // There is a reader already, and the rest belongs to it.
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadlines.waitNoMore();
@@ -352,7 +363,7 @@ export class UpstreamStream {
   }
 
   #finish(failure: AttemptFailure | undefined): void {
-    if (this.#over) return; // it failed before that was read
+    if (this.#over) return; // It failed before that was read.
     this.#over = true;
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));

@@ -1,7 +1,7 @@
 /**
- * Tells whether a peer that owes us an answer can still be heard. A stopped process, and a path that drops packets, keep the connection open,
- * and an engine may be silent for minutes: so a peer that was silent for `quietMs` is asked for a sign of life, and has `answerMs` to give
- * one. All times are milliseconds of one clock that is never set back.
+ * Tells whether a peer that owes an answer is still reachable. A stopped process or a path that drops packets keeps the
+ * connection open, and an engine may be silent for minutes. So after `quietMs` of silence the peer is pinged, and it
+ * has `answerMs` to reply. All times are milliseconds of one monotonic clock.
  */
 export class Watchdog {
   readonly #quietMs: number;
@@ -14,7 +14,7 @@ export class Watchdog {
     this.#answerMs = answerMs;
   }
 
-  /** The peer said something, or owes nothing. */
+  /** The peer was heard, or owes nothing. */
   heard(now: number): void {
     this.#heardAt = now;
     this.#askedAt = undefined;

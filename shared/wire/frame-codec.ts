@@ -1,4 +1,4 @@
-/** How frames are spelled: the type, the stream unless it is the last one again, then the fields. */
+/** The encoding of frames: the type, the stream unless it is that of the previous frame, then the fields. */
 import { WireError } from './error.ts';
 import { FRAME_LIMITS } from './frame-limits.ts';
 import { CONNECTION, type Frame, PROBE_VERDICTS, RESET_CODES, TYPES } from './frames.ts';
@@ -19,14 +19,14 @@ import { FrameReader } from './reader.ts';
 import { readTimings, readUsage, writeTimings, writeUsage } from './usage.ts';
 import { FrameWriter } from './writer.ts';
 
-/** Set on the first byte: same stream as the frame before, whose number is left out. */
+/** Set on the first byte if the stream is that of the previous frame and its number is left out. */
 const SAME_STREAM = 0x80;
 
 function streamOf(frame: Frame): number | undefined {
   return 'stream' in frame ? frame.stream : undefined;
 }
 
-/** Appends a frame. `previous` is the stream of the frame before it in this message; returns the stream to hand in next. */
+/** Appends a frame. `previous`: stream of the previous frame in this message. Returns the stream to pass next time. */
 export function writeFrame(out: FrameWriter, frame: Frame, previous: number | undefined): number | undefined {
   const stream = streamOf(frame);
   const type = numberOf(frame);
@@ -47,7 +47,7 @@ function numberOf(frame: Frame): number {
   return TYPES.indexOf(frame.type);
 }
 
-/** A message of this frame alone. */
+/** A message that contains only this frame. */
 export function encodeFrame(frame: Frame): Uint8Array {
   const out = new FrameWriter();
   writeFrame(out, frame, undefined);
@@ -138,7 +138,7 @@ function writeReport(out: FrameWriter, { usage, name, timings }: Extract<Frame, 
   out.text(name.receipt);
 }
 
-/** Reads every frame of a message, in order. Throws WireError at the first thing that is wrong. */
+/** Reads every frame of a message, in order. @throws WireError at the first invalid frame */
 export function readFrames(message: Uint8Array, each: (frame: Frame) => void): void {
   const input = new FrameReader(message);
   let previous: number | undefined;

@@ -1,4 +1,4 @@
-/** What one peer may send: the greatest frame of each type, and how many of them. */
+/** What one peer may send: the largest frame of each type, and how many frames. */
 import { Bucket } from '../collections/bucket.ts';
 import { WireError } from './error.ts';
 import type { Frame } from './frames.ts';
@@ -21,7 +21,7 @@ interface FrameLimit {
   bytes: number;
   /** Frames per second, on average. */
   perSecond: number;
-  /** Frames at once. */
+  /** Frames in one burst. */
   burst: number;
 }
 
@@ -29,22 +29,23 @@ interface FrameLimit {
 const FIXED_BYTES = 64;
 const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
 
-/** A few for each request. After a lost socket all of a node's streams send theirs again at once. */
+/** A few per request. After a lost socket all of a node's streams resend theirs together. */
 const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };
 /** Frames of the handshake: each is sent once. */
 const ONCE = { perSecond: 1, burst: 4 };
-/** A question and its answer; a cluster that falls apart asks for each of its members once. */
+/** A question and its answer. A cluster that falls apart asks once for each of its members. */
 const QUESTION = { perSecond: 200, burst: 1_000 };
 
 /**
- * At least twice what the busiest honest peer sends. A peer that sends more loses its socket. Frames that cost no credit still cost the
- * time of all other peers in the process. Frames with an answer also cost memory if the peer does not read the answers.
+ * At least twice what the busiest honest peer sends. A peer that exceeds a limit loses its socket. Frames that use no
+ * credit still take processing time from all other peers. Frames with a reply also use memory if the peer does not read
+ * the replies.
  */
 export const FRAME_LIMITS = {
   open: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES + HEADERS_MAX_BYTES + EDITS_MAX * TEXT_MAX_BYTES, ...PER_REQUEST },
   accept: { bytes: FIXED_BYTES, ...PER_REQUEST },
   head: { bytes: FIXED_BYTES + HEADERS_MAX_BYTES, ...PER_REQUEST },
-  /** Credit bounds the bytes. Frames: 2,000 streams with 100 tokens a second each, none of them merged. */
+  /** Credit bounds the bytes. Frames: 2,000 streams with 100 tokens a second each, none merged. */
   data: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 200_000, burst: 1_000_000 },
   end: { bytes: FIXED_BYTES, ...PER_REQUEST },
   reset: { bytes: FIXED_BYTES + TEXT_MAX_BYTES, ...PER_REQUEST },
@@ -62,7 +63,7 @@ export const FRAME_LIMITS = {
   gossip: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 2_000, burst: 10_000 },
   probe: { bytes: FIXED_BYTES + 32, ...QUESTION },
   probed: { bytes: FIXED_BYTES, ...QUESTION },
-  /** An agent sends the next when the last one is stored. */
+  /** An agent sends the next one after the previous one was stored. */
   usage: { bytes: FIXED_BYTES + USAGE_MAX_BYTES, perSecond: 100, burst: 700 },
   stored: { bytes: FIXED_BYTES, perSecond: 100, burst: 700 },
   /** Twice a second, beside the answers of requests. */
@@ -71,16 +72,19 @@ export const FRAME_LIMITS = {
   circuit: { bytes: FIXED_BYTES + 32, perSecond: 20, burst: 200 },
   deploy: { bytes: FIXED_BYTES + DEPLOY_MAX_BYTES, perSecond: 20, burst: 200 },
   deployed: { bytes: FIXED_BYTES + DEPLOYED_MAX_BYTES, perSecond: 20, burst: 200 },
-  /** One for each prompt that is told about. */
+  /** One per reported prompt. */
   prefixes: { bytes: FIXED_BYTES + BLOCKS_MAX * BLOCK_DIGEST_BYTES, perSecond: 2_000, burst: 10_000 },
 } as const satisfies Record<Frame['type'], FrameLimit>;
 
-/** Bytes of control frames that wait for a full socket. Above this the socket is closed: an honest reader is never so far behind. */
+/**
+ * Control frames that may wait for a full socket, in bytes. Above this the socket is closed: an honest reader is never
+ * so far behind.
+ */
 export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Counts one peer's frames against FRAME_LIMITS. An owner that outlives sockets keeps its meter: a peer that was cut off does not begin
- * anew with its next socket.
+ * Counts one peer's frames against FRAME_LIMITS. An owner that outlives sockets keeps its meter, so that a peer cannot
+ * reset its limits by reconnecting.
  */
 export class FrameMeter {
   readonly #now: () => number;
@@ -93,7 +97,7 @@ export class FrameMeter {
     this.#at = now();
   }
 
-  /** A message came. The clock is read once for all its frames. */
+  /** A message arrived. The clock is read once for all its frames. */
   begin(): void {
     this.#at = this.#now();
   }

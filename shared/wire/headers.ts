@@ -3,12 +3,12 @@ import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from './limits.ts'
 import type { FrameReader } from './reader.ts';
 import type { FrameWriter } from './writer.ts';
 
-/** Lower-case names; order kept. */
+/** Lower-case names, in order. */
 export type HeaderList = ReadonlyArray<readonly [name: string, value: string]>;
 
 /**
- * Pairs that nearly every request or answer carries, after HPACK's static table (RFC 7541 appendix A). An entry's place is
- * part of the protocol: append only.
+ * Pairs that nearly every request or answer carries, after HPACK's static table (RFC 7541 appendix A). The index of an
+ * entry is part of the protocol: append only.
  */
 const TABLE: HeaderList = [
   ['content-type', 'application/json'],
@@ -35,7 +35,7 @@ const TABLE: HeaderList = [
 const PAIRS = new Map(TABLE.map(([name, value], index) => [`${name}:${value}`, index]));
 const NAMES = new Map(TABLE.map(([name], index) => [name, index]).reverse() as [string, number][]);
 
-/** Per header: 0 name value | 2k+1 the pair k | 2k+2 value, with the name of k. */
+/** Per header: 0 name value | 2k+1: pair k | 2k+2 value: the name of pair k. */
 export function writeHeaders(out: FrameWriter, headers: HeaderList): void {
   out.varint(headers.length);
   for (const [name, value] of headers) {

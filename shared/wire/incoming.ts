@@ -3,18 +3,18 @@ import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES } from './limits.ts';
 import type { WindowPool } from './window-pool.ts';
 
 /**
- * One direction of a stream at its receiver: which bytes have come, how many of them the next hop took, and how many more the
- * sender may send. Holds no bytes itself.
+ * One direction of a stream at its receiver: which bytes arrived, how many the next hop took, and how many more the
+ * sender may send. Holds no bytes.
  */
 export class Incoming {
   #received: number;
   #consumed: number;
   #limit: number;
   #window: number;
-  /** `consumed` when the window last grew. */
+  /** `consumed` at the last growth of the window. */
   #grownAt: number;
   #length: number | undefined;
-  /** Buffered bytes that came over a former socket. The present socket gets no credit for them. */
+  /** Buffered bytes that arrived over a previous socket. The current socket gets no credit for them. */
   #foreign = 0;
 
   constructor(options: { offset?: number } = {}) {
@@ -34,7 +34,7 @@ export class Incoming {
     return this.#consumed;
   }
 
-  /** Bytes that are here and not yet passed on. */
+  /** Bytes that arrived and were not passed on yet. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
@@ -44,8 +44,8 @@ export class Incoming {
   }
 
   /**
-   * Takes DATA at `offset`; returns the part that is new (a resumed sender may repeat some).
-   * @throws WireError bad_offset for a gap or bytes after the end, over_credit for more than was granted.
+   * Accepts DATA at `offset`. Returns the part that is new, because a resumed sender may repeat some.
+   * @throws WireError bad_offset for a gap or bytes after the end, over_credit for more than was granted
    */
   accept(offset: number, bytes: Uint8Array): Uint8Array {
     const end = offset + bytes.length;
@@ -58,13 +58,13 @@ export class Incoming {
     return fresh;
   }
 
-  /** END: the body has `length` bytes. All of them must be here: END never overtakes DATA. */
+  /** END: the body has `length` bytes. All of them must have arrived: END never overtakes DATA. */
   end(length: number): void {
     if (length !== this.#received) throw new WireError('bad_offset', `end at ${length}, have ${this.#received}`);
     this.#length = length;
   }
 
-  /** The next hop took `bytes` (or they are thrown away). Returns how many of them the present socket gets credit for. */
+  /** The next hop took `bytes`, or they were discarded. Returns for how many of them the current socket gets credit. */
   consume(bytes: number): number {
     const taken = Math.min(bytes, this.buffered);
     const foreign = Math.min(this.#foreign, taken);
@@ -74,8 +74,8 @@ export class Incoming {
   }
 
   /**
-   * The socket is given up, though it may live on: it gets credit for the buffered bytes now, and for none of them when they are
-   * consumed. Returns for how many of them it gets credit.
+   * The socket is given up, but may survive. It gets credit for its buffered bytes now, and none when they are
+   * consumed. Returns for how many bytes it gets credit.
    */
   disown(): number {
     const own = this.buffered - this.#foreign;
@@ -83,7 +83,10 @@ export class Incoming {
     return own;
   }
 
-  /** Drops the buffered bytes; the sender will be asked to send them again. Returns for how many of them the socket gets credit. */
+  /**
+   * Discards the buffered bytes; the sender will be asked to resend them. Returns for how many of them the socket gets
+   * credit.
+   */
   drop(): number {
     const own = this.buffered - this.#foreign;
     this.#received = this.#consumed;
@@ -93,8 +96,9 @@ export class Incoming {
   }
 
   /**
-   * The stream is claimed anew: the sender starts with a fresh window behind the bytes that are here. Call `shrink` with the old socket's
-   * pool before. `sameSocket`: the claim came over the same socket, which still gets credit for the buffered bytes.
+   * The stream is claimed again: the sender starts with a fresh window after the bytes that are here. Call `shrink`
+   * with the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for
+   * the buffered bytes.
    */
   resume(sameSocket = false): void {
     if (!sameSocket) this.#foreign = this.buffered;
@@ -104,9 +108,10 @@ export class Incoming {
   }
 
   /**
-   * The credit to send now, or undefined while it would open less than half of the first window. To wait for half of a grown window
-   * would be too late: a fast sender behind a long line may send nothing until the credit comes. The window doubles when the reader
-   * has drained a whole window and waits: then the window, not the reader, holds the sender back. The growth comes from `pool`.
+   * The credit to send now, or undefined while it would be less than half of the initial window. Waiting for half of a
+   * grown window would be too late: over a long path a fast sender may send nothing until the credit arrives. The
+   * window doubles if the reader has drained a whole window and waits, because then the window, not the reader, limits
+   * the sender. Growth is taken from `pool`.
    */
   credit(pool: WindowPool): { consumed: number; window: number } | undefined {
     if (this.#length !== undefined) return undefined;
@@ -120,7 +125,7 @@ export class Incoming {
     return { consumed: this.#consumed, window: this.#window };
   }
 
-  /** Gives the window's growth back to the pool: the stream is over, or its reader stands still. */
+  /** Returns the window's growth to the pool, because the stream is over or its reader stalls. */
   shrink(pool: WindowPool): void {
     pool.give(this.#window - STREAM_WINDOW_BYTES);
     this.#window = STREAM_WINDOW_BYTES;

@@ -9,27 +9,33 @@ import { SocketWindow } from './socket-window.ts';
 import { WindowPool } from './window-pool.ts';
 import { FrameWriter } from './writer.ts';
 
-/** Streams with no more than this to send go before the others. */
+/** Streams with at most this much to send go before the others. */
 const SMALL_BYTES = 8 * 1024;
 
-/** The last part of the socket's credit, for small senders only. */
+/** The last part of the socket's credit, reserved for small senders. */
 const RESERVE_BYTES = 256 * 1024;
 
 /** The socket as the link sees it. */
 export interface LinkPort {
   send(message: Uint8Array): void;
   /**
-   * `send` has copied the message when it returns, so the next message is written into the same memory. With fresh memory for every
-   * message an agent spends more time on collecting garbage than on carrying bytes.
+   * `send` copies the message before it returns, so the next message reuses the same memory. With fresh memory per
+   * message an agent spends more time on garbage collection than on transfer.
    */
   readonly copies?: boolean;
-  /** Bytes wait in the socket: the link holds frames back and merges them until `flush` is called on the socket's drain. */
+  /**
+   * Bytes wait in the socket: the link holds frames back and merges them until the port calls `flush` on the socket's
+   * drain.
+   */
   busy(): boolean;
-  /** Calls `flush` once, soon: after the current task, so that frames of one turn share a message. */
+  /** Calls `flush` once, after the current task, so that frames of one turn share a message. */
   schedule(flush: () => void): void;
-  /** Calls `flush` within some milliseconds, for a frame that may share a message with the next one. Absent: as `schedule`. */
+  /**
+   * Calls `flush` within some milliseconds, for a frame that can share a message with the next one. Absent: same as
+   * `schedule`.
+   */
   later?(flush: () => void): void;
-  /** More control frames wait than ever wait for a peer that reads: closes the socket. Called once. */
+  /** More control frames are waiting than a reading peer ever causes: closes the socket. Called once. */
   stuck(): void;
 }
 
@@ -44,16 +50,16 @@ export interface LinkState {
 /** A body to send on one stream. */
 interface Sender {
   outgoing: Outgoing;
-  /** Frames written once behind the last byte: END and its companions. */
+  /** Frames written once after the last byte: END and its companions. */
   ending(): Frame[];
-  /** Bytes went out or credit came: more may be pushed. */
+  /** Bytes were sent or credit arrived: more may be pushed. */
   refill?(): void;
 }
 
 /**
- * Many streams on one socket. Control frames go out in the order they are put; DATA of the streams takes turns behind them,
- * within each stream's credit and the socket's. No timer holds frames back: frames that are put in one turn go out at its end, or when
- * a busy socket drains.
+ * Many streams on one socket. Control frames are sent in order. DATA of the streams alternates after them, within each
+ * stream's credit and the socket's. No timer holds frames back: the frames of one turn are sent at its end, or when a
+ * busy socket drains.
  */
 export class Link {
   readonly #port: LinkPort;
@@ -68,15 +74,15 @@ export class Link {
   #scheduled = false;
   #closed = false;
   readonly #senders = new TransientMap<number, Sender & { over?: true }>();
-  /** Streams that have bytes and credit, in turn. */
+  /** Streams with bytes and credit, in order of their turns. */
   readonly #ready = new Set<number>();
   #sent = 0;
   #sendLimit: number;
-  /** The peer's window, as it last told. */
+  /** The peer's window, by its last CREDIT. */
   #sendWindow: number;
   readonly #window: SocketWindow;
 
-  /** `restored` continues a link whose streams had all ended when it was saved. */
+  /** `restored`: continues a link whose streams had all ended when it was saved. */
   constructor(port: LinkPort, windows: { send: number; receive: number }, meter: FrameMeter, restored?: LinkState) {
     this.#port = port;
     this.#meter = meter;
@@ -86,7 +92,7 @@ export class Link {
     this.#window = new SocketWindow(windows.receive, restored?.received, restored?.receiveLimit);
   }
 
-  /** The counters of the socket's credit, for a side that may be put to sleep between streams. */
+  /** The socket's credit counters, for a side that may hibernate between streams. */
   get state(): LinkState {
     return {
       sent: this.#sent,
@@ -96,27 +102,27 @@ export class Link {
     };
   }
 
-  /** Payload bytes that went out since the socket opened. */
+  /** Payload bytes sent since the socket opened. */
   get sent(): number {
     return this.#sent;
   }
 
-  /** Payload bytes that came and that no reader has taken yet. */
+  /** Payload bytes that arrived and that no reader has taken. */
   get buffered(): number {
     return this.#window.buffered;
   }
 
-  /** The part of the peer's window that waits here for readers. */
+  /** The fraction of the peer's window that waits here for readers. */
   get pressure(): number {
     return this.#window.pressure;
   }
 
-  /** The most this socket may make us hold. Takes effect as bytes are consumed. */
+  /** Sets how much this socket may make us buffer. Takes effect as bytes are consumed. */
   resize(window: number): void {
     this.#window.resize(window);
   }
 
-  /** Sets the peer's window before its first CREDIT. It is known only after the handshake. */
+  /** Sets the peer's window before its first CREDIT; it is known only after the handshake. */
   open(sendWindow: number): void {
     this.#sendWindow = Math.min(sendWindow, SOCKET_WINDOW_BYTES);
     this.#sendLimit = this.#sent + this.#sendWindow;
@@ -129,7 +135,7 @@ export class Link {
     this.#wake();
   }
 
-  /** Control frames alone can fill a message: all openings after a lost socket, or all reports that were not acknowledged. */
+  /** Control frames alone can fill a message: all openings after a lost socket, or all unacknowledged reports. */
   #write(frame: Frame): void {
     if (this.#writer.length >= MESSAGE_TARGET_BYTES) this.#queue(this.#takeMessage());
     this.#previous = writeFrame(this.#writer, frame, this.#previous);
@@ -148,7 +154,7 @@ export class Link {
     return this.#writer.take();
   }
 
-  /** As `put`, for a frame that may wait some milliseconds: it shares a message with frames that follow soon. */
+  /** Like `put`, for a frame that may wait some milliseconds to share a message with the next frames. */
   putLazily(frame: Frame): void {
     if (this.#closed) return;
     this.#write(frame);
@@ -156,7 +162,7 @@ export class Link {
     else if (!this.#scheduled) this.#port.later(this.#onLater);
   }
 
-  /** Sends a body on `stream` as it is pushed; call `kick` after each push, credit or finish. */
+  /** Sends a body on `stream` as it is pushed. Call `kick` after each push, credit or finish. */
   attach(stream: number, sender: Sender): void {
     this.#senders.set(stream, { ...sender });
     this.kick(stream);
@@ -175,7 +181,7 @@ export class Link {
     this.#wake();
   }
 
-  /** `bytes` of DATA payload went on (or were thrown away): the socket's credit comes back. */
+  /** `bytes` of DATA payload were passed on or discarded: grants the socket's credit again. */
   consumed(bytes: number): void {
     this.#window.consume(bytes);
     const credit = this.#window.credit();
@@ -183,8 +189,8 @@ export class Link {
   }
 
   /**
-   * Reads a message; DATA is charged to the socket before `each` sees it.
-   * @throws WireError: close the socket.
+   * Reads a message. DATA is charged to the socket before `each` sees it.
+   * @throws WireError: close the socket
    */
   receive(message: Uint8Array, each: (frame: Frame) => void): void {
     if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
@@ -198,7 +204,7 @@ export class Link {
   }
 
   #charge(bytes: number): void {
-    // An empty DATA frame would cost time and no credit.
+    // An empty DATA frame would cost time and use no credit.
     if (bytes === 0) throw new WireError('bad_frame', 'data without a byte');
     this.#window.accept(bytes);
   }
@@ -212,7 +218,7 @@ export class Link {
       return;
     }
     const sender = this.#senders.get(stream);
-    if (sender === undefined) return; // the stream ended here while the credit was on its way
+    if (sender === undefined) return; // The stream ended here while the credit was on its way.
     sender.outgoing.credit(consumed, window);
     sender.refill?.();
     this.kick(stream);
@@ -231,11 +237,14 @@ export class Link {
 
   readonly #onLater = (): void => this.flush();
 
-  /** Sends all that the socket and the credit allow. Called at the end of a turn, and by the port when its socket has drained. */
+  /**
+   * Sends all that the socket and the credit allow. Called at the end of a turn, and by the port when its socket has
+   * drained.
+   */
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
       if (this.#full.length === 0) this.#fill();
-      // Filling may have completed messages. They go before the message that is begun.
+      // Filling may have completed messages. They go before the message that was begun.
       const full = this.#full.shift();
       this.#fullBytes -= full?.length ?? 0;
       if (full === undefined && this.#writer.length === 0) return;
@@ -253,8 +262,8 @@ export class Link {
   }
 
   /**
-   * Streams take turns, one DATA frame each, until the message is full or no stream may send. Streams with little to send go first:
-   * a token must not wait behind other streams' megabytes, nor for credit that those streams have used up.
+   * Streams alternate, one DATA frame each, until the message is full or no stream may send. Streams with little to
+   * send go first: a token must not wait behind other streams' megabytes, nor for credit that those streams used up.
    */
   #fill(): void {
     const blocked: number[] = [];
@@ -271,7 +280,7 @@ export class Link {
     return this.#writer.length < MESSAGE_TARGET_BYTES && outgoing !== undefined && outgoing.unsent <= SMALL_BYTES;
   }
 
-  /** One frame of one stream. False where the socket has no credit left for it. */
+  /** Sends one frame of one stream. Returns false if the socket has no credit for it. */
   #turn(stream: number): boolean {
     this.#ready.delete(stream);
     const sender = this.#senders.get(stream);

@@ -1,4 +1,4 @@
-/** How OPEN is spelled, behind its type and stream. */
+/** The encoding of OPEN, after its type and stream. */
 import { WireError } from './error.ts';
 import type { BodyEdit, OpenFrame } from './frames.ts';
 import { readHeaders, writeHeaders } from './headers.ts';
@@ -40,12 +40,12 @@ export function writeOpen(out: FrameWriter, frame: OpenFrame): void {
   out.varint(frame.bodyLength === undefined ? 0 : frame.bodyLength + 1);
 }
 
-/** Where the bytes of a UUID's text begin. */
+/** Positions of the bytes in a UUID's text. */
 const UUID_BYTES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34] as const;
 const UUID_DASHES: ReadonlySet<number> = new Set([8, 13, 18, 23]);
 const HEX_PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 
-/** Of a lower-case digit. */
+/** Value of a lower-case hex digit. */
 function hexDigit(text: string, at: number): number {
   const code = text.charCodeAt(at);
   return code < 0x3a ? code - 0x30 : code - 0x57;

@@ -4,18 +4,18 @@ import { owned } from './owned.ts';
 
 const EMPTY = new Uint8Array(0);
 
-/** Pieces up to this size are gathered, in slabs of this size. */
+/** Pieces up to this size are gathered in slabs. */
 const SMALL_BYTES = 2 * 1024;
 const SLAB_BYTES = 8 * 1024;
 
 /**
- * One direction of a stream at its sender. Bytes have absolute offsets. They are kept until the peer says that they went on to the
- * next hop, and `tail` bytes longer, so that a new socket or a new object can continue where the old one broke off.
+ * One direction of a stream at its sender. Bytes have absolute offsets. They are kept until the peer has passed them
+ * on, and for `tail` bytes longer, so that a new socket or a new object can continue where the old one broke off.
  *
  *     released | tail | consumed … sent | pushed, not sent
  *              base                      end
  *
- * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead (it asks `room` first).
+ * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead (it checks `room` first).
  */
 export class Outgoing {
   readonly #tail: number;
@@ -26,13 +26,13 @@ export class Outgoing {
   #base = 0;
   #end = 0;
   #sent = 0;
-  /** Place of `sent`: chunk index, and the offset at which that chunk begins. */
+  /** Position of `sent`: chunk index, and the offset at which that chunk begins. */
   #cursor = 0;
   #cursorStart = 0;
   #consumed = 0;
   #limit: number;
   #ended = false;
-  /** Where small pieces are gathered. */
+  /** Buffer that gathers small pieces. */
   #slab = EMPTY;
   #slabUsed = 0;
 
@@ -51,7 +51,7 @@ export class Outgoing {
     return this.#sent;
   }
 
-  /** Bytes pushed so far; the length of the body once it ended. */
+  /** Bytes pushed so far; the length of the body after its end. */
   get length(): number {
     return this.#end;
   }
@@ -79,7 +79,7 @@ export class Outgoing {
     return this.#end - this.#sent;
   }
 
-  /** There is something to send and the peer wants it. */
+  /** There is something to send and the peer has granted credit. */
   get sendable(): boolean {
     return this.#sent < this.#end && this.#sent < this.#limit;
   }
@@ -93,8 +93,8 @@ export class Outgoing {
   }
 
   /**
-   * Small pieces are copied behind one another. So all pieces between two sendings make one frame, and a token does not keep the whole
-   * read buffer that it is a part of.
+   * Small pieces are copied into one buffer. So all pieces between two sends become one frame, and a token does not
+   * keep the whole read buffer alive.
    */
   #append(bytes: Uint8Array): void {
     const last = this.#chunks.length - 1;
@@ -111,7 +111,10 @@ export class Outgoing {
     }
   }
 
-  /** The first slab is as large as its first piece, as most bodies are one piece. If more comes, its content moves to a larger slab. */
+  /**
+   * The first slab is as large as its first piece, because most bodies are one piece. If more arrives, its content
+   * moves to a larger slab.
+   */
   #renewSlab(bytes: number): void {
     const last = this.#chunks.length - 1;
     const open = this.#chunks[last];
@@ -127,7 +130,7 @@ export class Outgoing {
     this.#ended = true;
   }
 
-  /** The next bytes to send, from one chunk, at most `max`; undefined when there are none or no credit is left. */
+  /** The next bytes to send, from one chunk, at most `max`; undefined if there are none or no credit is left. */
   take(max: number): { offset: number; bytes: Uint8Array } | undefined {
     const room = Math.min(max, this.#limit - this.#sent);
     if (room <= 0 || this.#sent === this.#end) return undefined;
@@ -144,7 +147,10 @@ export class Outgoing {
     return { offset, bytes };
   }
 
-  /** The peer passed `consumed` bytes on and takes `window` more. A claim about bytes never sent is a lie. */
+  /**
+   * The peer passed `consumed` bytes on and accepts `window` more. A claim about bytes that were never sent is a
+   * violation.
+   */
   credit(consumed: number, window: number): void {
     if (consumed > this.#sent) throw new WireError('bad_offset', `credit for byte ${consumed}, sent ${this.#sent}`);
     if (consumed > this.#consumed) this.#consumed = consumed;
@@ -157,7 +163,10 @@ export class Outgoing {
     return this.#base;
   }
 
-  /** Sends again from `offset`: the peer, or its successor, has no byte after it. False if bytes from there on are released. */
+  /**
+   * Sends again from `offset`: the peer, or its successor, has no byte after it. Returns false if bytes after it are
+   * released already.
+   */
   rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
     if (offset < this.#base || offset > this.#end) return false;
     this.#sent = offset;

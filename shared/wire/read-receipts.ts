@@ -1,22 +1,25 @@
-/** Control bytes after which the peer is asked to confirm. Seldom enough to cost nothing, often enough to act well before the bound. */
+/**
+ * Control bytes after which the peer is asked to confirm: rarely enough to cost nothing, often enough to react well
+ * before the limit.
+ */
 const ASK_EVERY_BYTES = 64 * 1024;
 
-/** Control bytes that may be unconfirmed: a second of 5,000 openings, and the round trip of a slow path behind it. */
+/** Limit of unconfirmed control bytes: a second of 5,000 openings, plus the round trip of a slow path. */
 export const UNREAD_MAX_BYTES = 4 * 1024 * 1024;
 
 /** Above the numbers of all other probes, which are counted from 1. */
 const NONCE_MIN = 2 ** 40;
 
 /**
- * Tells whether the peer reads, if the runtime does not. workerd queues all that a WebSocket is given, without a bound and without a
- * sign. Credit bounds DATA. For all other frames a question (PROBE) is sent in the same order of bytes. Its number is random, so only a
- * peer that reads can answer it.
+ * Detects whether the peer reads, if the runtime does not tell. workerd queues everything that a WebSocket is given,
+ * without limit or notice. Credit bounds DATA. For all other frames a question (PROBE) is sent in the same byte order.
+ * Its number is random, so only a peer that reads can answer it.
  */
 export class ReadReceipts {
   readonly #random: () => number;
   /** Bytes sent and not confirmed. */
   #unread = 0;
-  /** The open question, and the bytes that its answer confirms. */
+  /** The open question, and how many bytes its answer confirms. */
   #open: { nonce: number; confirms: number } | undefined;
 
   /** `random`: 0 ≤ x < 1. */
@@ -28,7 +31,7 @@ export class ReadReceipts {
     return this.#unread > UNREAD_MAX_BYTES;
   }
 
-  /** `bytes` were given to the runtime. Returns the number of a question to send now, if it is time for one. */
+  /** `bytes` were passed to the runtime. Returns the number of a question to send, if one is due. */
   sent(bytes: number): number | undefined {
     this.#unread += bytes;
     if (this.#open !== undefined || this.#unread < ASK_EVERY_BYTES) return undefined;
@@ -37,7 +40,7 @@ export class ReadReceipts {
     return nonce;
   }
 
-  /** PROBED came. False where it answers another question. */
+  /** PROBED arrived. Returns false if it answers another question. */
   answered(nonce: number): boolean {
     if (this.#open?.nonce !== nonce) return false;
     this.#unread -= this.#open.confirms;

@@ -2,7 +2,10 @@ import { WireError } from './error.ts';
 
 const decoder = new TextDecoder();
 
-/** Reads the primitives of a frame from one message. Never reads past its end, never allocates more than the message holds. */
+/**
+ * Reads the primitives of a frame from one message. Never reads past its end, and never allocates more than the message
+ * holds.
+ */
 export class FrameReader {
   readonly #bytes: Uint8Array;
   #at = 0;
@@ -27,7 +30,10 @@ export class FrameReader {
     return value;
   }
 
-  /** Unsigned LEB128 up to 2^53 - 1, in the shortest form only: a number with two spellings would give a frame two spellings. */
+  /**
+   * Unsigned LEB128 up to 2^53 - 1. Only the shortest form is accepted: a number with two encodings would give a frame
+   * two encodings.
+   */
   varint(): number {
     let value = 0;
     let scale = 1;
@@ -58,7 +64,7 @@ export class FrameReader {
     return this.bytes(length);
   }
 
-  /** A blob with memory of its own: `slice` of a Node `Buffer` is a view, and would keep the whole message for the sake of a field. */
+  /** A blob with its own memory: `slice` of a Node `Buffer` is a view and would keep the whole message alive. */
   copy(maxBytes: number): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.blob(maxBytes));
   }

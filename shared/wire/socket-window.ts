@@ -1,14 +1,14 @@
 import { WireError } from './error.ts';
 
-/** A full window is granted anew in no smaller parts than this many, so that a byte read is not a frame sent. */
+/** Minimum fraction of a full window per grant, so that not every byte read causes a frame. */
 const GRANTS_PER_WINDOW = 64;
 
-/** Credit worth a frame even where more than this is free. */
+/** Credit of this size is sent even if more is free. */
 const GRANT_BYTES = 256 * 1024;
 
 /**
- * What the other end may send over one socket, over all its streams. Counts the bytes of DATA payload that came, were taken and were
- * granted.
+ * What the other end may send over one socket, all its streams together. Counts the DATA payload that arrived, was
+ * taken and was granted.
  */
 export class SocketWindow {
   #received: number;
@@ -34,12 +34,12 @@ export class SocketWindow {
     return this.#limit;
   }
 
-  /** Bytes that came and that no reader has taken yet. */
+  /** Bytes that arrived and that no reader has taken. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
 
-  /** The part of the window that waits here for readers. */
+  /** The fraction of the window that waits here for readers. */
   get pressure(): number {
     return this.buffered / this.#window;
   }
@@ -55,14 +55,15 @@ export class SocketWindow {
     if (this.#received > this.#limit) throw new WireError('over_credit', 'more than the socket was granted');
   }
 
-  /** `bytes` went on, or were thrown away. */
+  /** `bytes` were passed on or discarded. */
   consume(bytes: number): void {
     this.#consumed += bytes;
   }
 
   /**
-   * The credit to send now, if it is worth a frame: at least half of the free part of the window. Half of the whole window would never be
-   * free again if stalled readers hold the other half. Then every stream of the socket would stop with them.
+   * The credit to send now, if it is worth a frame: at least half of the free part of the window. Half of the whole
+   * window would never be free if stalled readers hold the other half, and every stream of the socket would stop with
+   * them.
    */
   credit(): { consumed: number; window: number } | undefined {
     const limit = this.#consumed + this.#window;

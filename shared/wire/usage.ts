@@ -2,21 +2,21 @@ import { WireError } from './error.ts';
 import type { FrameReader } from './reader.ts';
 import type { FrameWriter } from './writer.ts';
 
-/** What one attempt used, in tokens, as the agent reports it. The gateway checks the report against the answer that it saw. */
+/** One attempt's token usage as the agent reports it. The gateway checks it against the answer that it saw. */
 export interface ReportedUsage {
   prompt: number;
   completion: number;
   cached: number;
   reasoning: number;
-  /** Counted from events or bytes, since the engine gave no numbers. */
+  /** Counted from events or bytes, because the engine gave no numbers. */
   estimated: boolean;
-  /** The engine ended the answer in the way that this kind of answer ends. */
+  /** The engine ended the answer properly for its kind. */
   complete: boolean;
   /** The client left before the end. */
   aborted: boolean;
 }
 
-/** How one attempt went, by the agent's clock. */
+/** Timings of one attempt, by the agent's clock. */
 export interface ReportedTimings {
   /** The engine's HTTP status; 0: the engine sent no head. */
   status: number;
@@ -58,7 +58,7 @@ const ABORTED = 4;
 const DETAILS = 8;
 const NAMED = 16;
 
-/** flags, prompt, completion; cached and reasoning only where one is not zero. */
+/** flags, prompt, completion; then cached and reasoning, if one of them is not zero. */
 export function writeUsage(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
   const details = usage.cached > 0 || usage.reasoning > 0;
   out.byte(

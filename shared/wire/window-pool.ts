@@ -1,6 +1,6 @@
 import { WINDOW_POOL_BYTES } from './limits.ts';
 
-/** Limits the growth of the windows of all streams of one socket. This bounds what their senders keep for us. */
+/** Limits the growth of the windows of all streams of one socket, and so what their senders keep for us. */
 export class WindowPool {
   #free = WINDOW_POOL_BYTES;
 
@@ -8,7 +8,7 @@ export class WindowPool {
     return this.#free;
   }
 
-  /** As much of `bytes` as there is. */
+  /** Takes up to `bytes`; returns how much was available. */
   take(bytes: number): number {
     const taken = Math.min(bytes, this.#free);
     this.#free -= taken;

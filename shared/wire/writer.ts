@@ -2,10 +2,10 @@ import { DATA_MAX_BYTES, MESSAGE_TARGET_BYTES } from './limits.ts';
 
 const encoder = new TextEncoder();
 
-/** Room for a message of large bodies: its frames end behind the target, and heads take some bytes too. */
+/** Size of a message of large bodies: its frames end beyond the target, and frame heads take some bytes, too. */
 const FULL_MESSAGE_BYTES = MESSAGE_TARGET_BYTES + DATA_MAX_BYTES + 4 * 1024;
 
-/** Builds one message. `take` hands its bytes over and starts the next one in a new buffer, `again` in the same one. */
+/** Builds one message. `take` returns its bytes and starts the next one in a new buffer, `again` in the same one. */
 export class FrameWriter {
   #buffer = new Uint8Array(512);
   #length = 0;
@@ -17,7 +17,8 @@ export class FrameWriter {
   #reserve(bytes: number): void {
     const needed = this.#length + bytes;
     if (needed <= this.#buffer.length) return;
-    // A message of more than one large frame will be full: doubling would copy it twice, into memory that is cleared four times.
+    // A message of more than one large frame will be full. Doubling would copy it twice, into memory that is cleared
+    // four times.
     const willBeFull = needed > DATA_MAX_BYTES * 1.5 && needed <= FULL_MESSAGE_BYTES;
     const next = willBeFull ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
     const larger = new Uint8Array(Math.max(needed, next));
