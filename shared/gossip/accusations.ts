@@ -1,4 +1,4 @@
-/** Suspicions of sessions: raised, heard and refuted. */
+/** Suspicions of sessions: raised, received and refuted. */
 import type { Broadcast } from './broadcast.ts';
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
@@ -16,7 +16,7 @@ interface Parts {
   probes: Probes;
   pinger: Pinger;
   broadcast: Broadcast;
-  /** At a gateway only. */
+  /** Only at a gateway. */
   evictionDecider: EvictionDecider | undefined;
   /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
   charge(peer: Peer, checks: number): boolean;
@@ -37,10 +37,10 @@ export class Accusations {
     const { me, now, options } = this.#context;
     const cluster = memberEntry(this.#context, target)?.ticket.cluster;
     if (cluster === undefined) return;
-    // Only neighbours in its own cluster judge a peer.
+    // Only neighbors in the same cluster judge a peer.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
       return this.#parts.livenessTable.reach(target, false);
-    // Other members ignore a suspicion that comes sooner, and the target does not answer it.
+    // Other members ignore an earlier suspicion, and the target does not answer it.
     if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;
@@ -64,17 +64,19 @@ export class Accusations {
       this.#parts.broadcast.tell(suspicion.target, suspicion);
       this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
-    // An accused session that lives must hear of the suspicion: other members believe it until the session refutes it.
+    // An accused session that is alive must learn of the suspicion: other members believe it until the session refutes
+    // it.
     const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
     if (this.#parts.evictionDecider !== undefined)
       return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
     believe();
-    // Neighbours probe the target themselves. If they suspect it too, its grace is shorter. If it answers, they tell it of the suspicion.
+    // Neighbors probe the target themselves. If they suspect it too, its grace is shorter. If it answers, they tell it
+    // about the suspicion.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
   }
 
   #refute(peer: Peer, suspicion: Suspicion): void {
-    // This agent answers a false accusation too, but only a signed one.
+    // This agent also answers a false accusation, but only a signed one.
     const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
@@ -92,7 +94,7 @@ export class Accusations {
     if (taken === 'new') this.#parts.broadcast.pass({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
-  /** A suspected peer speaks, and may not know that it is suspected: tells it, so that it can refute. */
+  /** A suspected peer is sending and may not know that it is suspected: tells it, so that it can refute. */
   tell(peer: Peer): void {
     const { now, options, out } = this.#context;
     if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
@@ -102,8 +104,9 @@ export class Accusations {
   }
 
   /**
-   * While some members are not reached, tries one of them at a time. Else two halves of a cluster would never meet again (weaviate issue
-   * 10698). A member that is no neighbour, and so is never pinged by turn, would stay out of this node's routes after one failure.
+   * While some members are unreachable, tries one of them at a time. Otherwise two halves of a cluster would never
+   * reconnect (weaviate issue 10698), and a member that is not a neighbor, and so is never pinged by turn, would stay
+   * out of this node's routes after one failure.
    */
   watchMissing(): void {
     const { timerQueue, now, options, rng, self } = this.#context;

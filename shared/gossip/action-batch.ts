@@ -1,4 +1,4 @@
-/** Actions of one step. Parts for one peer travel in one message: a header costs as much as a ping. */
+/** The actions of one step. Parts for one peer share a message: a header costs as much as a ping. */
 import { concat } from '../collections/concat.ts';
 import { encodePart, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
 import type { Action, PeerId } from './types.ts';
@@ -31,7 +31,7 @@ export class ActionBatch {
 
   take(): Action[] {
     const actions: Action[] = [];
-    // Messages first: peers would otherwise wait while local watchers of the replica work.
+    // Messages first; otherwise peers would wait while local watchers of the replica work.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
     }

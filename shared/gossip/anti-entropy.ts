@@ -1,7 +1,8 @@
 /**
- * Repairs what broadcasts missed. Each ping carries the sum over the whole replica. Where two sums differ, the peers compare the sums of
- * buckets, then the digests of the buckets that differ, and send each other what is missing. A peer pulls from one neighbour at a time, in
- * pieces of a message or a few: a newcomer does not fetch everything from each neighbour, and no peer can be made to send without a limit.
+ * Repairs what broadcasts missed. Each ping carries the sum over the whole replica. If two sums differ, the peers
+ * compare the sums of buckets, then the digests of the buckets that differ, and send each other what is missing. A peer
+ * pulls from one neighbor at a time, in pieces of a few messages: a newcomer does not fetch everything from each
+ * neighbor, and no peer can be made to send without limit.
  */
 import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/digest.ts';
 import { sessionItemId } from '../lattice/entry.ts';
@@ -12,23 +13,23 @@ import type { Peer } from './peer.ts';
 import type { Tree } from './tree.ts';
 import type { PeerId } from './types.ts';
 
-/** Answer to the digests of one message. */
+/** Size limit of the answer to the digests of one message. */
 const ANSWER_MAX_BYTES = 3 * (MESSAGE_MAX_BYTES - 8192);
 /** Own items named in one request. */
 const REQUEST_ITEMS_MAX = 1024;
-/** Items of one digest, so that it fits into one message: 16 × 2 buckets of so many items are 57,000 sessions. */
+/** Items per digest, so that it fits into one message. 16 × 2 buckets of this size are 57,000 sessions. */
 const DIGEST_FIT_ITEMS = 1800;
-/** Entries in one `have`. */
+/** Entries per `have`. */
 const HAVE_ITEMS_MAX = 16;
-/** Sessions whose ticket or payload was asked for. */
+/** Sessions whose ticket or payload was requested. */
 const PULLED_MAX = 1024;
 
 interface Pull {
   peer: PeerId;
-  /** Scopes still to ask about; the first `asked` of them are under way. */
+  /** Scopes still to be requested. The first `asked` of them are in progress. */
   queue: DigestScope[];
   asked: number;
-  /** Updates that the last round brought. A peer that says `more` for ever and brings nothing is left. */
+  /** Updates that the last round brought. A peer that always says `more` and brings nothing is dropped. */
   brought: number;
 }
 
@@ -38,7 +39,7 @@ export class AntiEntropy {
   #pull: Pull | undefined;
   #root: bigint | undefined;
   readonly #rootBytes = new Uint8Array(8);
-  /** By issuer and bucket, when a push last changed it; as many as issuers are listed. */
+  /** By issuer and bucket: when a push last changed it. Bounded by the listed issuers. */
   readonly #touched = new Map<string, Float64Array>();
   readonly #pulled = new Map<string, number>();
 
@@ -65,7 +66,7 @@ export class AntiEntropy {
     return this.#root;
   }
 
-  /** The replica changed. `byPush`: other members are learning the same right now. */
+  /** The replica changed. `byPush`: other members are learning the same change right now. */
   changed(issuer: string, sessions: readonly string[], byPush: boolean): void {
     this.#root = undefined;
     if (!byPush) return;
@@ -105,7 +106,9 @@ export class AntiEntropy {
       });
   }
 
-  /** Asks about differences that are not on their way. @returns whether a difference was left for the next time */
+  /**
+   * Requests differences that are not on their way already. @returns true if a difference was left for the next time
+   */
   compare(peer: Peer, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
     const { timerQueue, now, options } = this.#context;
     const scopes: DigestScope[] = [];
@@ -136,7 +139,7 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /** Issuers that both peers list: those the peer named, and ours if the peer may have nothing of them yet. */
+  /** Issuers that both peers list: those that the peer named, and ours if the peer may have nothing of them yet. */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();
@@ -145,7 +148,7 @@ export class AntiEntropy {
       if (replica.accepts(pair.issuer)) yield pair;
     }
     for (const issuer of replica.issuers()) {
-      // It is unknown whether the peer lists it. It is asked once; then `settled` remembers.
+      // It is unknown whether the peer lists it. The peer is asked once; then `settled` remembers the result.
       if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(SUMS_BYTES) };
     }
   }
@@ -165,7 +168,10 @@ export class AntiEntropy {
     pull.brought = 0;
   }
 
-  /** A digest that is too large is cut to a part, another each time. The peer takes the rest for missing and sends it in vain. */
+  /**
+   * Cuts a digest that is too large to a part, another part each time. The peer takes the rest for missing and sends it
+   * in vain.
+   */
   #fit(digest: Digest): Digest {
     const { items } = digest;
     if (items.length <= DIGEST_FIT_ITEMS) return digest;
@@ -173,7 +179,7 @@ export class AntiEntropy {
     return { ...digest, items: [...items.slice(from), ...items.slice(0, from)].slice(0, DIGEST_FIT_ITEMS) };
   }
 
-  /** Answers digests of one message. */
+  /** Answers the digests of one message. */
   answer(peer: Peer, digests: readonly Digest[]): void {
     const { out, replica } = this.#context;
     let left = ANSWER_MAX_BYTES;
@@ -195,7 +201,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'done', more });
   }
 
-  /** A peer says what it has of a few items. Asks for items that it has newer than we do. */
+  /** A peer says what it has of a few items. Requests the items that are newer there. */
   haveHeard(peer: Peer, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.heard(peer, digest);
@@ -205,7 +211,8 @@ export class AntiEntropy {
   #want(peer: Peer, digest: Digest): void {
     const { now, out, replica } = this.#context;
     const ids = replica.wants(digest);
-    // Without this bound a peer whose digests name invented items would make us ask, and take its answers, without end.
+    // Without this limit a peer whose digests name invented items could make us ask, and process its answers, without
+    // end.
     if (ids.length === 0 || !peer.wants.take(ids.length, now)) return;
     peer.expected += ids.length;
     out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
@@ -223,12 +230,12 @@ export class AntiEntropy {
     }
   }
 
-  /** Whether an answer of this peer is still to come. */
+  /** True if an answer of this peer is still to come. */
   awaits(peer: Peer): boolean {
     return this.#pull?.peer === peer.id || peer.expected > 0;
   }
 
-  /** Whether we asked this peer for the entry that it sends. */
+  /** True if we asked this peer for the entry that it sends. */
   expects(peer: Peer): boolean {
     if (this.#pull?.peer === peer.id) return true;
     if (peer.expected <= 0) return false;
@@ -236,9 +243,9 @@ export class AntiEntropy {
     return true;
   }
 
-  /** A repair brought something new. */
+  /** A repair brought a new update. */
   brought(peer: Peer): void {
-    // An update that came because a neighbour asked has passed this way already.
+    // An update that arrived because a neighbor asked has passed through here already.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.brought++;
     this.#cascade();
@@ -263,7 +270,7 @@ export class AntiEntropy {
     this.#context.timerQueue.cancel('pull');
   }
 
-  /** Other peers may lack what this node lacked: they compare at once instead of at their next ping. */
+  /** Other peers may lack what this node lacked. They compare now instead of at their next ping. */
   #cascade(): void {
     const { timerQueue, now, options } = this.#context;
     if (timerQueue.has('cascade')) return;
@@ -273,7 +280,7 @@ export class AntiEntropy {
   /** Set by the core: lets some peers compare. */
   onCascade: () => void = () => {};
 
-  /** Asks for the ticket or payload of a session that a thin update named. */
+  /** Requests the ticket or payload of a session that a thin update named. */
   lacks(peer: Peer, session: string): void {
     const { now, options, out } = this.#context;
     if (now - (this.#pulled.get(session) ?? Number.NEGATIVE_INFINITY) < options.pullMs) return;
@@ -282,7 +289,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'pull', session });
   }
 
-  /** Sends a session's whole entry as news: the peer passes it on to other members. */
+  /** Sends a session's whole entry as news, so that the peer passes it on. */
   fill(peer: Peer, session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry !== undefined) this.#context.out.send(peer.id, { type: 'news', update: entry.update(true) });

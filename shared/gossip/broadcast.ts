@@ -1,4 +1,7 @@
-/** Sends news at once: along the ring in both directions, to some members across it, and through gateways to other clusters. */
+/**
+ * Sends news immediately: along the ring in both directions, to some members across it, and through gateways to other
+ * clusters.
+ */
 import { Bucket } from '../collections/bucket.ts';
 import { sessionItemId } from '../lattice/entry.ts';
 import type { Update } from '../lattice/update.ts';
@@ -12,15 +15,15 @@ import type { PeerId } from './types.ts';
 
 type SuspicionOrRefutation = Extract<Part, { type: 'suspicion' | 'refutation' }>;
 
-/** Members of one cluster that a gateway tells besides its delegates: they joined because they saw a split. */
+/** Members of one cluster that a gateway tells in addition to its delegates: they joined because they saw a split. */
 const PIECES_MAX = 12;
 const PASSES_MAX = 8192;
-/** Delegates ping at most this many times later than they were asked to. */
+/** Factor on the requested pace, after which a silent delegate is skipped. */
 const SILENT_PACES = 3;
 
-/** What a piece of news is about. */
+/** The subject of a piece of news. */
 export interface Subject {
-  /** Undefined: an issuer's word about its keys, which concerns all. */
+  /** Undefined: an issuer's statement about its keys, which concerns all. */
   session: string | undefined;
   cluster: string | undefined;
 }
@@ -30,7 +33,7 @@ export class Broadcast {
   readonly #channels: Channels;
   readonly #livenessTable: LivenessTable;
   readonly #tree: Tree;
-  /** By the session that signed the news; at most PASSES_MAX, then all begin anew. */
+  /** By the session that signed the news. At PASSES_MAX entries the map is cleared. */
   readonly #passes = new Map<string, Bucket>();
 
   constructor(context: Context, channels: Channels, livenessTable: LivenessTable, tree: Tree) {
@@ -40,7 +43,7 @@ export class Broadcast {
     this.#tree = tree;
   }
 
-  /** Passes on an update that was new here. `from`: the peer that told us; undefined: it began here. */
+  /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
   update(update: Update, about: Subject, from: PeerId | undefined): void {
     const isOwners = update.kind === 'entry' && update.eviction === undefined;
     if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
@@ -75,7 +78,7 @@ export class Broadcast {
     this.#pushUp(bytes, { session, cluster }, from);
   }
 
-  /** Tells the accused, if there is a channel to it, wherever it stands on the ring. */
+  /** Tells the accused session, if there is a channel to it, wherever it is on the ring. */
   tell(target: string, suspicion: Suspicion): void {
     if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
   }
@@ -101,7 +104,10 @@ export class Broadcast {
     for (const id of targets) out.send(id, part);
   }
 
-  /** In a small cluster the first member to know told all others. Asking the next member costs 47 bytes and finds lost messages. */
+  /**
+   * In a small cluster the first member to know told all others. Asking the next member costs 47 bytes and finds lost
+   * messages.
+   */
   #askOn(session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry === undefined) return;
@@ -115,11 +121,13 @@ export class Broadcast {
     if (next !== undefined) this.#context.out.send(next, { type: 'have', digest });
   }
 
-  /** One delegate tells the gateways for its cluster. After a while the other delegates check that the gateways have it. */
+  /**
+   * One delegate tells the gateways for its cluster. After a while the other delegates check that the gateways know.
+   */
   #pushUp(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
     const { timerQueue, now, options, out, self, me } = this.#context;
     if (self.kind !== 'agent') return;
-    // This agent's own tunnels have brought its record to the gateways already.
+    // This agent's own tunnels have already delivered its record to the gateways.
     if (about.session === me && from === undefined && about.cluster !== undefined) return;
     if (about.cluster !== undefined && about.cluster !== self.cluster) return;
     for (const { id } of this.#channels.gateways()) {
@@ -133,13 +141,13 @@ export class Broadcast {
   /** Set by the core: compares with a gateway. */
   onCheck: (gateway: PeerId) => void = () => {};
 
-  /** A gateway tells delegates of every cluster but the sender's: its members have the news from each other. */
+  /** A gateway tells delegates of every cluster except the sender's, whose members tell each other. */
   #relay(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
     const { options, out } = this.#context;
     const source = from === undefined ? undefined : this.#clusterOf(from);
     for (const [cluster, peers] of this.#delegates()) {
       if (cluster === source) continue;
-      // In the owner's cluster its own push has begun. One delegate is told in case the owner has no neighbours.
+      // In the owner's cluster its own push has begun. One delegate is told in case the owner has no neighbors.
       const count = cluster === about.cluster ? 1 : options.delegates;
       const others = peers.filter((id) => id !== from && id !== about.session);
       const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
@@ -147,7 +155,7 @@ export class Broadcast {
     }
   }
 
-  /** Sends from a gateway to one member: directly, or through delegates of its cluster. */
+  /** Sends from a gateway to one member, directly or through delegates of its cluster. */
   home(part: SuspicionOrRefutation, session: string): void {
     const { options, out } = this.#context;
     if (this.#channels.open.has(session)) return out.send(session, part);
@@ -156,14 +164,14 @@ export class Broadcast {
     for (const id of peers.slice(0, options.delegates)) out.send(id, part);
   }
 
-  /** A gateway's peers by cluster, without suspected ones. The peers that other gateways would choose too come first. */
+  /** A gateway's peers by cluster, without suspected ones. Peers that other gateways would choose too come first. */
   #delegates(): Map<string, PeerId[]> {
     const byCluster = new Map<string, PeerId[]>();
     const { now, options } = this.#context;
     for (const { id, heardAt } of this.#channels.agents()) {
       const cluster = this.#clusterOf(id);
       if (cluster === undefined || this.#livenessTable.isSuspected(id)) continue;
-      // A machine that lost power closes no socket, and a sleeping object sends no pings that would notice.
+      // A machine that lost power closes no socket, and a hibernating object sends no pings that would notice.
       if (now - heardAt > SILENT_PACES * options.gatewayPaceMaxMs) continue;
       const peers = byCluster.get(cluster);
       if (peers === undefined) byCluster.set(cluster, [id]);

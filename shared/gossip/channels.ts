@@ -1,22 +1,24 @@
-/** The open channels: dials, backoff, bans. Dials channels that are wanted and closes those that are not. */
+/**
+ * The open channels, with their dials, backoff and bans. Opens channels that are wanted and closes those that are not.
+ */
 import { type Context, isGateway, memberEntry, ownRing, shuffle, spread } from './context.ts';
 import { newPeer, type Peer } from './peer.ts';
 import { Topology, WALK_MAX } from './topology.ts';
 import type { HangUpReason, PeerId } from './types.ts';
 
 const BANS_MAX = 1024;
-/** No dial takes so long. */
+/** No dial takes longer than this. */
 const DIAL_LOST_MS = 60_000;
 
 export class Channels {
   /** Bounded by `peersMax` and by what we dial ourselves. */
   readonly open = new Map<PeerId, Peer>();
   readonly #context: Context;
-  /** Since when; bounded by `dialsMax`. */
+  /** Dial in progress → its start. Bounded by `dialsMax`. */
   readonly #dialling = new Map<PeerId, number>();
-  /** Of members and gateways only; cleared as they leave. */
+  /** Only members and gateways; removed when they leave. */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
-  /** Sessions that were reached once: a failed dial to one of them is evidence. Cleared as they leave. */
+  /** Sessions that were reached before: a failed dial to one of them is evidence. Removed when they leave. */
   readonly #met = new Set<PeerId>();
   readonly #banned = new Map<PeerId, number>();
   #dirty = true;
@@ -60,13 +62,14 @@ export class Channels {
     return peer;
   }
 
-  /** @returns whether a channel that we still wanted broke */
+  /** @returns true if a channel that we still wanted broke */
   closed(id: PeerId): boolean {
     const peer = this.open.get(id);
     const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.topology.targets().has(id);
     this.open.delete(id);
     this.#context.out.forget(id);
-    // A peer that closes at once is dialled as seldom as one that does not open: else two nodes that disagree would never rest.
+    // A peer that closes immediately is redialed as rarely as one that does not open. Otherwise two nodes that disagree
+    // would reconnect forever.
     if (peer !== undefined && this.#context.now - peer.openedAt < this.#context.options.spareMs) this.#noteFailure(id);
     else if (peer !== undefined) this.#failed.delete(id);
     this.#dirty = true;
@@ -74,7 +77,7 @@ export class Channels {
     return wanted;
   }
 
-  /** @returns whether the peer had been reached before, so that failing now is news about it */
+  /** @returns true if the peer had been reached before, so that the failure is news about it */
   dialFailed(id: PeerId): boolean {
     this.#dialling.delete(id);
     if (this.open.has(id)) return false;
@@ -98,7 +101,7 @@ export class Channels {
     if (banMs > 0) {
       if (this.#banned.size >= BANS_MAX) this.#banned.clear();
       this.#banned.set(id, now + banMs);
-      // This node does not dial it either: the channel would be closed at once.
+      // This node does not dial it either, because the channel would be closed immediately.
       this.#failed.set(id, { times: 1, until: now + banMs });
     }
     out.act({ type: 'hangUp', peer: id, reason, banMs });
@@ -112,7 +115,7 @@ export class Channels {
     this.topology.setGateways(gateways);
   }
 
-  /** Members came or went; `gone` for good. */
+  /** Members joined or left. `gone`: left for good. */
   membersChanged(gone?: string): void {
     this.#dirty = true;
     if (gone !== undefined) {
@@ -147,7 +150,7 @@ export class Channels {
     return undefined;
   }
 
-  /** Whether a dial was begun or is under way. */
+  /** Returns true if a dial was started or is in progress. */
   dial(id: PeerId): boolean {
     const { options, out } = this.#context;
     if (this.open.has(id) || (this.#banned.get(id) ?? Number.NEGATIVE_INFINITY) > this.#context.now) return false;
@@ -161,14 +164,14 @@ export class Channels {
     return true;
   }
 
-  /** A driver answers each dial. If it forgot some, they must not block all later dials. */
+  /** A driver answers each dial. If it lost some answers, they must not block all later dials. */
   #forgetLostDials(): void {
     const { now, options } = this.#context;
     if (this.#dialling.size < options.dialsMax) return;
     for (const [id, since] of this.#dialling) if (now - since > DIAL_LOST_MS) this.#dialling.delete(id);
   }
 
-  /** At the end of a step: dials missing channels, closes those that are not needed. */
+  /** At the end of a step: dials missing channels and closes those that are not needed. */
   maintain(): void {
     if (!this.#dirty || this.#context.self.kind === 'gateway') return;
     this.#dirty = false;
@@ -200,7 +203,7 @@ export class Channels {
     const { timerQueue, now, options } = this.#context;
     let nextAt = Number.POSITIVE_INFINITY;
     for (const peer of this.open.values()) {
-      // A channel that the other side dialled is for that side to close.
+      // A channel that the other side dialed is for that side to close.
       if (peer.inbound || targets.has(peer.id)) continue;
       const at = peer.openedAt + options.spareMs;
       if (at <= now) this.hangUp(peer.id, 'spare');
@@ -213,7 +216,7 @@ export class Channels {
     return this.#failed.get(id)?.until ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** Random peers for a push: across the ring first, neighbours only where there are no others. */
+  /** Random peers for a push: members across the ring first, neighbors only if there are no others. */
   some(count: number, usable: (peer: PeerId) => boolean): PeerId[] {
     const near = this.topology.near();
     const { rng } = this.#context;

@@ -10,16 +10,18 @@ import type { PeerId, Self } from './types.ts';
 
 export interface Context {
   readonly self: Self;
-  /** The session, or the gateway's `gw:…`. */
+  /** The session id, or the gateway's `gw:…`. */
   readonly me: PeerId;
   readonly replica: Replica;
   readonly crypto: Crypto;
   readonly signer: Signer | undefined;
-  /** Replaced whole where some are tuned. */
+  /** Replaced as a whole when options are tuned. */
   options: GossipOptions;
   readonly timerQueue: TimerQueue;
   readonly out: ActionBatch;
-  /** Members of a cluster that are neither LEFT nor suspected, this node included; an agent keeps its own cluster only. */
+  /**
+   * Members of a cluster that are neither LEFT nor suspected, including this node. An agent keeps its own cluster only.
+   */
   readonly rings: Map<string, Ring>;
   now: number;
   rng: () => number;
@@ -31,7 +33,7 @@ export function isGateway(peer: PeerId): boolean {
   return peer.startsWith(GATEWAY);
 }
 
-/** `ms` give or take half of the jitter. */
+/** `ms` plus or minus half of the jitter. */
 export function spread(context: Context, ms: number): number {
   return ms * (1 + context.options.jitter * (context.rng() - 0.5));
 }

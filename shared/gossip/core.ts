@@ -1,4 +1,4 @@
-/** One node's gossip: takes each event apart and hands each part to the module that handles it. */
+/** One node's gossip: splits each event into its parts and passes each part to the module that handles it. */
 import { LatticeError } from '../lattice/error.ts';
 import { Accusations } from './accusations.ts';
 import { AntiEntropy } from './anti-entropy.ts';
@@ -56,13 +56,13 @@ export class Core {
     this.#connect();
   }
 
-  /** Sets the calls from later parts to earlier ones. */
+  /** Connects callbacks from later modules to earlier ones. */
   #connect(): void {
     const { context } = this;
     this.channels.topology.isReachable = (peer) => this.#livenessTable.isReachable(peer);
     this.#pinger.onTurn = (peer) => {
       if (memberEntry(context, peer) !== undefined) return this.#probes.probe(peer);
-      // A newcomer does not know its first peer as a member yet: it pings to learn, and judges nothing.
+      // A newcomer does not know its first peer as a member yet. It pings to learn, and judges nothing.
       this.#pinger.ping(peer);
     };
     this.#broadcast.onCheck = (gateway) => {
@@ -105,7 +105,7 @@ export class Core {
         return this.#probes.relayed(event.target, event.verdict);
       case 'gateways':
         this.channels.setGateways(event.gateways);
-        // A tunnel is back. Compares at once with the gateway, which may have missed news.
+        // A tunnel is back. Compares with the gateway now, since it may have missed news.
         for (const { id } of this.channels.gateways()) this.#pinger.pingGateway(id);
         return;
       case 'tunnel':
@@ -161,7 +161,7 @@ export class Core {
     if (peer === undefined) return;
     this.#livenessTable.reach(id, true);
     this.#probes.opened(id);
-    // The side that dialled speaks first: otherwise both would ask.
+    // The side that dialed speaks first; otherwise both would ask.
     if (!inbound && !resumed) this.#pinger.greet(id);
     if (!resumed) this.#accusations.tell(peer);
   }
@@ -255,7 +255,7 @@ export class Core {
     return false;
   }
 
-  /** Verification depends on the bytes alone, so an honest peer holds nothing that fails it. */
+  /** Verification depends only on the bytes, so an honest peer holds nothing that fails it. */
   #rejected(peer: Peer, code: string): void {
     if (code === 'unknown_issuer' || code === 'full') return;
     this.context.out.act({ type: 'notice', notice: { what: 'rejected', peer: peer.id, code } });

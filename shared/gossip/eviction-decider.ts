@@ -1,6 +1,7 @@
 /**
- * Decides evictions; only gateways do. It decides whether a session whose tunnel closed is gone, and when the grace of a suspect is over.
- * Too many suspects at once mean a fault of the network, and it evicts none of them. It evicts sessions of its own issuer only.
+ * Decides evictions; only gateways do. Decides whether a session whose tunnel closed is gone, and when the grace of a
+ * suspect is over. If too many sessions are suspected together, the network is at fault and none is evicted. Evicts
+ * only sessions of its own issuer.
  */
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
@@ -15,20 +16,20 @@ interface Trial {
   session: string;
   relay: Verdict | undefined;
   witnesses: Map<PeerId, Verdict | undefined>;
-  /** Called once it is known that no peer reaches the session. */
+  /** Called when no peer reaches the session. */
   then: (trial: Trial) => void;
   /** Called when a peer reaches it. */
   otherwise: () => void;
 }
 
-/** Kept of a suspect until it refutes or leaves. */
+/** State of a suspect until it refutes or leaves. */
 interface Charge {
   since: number;
   /** Only this gateway's own path was tried. */
   lonely: boolean;
 }
 
-/** An agent runs 64 indirect probes at once. It answers `unknown` to more, and that must not count against a session. */
+/** An agent runs 64 indirect probes at a time. It answers `unknown` to more, which must not count against a session. */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
 
@@ -38,13 +39,13 @@ export class EvictionDecider {
   readonly #livenessTable: LivenessTable;
   /** Sessions whose tunnel is open here; as many as the replica has members. */
   readonly #present = new Set<string>();
-  /** Sessions whose tunnel closed, and when. */
+  /** Session → when its tunnel closed. */
   readonly #absent = new Map<string, number>();
   readonly #charges = new Map<string, Charge>();
-  /** At most TRIALS_MAX; more wait. */
+  /** At most TRIALS_MAX; further trials wait. */
   readonly #trials = new Map<string, Trial>();
   readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
-  /** By cluster: when members turned suspect, within the window. */
+  /** By cluster: when members became suspects, within the window. */
   readonly #turned = new Map<string, number[]>();
   readonly #frozen = new Map<string, number>();
   #seq = 0;
@@ -55,7 +56,7 @@ export class EvictionDecider {
     this.#livenessTable = livenessTable;
   }
 
-  /** `memory`: the object slept. Without it this gateway is new, and watches whether all members come back to it. */
+  /** `memory`: the object hibernated. Without it this gateway is new, and waits for all members to reconnect. */
   start(memory: GossipMemory | undefined): void {
     const { now, options } = this.#context;
     for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
@@ -71,7 +72,7 @@ export class EvictionDecider {
     }
   }
 
-  /** Sets the running times anew, from the same moments, with the new settings. */
+  /** Restarts the running timers from the same moments with the new settings. */
   tuned(): void {
     for (const session of this.#charges.keys()) this.#setGrace(session);
     for (const [session, since] of this.#absent)
@@ -100,7 +101,7 @@ export class EvictionDecider {
     this.#present.add(session);
     this.#absent.delete(session);
     timerQueue.cancel(`absent:${session}`);
-    // The session has just proven its key to this gateway, or spoken on a tunnel for which it had.
+    // The session just proved its key to this gateway, or spoke on a tunnel for which it had.
     const trial = this.#trials.get(session);
     this.#endTrial(session);
     this.#livenessTable.acquit(session);
@@ -153,7 +154,7 @@ export class EvictionDecider {
     if (this.#charges.has(session)) this.#setGrace(session);
   }
 
-  /** The session is not suspected any more, or it left. */
+  /** The session is no longer suspected, or it left. */
   cleared(session: string): void {
     this.#charges.delete(session);
     this.#context.timerQueue.cancel(`grace:${session}`);
@@ -167,7 +168,10 @@ export class EvictionDecider {
     this.#endTrial(session);
   }
 
-  /** Shorter the more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers beside the first (Lifeguard §IV-B). */
+  /**
+   * Shorter the more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers besides the first
+   * (Lifeguard §IV-B).
+   */
   #graceMs(session: string, lonely: boolean): number {
     const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
     const cluster = this.#context.replica.get(session)?.ticket.cluster ?? '';
@@ -185,7 +189,8 @@ export class EvictionDecider {
     if (charge === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
     const { timerQueue } = this.#context;
     const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
-    // A session that turned suspect in a freeze has its whole grace after it: news travels slowly while a network heals.
+    // A session that became a suspect during a freeze gets its whole grace after it: news travels slowly while a
+    // network heals.
     const from = Math.max(charge.since, frozenUntil);
     timerQueue.set(`grace:${session}`, from + this.#graceMs(session, charge.lonely), () => this.#graceOver(session));
   }
@@ -200,7 +205,10 @@ export class EvictionDecider {
     });
   }
 
-  /** Eureka's rule: many suspects at once mean a fault of the network. Evicting them would empty the registry because of one switch. */
+  /**
+   * Eureka's rule: many suspects together mean a network fault. Evicting them would empty the registry because of one
+   * switch.
+   */
   #countTurn(session: string): void {
     const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
     const { now } = this.#context;
@@ -282,7 +290,8 @@ export class EvictionDecider {
     if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
     this.#endTrial(session);
     if (verdicts.includes('alive')) {
-      // Its neighbours reach it, this gateway does not: no reason to evict. The neighbours will tell when they lose it.
+      // Its neighbors reach it, and this gateway does not, which is no reason to evict. The neighbors will report when
+      // they lose it.
       this.#livenessTable.acquit(session);
       if (!this.#present.has(session)) this.#livenessTable.reach(session, false);
       return trial.otherwise();

@@ -1,6 +1,6 @@
 /**
- * The membership core: `createGossip`, then `step` for each event, in the order they happen. Pure and synchronous: time and chance are
- * handed in, all effects come back as actions.
+ * The membership core: `createGossip`, then `step` for each event, in order. Pure and synchronous: time and randomness
+ * are passed in, and all effects are returned as actions.
  */
 
 import { ActionBatch } from './action-batch.ts';
@@ -88,8 +88,8 @@ export function livenessOf(state: GossipState, session: string): Liveness {
 }
 
 /**
- * What `createGossip` needs to go on after a gateway's object slept. Structured-cloneable. Take it after a step that returned `evict`,
- * `liveness` or `notice`.
+ * The state that `createGossip` needs to continue after a gateway's object hibernated. Structured-cloneable. Call it
+ * after a step that returned `evict`, `liveness` or `notice`.
  */
 export function remember(state: GossipState): GossipMemory {
   return state.core.remember();

@@ -1,23 +1,25 @@
-/** One node's knowledge of another node's liveness: its accusers, its refutation, and whether this node reaches it. */
+/**
+ * What one node knows about another node's liveness: its accusers, its refutation, and whether this node reaches it.
+ */
 import type { Refutation, Suspicion } from './messages.ts';
 import type { Liveness } from './types.ts';
 
-/** Distinct observers that shorten the grace. More observers change nothing. */
+/** Distinct observers that shorten the grace. Further observers change nothing. */
 export const OBSERVERS_MAX = 3;
 export interface LivenessRow {
   incarnation: number;
-  /** The target's signature under `incarnation`; none for 0. */
+  /** The target's signature for `incarnation`; none for 0. */
   refutation: Refutation | undefined;
-  /** At this incarnation, by observer; at most OBSERVERS_MAX. */
+  /** Suspicions at this incarnation, by observer; at most OBSERVERS_MAX. */
   readonly suspicions: Map<string, Suspicion>;
-  /** A gateway suspects it by its own judgement. */
+  /** A gateway suspects it by its own judgment. */
   judged: boolean;
   unreachable: boolean;
-  /** The last direct probe of it failed. Pushes pass it by until it answers. */
+  /** The last direct probe failed. Pushes skip it until it answers. */
   detour: boolean;
   /** When each observer last accused; at most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
-  /** Suspicions in short succession, and the last one. */
+  /** Suspicions in quick succession, and the time of the last one. */
   flaps: number;
   suspectedAt: number;
   /** It refuted, but is not trusted before this time. */
@@ -25,7 +27,7 @@ export interface LivenessRow {
   announced: Liveness;
 }
 
-/** The row of a session without any accusation. */
+/** A row without any accusation. */
 export function newLivenessRow(): LivenessRow {
   return {
     incarnation: 0,
@@ -46,7 +48,7 @@ export function isSuspected(row: LivenessRow): boolean {
   return row.judged || row.suspicions.size > 0;
 }
 
-/** For the sum over all rows. Covers what other nodes can learn of the session, without signatures. */
+/** For the sum over all rows. Covers what other nodes can learn about the session, without signatures. */
 export function hashLivenessRow(session: string, row: LivenessRow): number {
   let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);
   for (let i = 0; i < session.length; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

@@ -1,7 +1,7 @@
 /**
- * Which sessions are alive. Liveness is not in the lattice, because it changes back. An observer signs its suspicion, which holds for one
- * incarnation of the target. The target refutes it with a higher incarnation, which only the target can sign (SWIM, Das et al. 2002, with
- * signatures).
+ * Which sessions are alive. Liveness is not in the lattice, because it can change back. An observer signs its
+ * suspicion, which holds for one incarnation of the target. The target refutes it with a higher incarnation, which only
+ * the target can sign (SWIM, Das et al. 2002, with signatures).
  */
 import type { Context } from './context.ts';
 import { memberEntry } from './context.ts';
@@ -9,21 +9,24 @@ import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVE
 import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
 import type { Liveness } from './types.ts';
 
-/** Remembered per target, for the rate limit. */
+/** Accusers remembered per target, for the rate limit. */
 const ACCUSERS_MAX = 32;
 
 export type Taken = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 
 export class LivenessTable {
   readonly #context: Context;
-  /** Only sessions that were accused or not reached. A row goes when its session leaves. Bounded by the replica's entries. */
+  /**
+   * Only sessions that were accused or unreachable. A row is removed when its session leaves. Bounded by the replica's
+   * entries.
+   */
   readonly #rows = new Map<string, LivenessRow>();
-  /** Rows that say suspected now. */
+  /** Sessions whose row says suspected now. */
   readonly suspects = new Set<string>();
-  /** Rows that say unreachable now. */
+  /** Sessions whose row says unreachable now. */
   readonly missed = new Set<string>();
   readonly #onChange: (session: string) => void;
-  /** Of this agent itself. */
+  /** The incarnation of this agent. */
   #incarnation = 0;
   #sum: number | undefined;
   #changedAt = Number.NEGATIVE_INFINITY;
@@ -68,7 +71,7 @@ export class LivenessTable {
     return this.#context.now - this.#changedAt < this.#context.options.quietMs;
   }
 
-  /** At most `max` signed words, beginning anywhere. */
+  /** At most `max` signed statements, starting at a random position. */
   words(max: number): (Suspicion | Refutation)[] {
     const words: (Suspicion | Refutation)[] = [];
     for (const row of this.#rows.values()) {
@@ -84,7 +87,7 @@ export class LivenessTable {
     return [...(this.#rows.get(session)?.suspicions.values() ?? [])];
   }
 
-  /** Signs this agent's own suspicion, at the target's incarnation that it knows. */
+  /** Signs this agent's suspicion, at the target's known incarnation. */
   accuse(target: string): Suspicion | undefined {
     const { signer, me } = this.#context;
     if (signer === undefined) return undefined;
@@ -118,11 +121,12 @@ export class LivenessTable {
     return this.#rows.get(this.#context.me)?.refutation;
   }
 
-  /** Checks a suspicion, but does not decide whether to believe it. `charge` is called before a signature is verified. */
+  /** Checks a suspicion without deciding whether to believe it. `charge` is called before a signature is verified. */
   examine(suspicion: Suspicion, charge: () => boolean): Taken {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
-    // The suspicion of an observer that has left does not count. Other members may have believed it before, so the accused must answer it.
+    // The suspicion of an observer that has left does not count. Other members may have believed it before, so the
+    // accused must answer it.
     const isMe = target === this.#context.me;
     const witness = isMe ? this.#context.replica.get(observer) : memberEntry(this.#context, observer);
     if (entry === undefined || witness === undefined || observer === target) return 'refused';
@@ -132,7 +136,8 @@ export class LivenessTable {
     if (incarnation < known) return 'known';
     const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
     if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
-    // The accused waits half as long as other members, so it answers every suspicion that one of them believes.
+    // The accused accepts suspicions twice as often as other members do, so it answers every suspicion that one of them
+    // believes.
     const againAfterMs = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
     if (this.#context.now - this.lastAccused(target, observer) < againAfterMs) return 'refused';
     if (!charge()) return 'refused';
@@ -142,7 +147,7 @@ export class LivenessTable {
     return (here?.size ?? 0) > 0 ? 'confirmed' : 'new';
   }
 
-  /** Believes a suspicion that `examine` let through. */
+  /** Believes a suspicion that passed `examine`. */
   believe(suspicion: Suspicion): void {
     const { target, incarnation, observer, proof } = suspicion;
     const row = this.#row(target);
@@ -159,7 +164,7 @@ export class LivenessTable {
     this.#changed(target);
   }
 
-  /** @returns whether it was news; 'forged' where the signature is not the session's */
+  /** @returns whether it was news; 'forged' if the signature is not the session's */
   hear(refutation: Refutation, charge: () => boolean): Taken {
     const { session, incarnation } = refutation;
     if (memberEntry(this.#context, session) === undefined) return 'refused';
@@ -181,7 +186,7 @@ export class LivenessTable {
     this.#changed(session);
   }
 
-  /** The session spoke to this very node: a proof of life that needs no refutation. */
+  /** The session spoke directly to this node: a proof of life that needs no refutation. */
   acquit(session: string): void {
     const row = this.#rows.get(session);
     if (row !== undefined && isSuspected(row)) this.#clear(session, row);
@@ -198,7 +203,7 @@ export class LivenessTable {
     this.#announce(session, row);
   }
 
-  /** Pushes pass the session by until it answers again. */
+  /** Pushes skip the session until it answers again. */
   detour(session: string): void {
     this.#row(session).detour = true;
   }
@@ -232,7 +237,8 @@ export class LivenessTable {
     const was = isSuspected(row);
     row.suspicions.clear();
     row.judged = false;
-    // A link that comes and goes would change the routing each time. From its second flap on the session is held back for a while.
+    // A link that flaps would change the routing each time. From its second flap on the session is held back for a
+    // while.
     if (was && row.flaps > 1) {
       const hold = Math.min(options.flapMaxMs, options.flapMs * 2 ** (row.flaps - 2));
       row.heldUntil = now + hold;

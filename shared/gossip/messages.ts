@@ -1,6 +1,6 @@
 /**
- * What peers say to each other. A message is a sequence of parts, each a type and its fields. Every
- * count and length is bounded, every part is in its one spelling, and reading allocates no more than the message holds.
+ * The messages between peers. A message is a sequence of parts, each with a type and fields. Every count and length is
+ * bounded, every part has exactly one encoding, and decoding allocates no more than the message holds.
  */
 import { ByteReader, ByteWriter } from '../lattice/bytes.ts';
 import { SIGNATURE_BYTES } from '../lattice/crypto.ts';
@@ -19,64 +19,73 @@ import { packSession, readSession } from '../lattice/session.ts';
 import { decodeUpdate, encodeUpdate, UPDATE_MAX_BYTES, type Update } from '../lattice/update.ts';
 import type { Verdict } from './types.ts';
 
-/** One message; larger ones end the channel. */
+/** Size limit of one message; a larger one ends the channel. */
 export const MESSAGE_MAX_BYTES = 64 * 1024;
 /** More issuers than any operator lists. */
 const ISSUERS_MAX = 64;
 const ISSUER_CHARS = 26;
-/** Parts of one message: the shortest has 2 bytes, and no honest message has this many. */
+/** Parts per message. The shortest part has 2 bytes, and no honest message has this many. */
 const PARTS_MAX = 4096;
 export const SUMS_BYTES = BUCKETS * 2 * 4;
 const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
 
-/** An observer's signed word that no path reached `target` at this incarnation. */
+/** An observer's signed statement that no path reached `target` at this incarnation. */
 export interface Suspicion {
   target: string;
   incarnation: number;
   observer: string;
   signature: Uint8Array;
-  /** The target's own signature under its incarnation, so that no other node can raise it; none for 0. */
+  /** The target's signature for its incarnation, so that no other node can raise it; none for 0. */
   proof: Uint8Array | undefined;
 }
 
-/** The target's own signed word that it lives. */
+/** The target's signed statement that it is alive. */
 export interface Refutation {
   session: string;
   incarnation: number;
   signature: Uint8Array;
 }
 
-/** Low 32 bits of the sums of one issuer's buckets: live and left of the first, live and left of the second, … The root has all 64. */
+/**
+ * Low 32 bits of the sums of one issuer's buckets: live and left of the first, live and left of the second, … The root
+ * has all 64.
+ */
 export interface IssuerSums {
   issuer: string;
   sums: Uint8Array;
 }
 
 export type Part =
-  /** `root`: 8 bytes, equal where two replicas are. `livenessHash`: the same for suspicions. */
+  /** `root`: 8 bytes, equal if two replicas are equal. `livenessHash`: the same for suspicions. */
   | { type: 'ping'; seq: number; root: Uint8Array; livenessHash: number }
-  /** `paceMs`: a gateway's wish for the time to the next ping; 0 between agents. */
+  /** `paceMs`: the time that a gateway wants until the next ping; 0 between agents. */
   | { type: 'ack'; seq: number; root: Uint8Array; livenessHash: number; paceMs: number }
-  /** Ping `target` for me. */
+  /** Asks the receiver to ping `target`. */
   | { type: 'probe'; seq: number; target: string }
   | { type: 'probed'; seq: number; verdict: Verdict }
   /** A new update. Each peer that did not know it passes it on. */
   | { type: 'news'; update: Update }
-  /** I know this much of these few entries: a peer that knows less answers `wants`. */
+  /** The sender's state of a few entries. A peer that knows less replies `wants`. */
   | { type: 'have'; digest: Digest }
   | { type: 'suspicion'; suspicion: Suspicion }
   | { type: 'refutation'; refutation: Refutation }
   | { type: 'sums'; issuers: IssuerSums[] }
-  /** What I have in one scope: answer with what I lack, `wants` and, behind the last of a message's digests, `done`. */
+  /**
+   * The sender's state of one scope. The receiver replies with what the sender lacks, `wants`, and after the last of a
+   * message's digests `done`.
+   */
   | { type: 'digest'; digest: Digest }
-  /** An update that you lack. You do not pass it on: other peers compare for themselves. */
+  /** An update that the receiver lacks. It is not passed on: other peers compare for themselves. */
   | { type: 'repair'; update: Update }
   | { type: 'wants'; issuer: string; ids: string[] }
-  /** End of the answer to one message's digests; `more`: it was cut, ask again. */
+  /** End of the reply to one message's digests. `more`: it was cut, ask again. */
   | { type: 'done'; more: boolean }
-  /** A thin update named a session whose ticket or payload is not here. */
+  /** A thin update named a session whose ticket or payload is missing here. */
   | { type: 'pull'; session: string }
-  /** To a gateway. True: tell me too, for my cluster may be in pieces or I have no neighbour. False: not any more. */
+  /**
+   * To a gateway. True: send news to this member too, because its cluster may be split or it has no neighbor. False: no
+   * longer needed.
+   */
   | { type: 'apart'; apart: boolean };
 
 const TYPES = [
@@ -100,7 +109,7 @@ const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly Verd
 const SEQ_MAX = 0xffff_ffff;
 export const INCARNATION_MAX = 0xffff_ffff;
 
-/** Update parts are the large ones and travel to several peers: encoded once. */
+/** Update parts are the large ones and go to several peers, so they are encoded once. */
 export function encodePart(part: Part): Uint8Array {
   const out = new ByteWriter().byte(TYPES.indexOf(part.type));
   writePart(out, part);

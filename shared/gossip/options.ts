@@ -1,103 +1,143 @@
-/** Every time and size of the core, with its reason. Tests and the simulator override some; both ends of a channel need not agree. */
+/**
+ * Every time and size of the core, with its reason. Tests and the simulator override some. The two ends of a channel
+ * need not agree.
+ */
 export interface GossipOptions {
-  /** Members on each side of the ring that a channel is kept to. 3: two neighbours share 4 helpers for an indirect probe. */
+  /**
+   * Members on each side of the ring to which a channel is kept. With 3, two neighbors share 4 helpers for an indirect
+   * probe.
+   */
   ringReach: number;
-  /** Channels dialled to random members. With those that others dial here about twice as many: they carry news across the ring. */
+  /**
+   * Channels dialed to random members. Together with inbound ones there are about twice as many. They carry news across
+   * the ring.
+   */
   randomLinks: number;
-  /** One random channel is replaced so often, so that no set of peers surrounds a node for ever. A handshake costs 3 KB. */
+  /**
+   * One random channel is replaced per interval, so that no set of peers surrounds a node forever. A handshake costs 3
+   * KB.
+   */
   rotateMs: number;
-  /** A cluster of so few is connected in full. */
+  /** A cluster of at most this size is fully connected. */
   fullMesh: number;
-  /** Channels that are not needed any more are closed after this: a ring that is still growing needs many of them again. */
+  /**
+   * Channels that are no longer needed are closed after this. A ring that is still growing needs many of them again.
+   */
   spareMs: number;
-  /** Suspicions, refutations and words about keys go to the two ring neighbours and so many random peers: they are rare, and hurried. */
+  /**
+   * Suspicions, refutations and statements about keys go to the two ring neighbors and this many random peers: they are
+   * rare and urgent.
+   */
   fanout: number;
-  /** One ring neighbour that may lack some news is asked about it after this, the other after twice this: longer than a wave takes. */
+  /**
+   * One ring neighbor that may lack some news is asked about it after this, the other after twice this. Longer than a
+   * wave takes.
+   */
   lazyMs: number;
-  /** In clusters of so few, the owner tells all and the others only ask each other whether it arrived. */
+  /** In clusters up to this size the owner tells all members, and the others only ask each other whether it arrived. */
   tellAll: number;
-  /** Between probes; every other one goes to the next on the ring, so that each member is probed at least every 2 probeMs. */
+  /**
+   * Interval between probes. Every other probe goes to the next member on the ring, so each member is probed at least
+   * every 2 probeMs.
+   */
   probeMs: number;
-  /** Part of an interval that is random, so that nodes started together do not stay in step. */
+  /** Random fraction of an interval, so that nodes started together do not stay in step. */
   jitter: number;
-  /** A direct probe's answer. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788) or peers answer late (RFC 6298). */
+  /**
+   * Time limit of a direct probe. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788) or
+   * peers answer late (RFC 6298).
+   */
   directMs: number;
   healthMax: number;
-  /** For helpers' verdicts. */
+  /** Time limit for helpers' verdicts. */
   indirectMs: number;
-  /** For the relay's, which may have to wake an object first. */
+  /** Time limit for the relay's verdict; the relay may have to wake an object first. */
   relayMs: number;
-  /** How long a helper waits for the target; less than `indirectMs`, or its word would come too late. */
+  /** How long a helper waits for the target. Less than `indirectMs`, or its verdict would arrive too late. */
   helperMs: number;
-  /** Helpers asked; as many again where no relay could tell. */
+  /** Number of helpers; as many again if no relay could tell. */
   helpers: number;
-  /** A timer this late says that this process stood still. Answers may wait unread, so no peer is blamed yet. */
+  /** A timer later than this means that this process was paused. Answers may wait unread, so no peer is blamed yet. */
   lateMs: number;
-  /** Between attempts to reach a suspected peer: without them two halves of a cluster would never meet again. */
+  /**
+   * Interval between attempts to reach a suspected peer. Without them two halves of a cluster would never reconnect.
+   */
   suspectMs: number;
   /** Grace between suspicion and eviction: from graceMin × graceMaxFactor down to graceMin as observers agree. */
   graceMinMs: number;
   graceMaxFactor: number;
   /** Factor on the longest grace if only the gateway's own path was tried. */
   graceLonelyFactor: number;
-  /** A tunnel that closes has so long to come back before peers are asked about it. */
+  /** How long a closed tunnel has to reconnect before peers are asked about its node. */
   reconnectMs: number;
   /** Evictions stop for `freezeMs` if more than this share of a cluster, at least `freezeMin`, turns suspect within `freezeWindowMs`. */
   freezeShare: number;
   freezeMin: number;
   freezeWindowMs: number;
   freezeMs: number;
-  /** A session that is suspected again within `flapMaxMs` × 2 is trusted again after `flapMs`, then twice that, at most `flapMaxMs`. */
+  /**
+   * A session that is suspected again within `flapMaxMs` × 2 is trusted again after `flapMs`, then twice that, at most
+   * `flapMaxMs`.
+   */
   flapMs: number;
   flapMaxMs: number;
-  /** Least time between two suspicions of one observer against one target. */
+  /** Minimum time between two suspicions by one observer of one target. */
   accuseMs: number;
-  /** Per cluster and gateway. One instead of three loses foreign news for seconds when one message is lost. */
+  /** Delegates per cluster and gateway. With one instead of three, a lost message delays foreign news by seconds. */
   delegates: number;
-  /** All delegates together send a settled gateway one message in this time: 12 a minute are allowed, 10 are sent. */
+  /** All delegates together send a settled gateway one message per interval: 12 a minute are allowed, 10 are sent. */
   gatewayPaceMs: number;
-  /** Of the pace of one delegate. */
+  /** Bounds of the pace of one delegate. */
   gatewayPaceMinMs: number;
   gatewayPaceMaxMs: number;
-  /** A ping of a gateway that is not answered is repeated after this, then twice that, … */
+  /** An unanswered ping of a gateway is repeated after this, then after twice that, and so on. */
   gatewayRetryMs: number;
-  /** A delegate checks that the gateway has the news of its cluster after this. */
+  /** After this a delegate checks that the gateway has the news of its cluster. */
   gatewayCheckMs: number;
-  /** A bucket that a push touched more recently is not compared: the difference is on its way. Per bucket: one guard for all starves. */
+  /**
+   * A bucket that a push touched more recently is not compared, because the difference is on its way. Per bucket: one
+   * guard for all would starve.
+   */
   quietMs: number;
-  /** A pull that brings nothing for so long is given up, so that one dead peer does not stop repair. */
+  /** A pull without results for this long is given up, so that one dead peer does not stop repair. */
   pullMs: number;
-  /** After a repair, peers are told at once that there is news, at most this often. */
+  /** After a repair, peers are told that there is news, at most this often. */
   cascadeMs: number;
-  /** A node that has no peer for so long, after its start or its last peer's end, joins a gateway until it has one. */
+  /** A node that has had no peer for this long joins a gateway until it has one. */
   lonelyMs: number;
-  /** Islands: how often looked for, from which share of missing neighbours on, rounds between two lots, members drawn per cluster. */
+  /**
+   * Islands: interval of the check, share of missing neighbors that triggers it, rounds between two draws, members
+   * drawn per cluster.
+   */
   islandMs: number;
   islandShare: number;
   islandRounds: number;
   volunteers: number;
-  /** Dials that fail are repeated after this, doubled each time up to `redialMaxMs`. */
+  /** Failed dials are repeated after this, doubled each time up to `redialMaxMs`. */
   redialMs: number;
   redialMaxMs: number;
-  /** At once. */
+  /** Concurrent dials. */
   dialsMax: number;
-  /** Of two neighbours one is to dial. The other dials after this, in case the first cannot. */
+  /** Of two neighbors one is to dial. The other dials after this, in case the first cannot. */
   yieldMs: number;
-  /** Open channels. Above this number, inbound channels that this node does not want are refused. */
+  /** Limit of open channels. Above it, inbound channels that this node does not want are refused. */
   peersMax: number;
-  /** Token bucket per peer: bytes that were not asked for. A cluster of 1,000 that starts at once stays below a tenth. */
+  /** Token bucket per peer, for unrequested bytes. A cluster of 1,000 that starts together stays below a tenth. */
   peerBytesPerSecond: number;
   peerBurstBytes: number;
-  /** The same for what was asked for: replicas of 20,000 sessions at once. */
+  /** The same for requested bytes: replicas of 20,000 sessions at a time. */
   askedBytesPerSecond: number;
   askedBurstBytes: number;
-  /** Entries that a peer's digests may make this node ask for. The peer's answers are not charged to it. */
+  /** Entries that a peer's digests may make this node request. The peer's answers are not charged to it. */
   wantsPerSecond: number;
   burstWants: number;
-  /** Signatures that a peer may make this node check without being asked, and probes on its behalf. */
+  /** Signature checks that a peer may cause without being asked, and probes on its behalf. */
   peerChecksPerSecond: number;
   peerBurstChecks: number;
-  /** News of one session that is passed on. More is kept here and found by digests: else a flooding session would have its peers banned. */
+  /**
+   * News of one session that is passed on. Excess news is kept here and found by digests; otherwise a flooding session
+   * would get its peers banned.
+   */
   passPerSecond: number;
   passBurst: number;
   /** How long a peer that broke a rule is banned. */

@@ -1,4 +1,4 @@
-/** A peer with an open channel: what is known of it and what it may still do. */
+/** A peer with an open channel: what is known about it and what it may still do. */
 
 import { Bucket } from '../collections/bucket.ts';
 import { type Context, isGateway } from './context.ts';
@@ -9,25 +9,25 @@ export interface Peer {
   readonly gateway: boolean;
   readonly inbound: boolean;
   readonly openedAt: number;
-  /** What it may send unasked. */
+  /** What it may send without being asked. */
   readonly bytes: Bucket;
   readonly checks: Bucket;
-  /** Bytes that it may send because we asked, and entries that it may make us ask for. */
+  /** Bytes that it may send because we asked, and entries that it may make us request. */
   readonly asked: Bucket;
   readonly wants: Bucket;
-  /** A pair of roots that differ only in issuers that one side does not list: no need to compare again. */
+  /** A pair of roots that differ only in issuers that one side does not list, so there is no need to compare again. */
   settled: { mine: bigint; theirs: bigint } | undefined;
-  /** At a gateway: the peer asked to be told all that its cluster's delegates are told. */
+  /** At a gateway: the peer asked for everything that its cluster's delegates receive. */
   apart: boolean;
-  /** When its last message came. */
+  /** When its last message arrived. */
   heardAt: number;
-  /** Updates that we asked it for and that may still come. */
+  /** Requested updates that may still arrive. */
   expected: number;
-  /** When it was last told suspicions or refutations. */
+  /** When it last received suspicions or refutations. */
   toldAt: number;
-  /** News go to it at once; see tree.ts. */
+  /** It receives news immediately; see tree.ts. */
   branch: boolean;
-  /** When it was last the first to tell news. */
+  /** When it was last the first to send news. */
   firstAt: number;
 }
 

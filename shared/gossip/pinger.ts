@@ -1,4 +1,7 @@
-/** Sends pings and reads their answers. Nothing else is sent for ever. Each ping carries the sums that tell two replicas apart. */
+/**
+ * Sends pings and reads their answers. Nothing else is sent periodically. Each ping carries the sums by which two
+ * replicas are compared.
+ */
 import { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
 import type { Channels } from './channels.ts';
@@ -8,9 +11,9 @@ import type { IssuerSums, Part } from './messages.ts';
 import type { Peer } from './peer.ts';
 import type { PeerId, Verdict } from './types.ts';
 
-/** Pings whose answer is awaited; older ones are forgotten first. */
+/** Pings with a pending answer; the oldest are forgotten first. */
 const PENDING_MAX = 512;
-/** Signed words in one answer: 100 to 200 bytes each. */
+/** Signed statements in one answer, 100 to 200 bytes each. */
 const WORDS_MAX = 32;
 
 interface Pending {
@@ -25,9 +28,9 @@ export class Pinger {
   readonly #livenessTable: LivenessTable;
   readonly #antiEntropy: AntiEntropy;
   readonly #pending = new Map<number, Pending>();
-  /** How long members take to answer here: slow machines do not accuse one another. */
+  /** How long members take to answer here, so that slow machines do not accuse one another. */
   readonly answers: AdaptiveTimeout;
-  /** Peers of this round still to be pinged; at most one per channel. */
+  /** Peers still to be pinged in this round; at most one per channel. */
   #round: PeerId[] = [];
   #odd = false;
   #seq = 0;
@@ -55,7 +58,9 @@ export class Pinger {
     timerQueue.set('turn', now + rng() * options.probeMs, turn);
   }
 
-  /** Every other turn pings the next member on the ring. So at least one neighbour pings each member every two intervals. */
+  /**
+   * Every other turn pings the next member on the ring. So at least one neighbor pings each member every two intervals.
+   */
   #next(): PeerId | undefined {
     this.#odd = !this.#odd;
     const successor = this.#channels.neighbour(1);
@@ -73,7 +78,7 @@ export class Pinger {
     return this.#round.pop() ?? successor;
   }
 
-  /** `done` hears `alive` if an answer comes; the caller sets its own limit and then calls `forget`. */
+  /** `done` receives `alive` if an answer arrives. The caller sets its own limit and then calls `forget`. */
   ping(peer: PeerId, done?: (verdict: Verdict) => void): number {
     this.#seq = (this.#seq + 1) >>> 0;
     if (this.#pending.size >= PENDING_MAX) {
@@ -86,13 +91,13 @@ export class Pinger {
     return this.#seq;
   }
 
-  /** The answer is not waited for any more. It is measured if it comes. */
+  /** The answer is not awaited any more. If it arrives, it is measured. */
   forget(seq: number): void {
     const pending = this.#pending.get(seq);
     if (pending !== undefined) pending.done = undefined;
   }
 
-  /** Pings the neighbours and some other peers at once, so that they compare with us. */
+  /** Pings the neighbors and some other peers now, so that they compare with us. */
   pingSome(): void {
     const { options } = this.#context;
     const peers = new Set(this.#channels.some(options.fanout, () => true));
@@ -103,7 +108,7 @@ export class Pinger {
     for (const peer of peers) this.ping(peer);
   }
 
-  /** A channel that we dialled is open. Of several, only the first is pinged: its answer spreads by itself. */
+  /** A channel that we dialed is open. Of several only the first is pinged; its answer spreads by itself. */
   greet(peer: PeerId): void {
     const { timerQueue, now, options } = this.#context;
     if (isGateway(peer)) return this.pingGateway(peer);
@@ -123,7 +128,7 @@ export class Pinger {
     if (part.livenessHash !== livenessHash && !this.#livenessTable.unsettled) this.tellWords(peer.id);
   }
 
-  /** `sums`: came in the same message if the roots differ. */
+  /** `sums`: sent in the same message if the roots differ. */
   heardAck(peer: Peer, part: Part & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
@@ -137,7 +142,7 @@ export class Pinger {
     if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
     else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
     else if (isOpen) this.#compareAgain(peer);
-    // The peer's suspicions came behind its answer in the same message. By now all of the message was read.
+    // The peer's suspicions came after its answer in the same message. By now all of the message was read.
     const { now, options } = this.#context;
     if (
       part.livenessHash === this.#livenessTable.sum ||
@@ -150,8 +155,9 @@ export class Pinger {
   }
 
   /**
-   * Compares again over a channel that has just opened. A newcomer's own first record has touched its bucket, and a touched bucket is not
-   * compared. If all differences are in that bucket, the two would not learn of each other until a round many seconds away.
+   * Compares again over a channel that has just opened. A newcomer's first record touched its bucket, and a touched
+   * bucket is not compared. If all differences are in that bucket, the two would not learn about each other until a
+   * round many seconds away.
    */
   #compareAgain({ id, openedAt }: Peer): void {
     const { timerQueue, now, options } = this.#context;
@@ -168,7 +174,7 @@ export class Pinger {
     }
   }
 
-  /** All delegates together: one message in `gatewayPaceMs`. */
+  /** All delegates together: one message per `gatewayPaceMs`. */
   #pace(): number {
     const { gatewayPaceMs, gatewayPaceMinMs, gatewayPaceMaxMs } = this.#context.options;
     const wish = this.#channels.open.size * gatewayPaceMs;
@@ -180,7 +186,7 @@ export class Pinger {
     this.#pingGatewayIn(gateway, Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs)), 0);
   }
 
-  /** A gateway that does not answer is pinged again, ever less often. The channel tells when a gateway is gone. */
+  /** A gateway that does not answer is pinged again at growing intervals. The channel tells when a gateway is gone. */
   #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
     const { timerQueue, now, options } = this.#context;
     timerQueue.set(`pace:${gateway}`, now + spread(this.#context, waitMs), () => {
@@ -191,7 +197,7 @@ export class Pinger {
     });
   }
 
-  /** Pings a gateway now: also when its channel opens. */
+  /** Pings a gateway now; also used when its channel opens. */
   pingGateway(gateway: PeerId): void {
     this.#pingGatewayIn(gateway, 0, 0);
   }

@@ -1,6 +1,7 @@
 /**
- * Whether a member lives: probed directly, then through helpers on other machines, then through a gateway's relay and more helpers. All
- * three must fail before it is suspected. A path that could not be tried says nothing (SWIM's indirect probes; Lifeguard's local health).
+ * Tests whether a member is alive: probed directly, then through helpers on other machines, then through a gateway's
+ * relay and more helpers. All three must fail before it is suspected. A path that could not be tried proves nothing
+ * (SWIM's indirect probes; Lifeguard's local health).
  */
 import type { Channels } from './channels.ts';
 import { type Context, isGateway, memberEntry, ownRing } from './context.ts';
@@ -8,25 +9,28 @@ import type { LivenessTable } from './liveness-table.ts';
 import type { Pinger } from './pinger.ts';
 import type { PeerId, Verdict } from './types.ts';
 
-/** Probes at once: own, and on behalf of other members. */
+/** Concurrent probes: own, and on behalf of other members. */
 const INQUIRIES_MAX = 64;
 const INDIRECT_PROBES_MAX = 64;
 
 interface Inquiry {
   target: PeerId;
   stage: 'direct' | 'helpers' | 'relay' | 'elsewhere';
-  /** Pings sent to the target. The second goes out with the helpers' probes, so that one lost message changes nothing. */
+  /**
+   * Pings sent to the target. The second is sent together with the helpers' probes, so that one lost message changes
+   * nothing.
+   */
   pings: number[];
-  /** Whether the direct path was tried: a channel, or a dial to a peer that had answered before. */
+  /** True if the direct path was tried: a channel, or a dial to a peer that had answered before. */
   tried: boolean;
   relay: Verdict | undefined;
-  /** Verdicts of this stage, by helper. Undefined: not yet. */
+  /** Verdicts of this stage, by helper. Undefined: pending. */
   verdicts: Map<PeerId, Verdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
 }
 
-/** A probe that another peer asked for. */
+/** A probe that another peer requested. */
 interface IndirectProbe {
   from: PeerId;
   seq: number;
@@ -41,7 +45,7 @@ export class Probes {
   readonly #pinger: Pinger;
   /** By target; at most INQUIRIES_MAX. */
   readonly #inquiries = new Map<PeerId, Inquiry>();
-  /** Probes that helpers make for us, by sequence number; as many as inquiries have helpers. */
+  /** Probes that helpers make for us, by sequence number. Bounded by the helpers of all inquiries. */
   readonly #sent = new Map<number, { inquiry: Inquiry; helper: PeerId }>();
   /** At most INDIRECT_PROBES_MAX. */
   readonly #indirectProbes = new Set<IndirectProbe>();
@@ -57,7 +61,7 @@ export class Probes {
     this.#pinger = pinger;
   }
 
-  /** Begins with the direct path. A gateway is pinged at its own pace and never judged. */
+  /** Starts with the direct path. A gateway is pinged at its own pace and never judged. */
   probe(target: PeerId): void {
     if (isGateway(target) || this.#inquiries.has(target) || this.#inquiries.size >= INQUIRIES_MAX) return;
     if (memberEntry(this.#context, target) === undefined) return;
@@ -82,7 +86,7 @@ export class Probes {
     return Math.max(this.#pinger.answers.ms, directMs * Math.min(healthMax, 1 + this.#health));
   }
 
-  /** A helper waits `helperMs` for the target, or longer where its peers take longer; the peers here tell of that. */
+  /** A helper waits `helperMs` for the target, or longer if its peers are slower, which the peers here indicate. */
   #indirectMs(): number {
     const { indirectMs, directMs } = this.#context.options;
     return indirectMs + 2 * (this.#pinger.answers.ms - directMs);
@@ -102,7 +106,7 @@ export class Probes {
   #await(inquiry: Inquiry, ms: number): void {
     const { timerQueue, now, options } = this.#context;
     timerQueue.set(`inquiry:${inquiry.target}`, now + ms, (lateMs) => {
-      // This process stood still, so the answer may lie in its buffers.
+      // This process was paused, so the answer may be in its buffers.
       if (lateMs > options.lateMs && !inquiry.excused) {
         inquiry.excused = true;
         this.#health = Math.min(options.healthMax - 1, this.#health + 1);
@@ -145,7 +149,8 @@ export class Probes {
 
   #directFailed(inquiry: Inquiry): void {
     const { target } = inquiry;
-    // Never reached from here (its addresses are private, or there are none): the failure is no evidence, and no helper is asked.
+    // Never reached from here (its addresses are private or absent): the failure is no evidence, and no helper is
+    // asked.
     if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
     this.#livenessTable.detour(target);
     inquiry.stage = 'helpers';
@@ -165,7 +170,10 @@ export class Probes {
     }
   }
 
-  /** First peers that should have a channel to the target, by their place on the ring. One per machine, as long as there are others. */
+  /**
+   * First the peers that should have a channel to the target, by their position on the ring. One per machine, while
+   * there are others.
+   */
   #chooseHelpers({ target, asked }: Inquiry): PeerId[] {
     const { options } = this.#context;
     const near = new Set<PeerId>();
@@ -209,7 +217,7 @@ export class Probes {
     this.#decide(inquiry, false);
   }
 
-  /** `timeUp`: a verdict that has not come counts as `unknown`. */
+  /** `timeUp`: a pending verdict counts as `unknown`. */
   #decide(inquiry: Inquiry, timeUp: boolean): void {
     const { target } = inquiry;
     if (this.#inquiries.get(target) !== inquiry || inquiry.stage === 'direct' || inquiry.stage === 'elsewhere') return;
@@ -232,7 +240,9 @@ export class Probes {
     this.onSilent(target);
   }
 
-  /** The relay is asked last, because that wakes objects. More helpers are asked beside it, in case there is no gateway. */
+  /**
+   * The relay is asked last, because that wakes objects. More helpers are asked as well, in case there is no gateway.
+   */
   #askRelay(inquiry: Inquiry): void {
     inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
@@ -240,7 +250,7 @@ export class Probes {
     this.#await(inquiry, Math.max(this.#context.options.relayMs, this.#indirectMs()));
   }
 
-  /** Others reach the target and this node does not: perhaps this node is the slow one. */
+  /** Others reach the target and this node does not: this node may be the slow one. */
   #livesElsewhere(inquiry: Inquiry): void {
     const { options, now, timerQueue } = this.#context;
     this.#health = Math.min(options.healthMax - 1, this.#health + 1);

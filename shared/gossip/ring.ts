@@ -1,6 +1,7 @@
 /**
- * The members of one cluster in the order of their ids, which are hashes. Members that know the same members see the same ring. So pushes
- * along the ring reach all of them, whatever the random pushes miss (RingCast, Voulgaris & van Steen 2007).
+ * The members of one cluster in the order of their ids, which are hashes. Members with the same knowledge see the same
+ * ring. So pushes along the ring reach all of them, whatever the random pushes miss (RingCast, Voulgaris & van Steen
+ * 2007).
  */
 export class Ring {
   /** Bounded by the replica, which bounds sessions. */
@@ -33,7 +34,9 @@ export class Ring {
     return true;
   }
 
-  /** Members behind (`step` 1) or before (-1) `session`, nearest first, without `session`, which need not be a member. */
+  /**
+   * Members after (`step` 1) or before (-1) `session`, nearest first. `session` is excluded and need not be a member.
+   */
   *from(session: string, step: 1 | -1): Generator<string> {
     const size = this.#sessions.length;
     const position = this.#position(session);

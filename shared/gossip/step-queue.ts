@@ -3,17 +3,20 @@ import type { Action, Event } from './types.ts';
 
 interface StepQueueOptions {
   state: Pick<GossipState, 'step'>;
-  /** Milliseconds of a clock that is never set back. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
   random(): number;
-  /** Carries an action out. Events that this causes come after all actions of the same step. `now`: the time of the step. */
+  /**
+   * Carries an action out. Events that it causes are handled after all actions of the same step. `now`: the time of the
+   * step.
+   */
   act(action: Action, now: number): void;
 }
 
-/** Turns events into steps of the gossip core, one after the other: the core is not re-entrant. */
+/** Turns events into steps of the gossip core, one after the other, because the core is not re-entrant. */
 export class StepQueue {
   readonly #options: StepQueueOptions;
-  /** Events that came while actions were carried out: a few for each action. */
+  /** Events that arrived while actions were carried out: a few per action. */
   readonly #events: Event[] = [];
   #running = false;
   #closed = false;
@@ -43,7 +46,7 @@ export class StepQueue {
     }
   }
 
-  /** No event is handled and no action carried out any more. */
+  /** From now on no event is handled and no action carried out. */
   close(): void {
     this.#closed = true;
     this.#events.length = 0;

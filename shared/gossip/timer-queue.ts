@@ -1,4 +1,4 @@
-/** Named tasks and their times. A new task replaces the task of the same name. A binary heap by time. */
+/** Named tasks and their times, in a binary heap. A new task replaces the task of the same name. */
 interface Task {
   readonly at: number;
   readonly key: string;
@@ -8,10 +8,10 @@ interface Task {
 
 export class TimerQueue {
   readonly #heap: Task[] = [];
-  /** One per key; keys name members, peers or the core's own rounds: all are bounded. */
+  /** One per key. Keys name members, peers or the core's own rounds, which are all bounded. */
   readonly #tasks = new Map<string, Task>();
 
-  /** `run` gets the ms by which it is late: a process that stood still must not blame its peers for that. */
+  /** `run` receives the delay in ms: a process that was paused must not blame its peers for it. */
   set(key: string, at: number, run: (lateMs: number) => void): void {
     this.cancel(key);
     const task = { at, key, run, dropped: false };
@@ -29,7 +29,7 @@ export class TimerQueue {
     if (task === undefined) return;
     task.dropped = true;
     this.#tasks.delete(key);
-    // Cancelled tasks stay in the heap until their time, unless they are most of it.
+    // Cancelled tasks stay in the heap until their time, unless they are the majority.
     if (this.#heap.length > 64 && this.#heap.length > 2 * this.#tasks.size) this.#rebuild();
   }
 

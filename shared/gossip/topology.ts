@@ -1,16 +1,19 @@
-/** Chooses the channels of a member: its ring neighbours, a few random members, and a gateway for delegates and separated members. */
+/**
+ * Chooses a member's channels: its ring neighbors, a few random members, and a gateway for delegates and separated
+ * members.
+ */
 import { type Context, ownRing, spread } from './context.ts';
 import type { Peer } from './peer.ts';
 import type { PeerId } from './types.ts';
 
-/** Neighbours looked at on one side of the ring before those that cannot be dialled are accepted as missing. */
+/** Members examined on one side of the ring before missing neighbors are accepted. */
 export const WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
-/** What the topology needs of the open channels. */
+/** What the topology needs from the open channels. */
 export interface OpenChannels {
   readonly open: ReadonlyMap<PeerId, Peer>;
-  /** The peer is not to be dialled before this time. */
+  /** The peer must not be dialed before this time. */
   failedUntil(id: PeerId): number;
   /** The wanted channels have changed. */
   changed(): void;
@@ -26,7 +29,7 @@ export class Topology {
   readonly #ranks = new Map<PeerId, number>();
   /** No neighbour at all. */
   #lonely = false;
-  /** Chosen by lot where many neighbours are missing. */
+  /** Drawn at random when many neighbors are missing. */
   #volunteer = false;
   /** Set by the core: whether direct probes of this peer succeed. */
   isReachable: (peer: PeerId) => boolean = () => true;
@@ -50,8 +53,9 @@ export class Topology {
   }
 
   /**
-   * If many neighbours are out of reach, the cluster may be in pieces, with all delegates in another piece. Some members of each piece
-   * then join the gateways, which tell each of them all news. They are drawn by lot, again each minute, so a large cluster sends a few.
+   * If many neighbors are unreachable, the cluster may be split, with all delegates in another part. Some members of
+   * each part then join the gateways, which send each of them all news. They are drawn at random, again each minute, so
+   * that a large cluster sends a few.
    */
   #watchIslands(seen: number): void {
     const { timerQueue, now, options, rng } = this.#context;
@@ -112,7 +116,7 @@ export class Topology {
     this.#rank();
   }
 
-  /** Calls are coalesced: ranking looks at all members, and a thousand may join in a second. */
+  /** Calls are coalesced: ranking visits all members, and a thousand may join in a second. */
   rankSoon(): void {
     const { timerQueue, now } = this.#context;
     if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());
@@ -135,7 +139,7 @@ export class Topology {
     this.#channels.changed();
   }
 
-  /** This agent's rank for `gateway`. 0: it speaks for its cluster. */
+  /** This agent's rank for `gateway`. 0: it represents its cluster. */
   rankFor(gateway: PeerId): number {
     return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
   }
@@ -149,7 +153,7 @@ export class Topology {
       let seen = 0;
       for (const id of ownRing(this.#context)?.from(me, step) ?? []) {
         if (taken >= options.ringReach || ++seen > WALK_MAX) break;
-        // A member that cannot be dialled now is no neighbour: the next member takes its place.
+        // A member that cannot be dialed now does not count as a neighbor; the next member takes its place.
         if (!this.#channels.open.has(id) && this.#channels.failedUntil(id) > now) continue;
         near.add(id);
         taken++;
@@ -197,7 +201,7 @@ export class Topology {
   }
 }
 
-/** Orders delegates by a hash of both ids, so that gateways do not all burden the same agents. Ids are hashes already. */
+/** Orders delegates by a hash of both ids, so that gateways do not all load the same agents. Ids are hashes already. */
 export function weight(session: string, gateway: PeerId): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

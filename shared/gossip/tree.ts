@@ -1,10 +1,11 @@
 /**
- * The way of news through a cluster: a tree that waves of news cut out of the channels there are (Plumtree, Leitão, Pereira & Rodrigues
- * 2007). Every new channel is a branch. A member that hears news a second time tells the second sender, which then sends it no more.
- * A moment later each member asks a neighbour on the ring about the news. A neighbour that lacks it makes that channel a branch.
+ * Spreads news through a cluster along a tree, which the news itself prunes from the existing channels (Plumtree,
+ * Leitão, Pereira & Rodrigues 2007). Every new channel is a branch. A member that receives news a second time tells the
+ * second sender, which then stops sending it news. A moment later each member asks a neighbor on the ring about the
+ * news. If the neighbor lacks it, that channel becomes a branch.
  *
- * Branches have a direction, and only the end that is told cuts them. If both ends could, two waves at once from two sides would cut off
- * the members between them.
+ * Branches have a direction, and only the receiving end prunes them. If both ends could, two concurrent waves from two
+ * sides would cut off the members between them.
  */
 import type { Digest, DigestItem } from '../lattice/digest.ts';
 import type { Channels } from './channels.ts';
@@ -14,20 +15,23 @@ import type { Part } from './messages.ts';
 import type { Peer } from './peer.ts';
 import type { PeerId } from './types.ts';
 
-/** News remembered, for members that ask about it; the oldest goes first. */
+/** News remembered for members that ask about it; the oldest is dropped first. */
 const TOLD_MAX = 512;
 
 interface Told {
   readonly issuer: string;
   readonly item: DigestItem;
-  /** Whether it began in this cluster. From another it enters by several delegates, and each member hears it from all sides. */
+  /**
+   * True if it started in this cluster. From another cluster it enters by several delegates, and each member receives
+   * it from all sides.
+   */
   readonly isHome: boolean;
   readonly sentTo: Set<PeerId>;
   /** Peers that said that they have it. */
   readonly knownBy: Set<PeerId>;
-  /** When the next neighbour is asked. */
+  /** When the next neighbor is asked. */
   askAt: number;
-  /** Whether the first one was. */
+  /** The first neighbor was asked. */
   asked: boolean;
 }
 
@@ -35,9 +39,9 @@ export class Tree {
   readonly #context: Context;
   readonly #channels: Channels;
   readonly #livenessTable: LivenessTable;
-  /** By the id in digests, the latest last; at most TOLD_MAX. */
+  /** By the id in digests, newest last; at most TOLD_MAX. */
   readonly #told = new Map<string, Told>();
-  /** The news in `#told` about which neighbours on the ring are still to be asked. */
+  /** The news in `#told` about which ring neighbors are still to be asked. */
   readonly #unasked = new Set<Told>();
 
   constructor(context: Context, channels: Channels, livenessTable: LivenessTable) {
@@ -46,7 +50,7 @@ export class Tree {
     this.#livenessTable = livenessTable;
   }
 
-  /** Sends on an update that was new here. `from`: the peer that told it; undefined: it began here. */
+  /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
   pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
     const { now, options, out, replica, self } = this.#context;
     const entry = replica.get(session);
@@ -86,13 +90,14 @@ export class Tree {
     this.#unasked.delete(oldest);
   }
 
-  /** `session`'s news came from `peer`, and another peer had told the same before. */
+  /** `session`'s news came from `peer`, after another peer had sent the same. */
   toldAgain(peer: Peer, session: string): void {
     const { now, options, out, replica } = this.#context;
     const told = this.#told.get(replica.get(session)?.item.id ?? '');
     if (told === undefined) return;
     told.knownBy.add(peer.id);
-    // A peer that was first with other news a moment ago stays a branch for such news, though it is the longer way for this news.
+    // A peer that was first with other news a moment ago stays a branch for such news, although it is the longer path
+    // for this one.
     if (!told.isHome || now - peer.firstAt < options.quietMs) return;
     out.send(peer.id, have(told));
   }
@@ -103,12 +108,12 @@ export class Tree {
       const told = this.#told.get(item.id);
       if (told === undefined || !isSame(told.item, item)) continue;
       told.knownBy.add(peer.id);
-      // It had this news from another peer, or it would not answer `have`.
+      // It had this news from another peer; otherwise it would not answer `have`.
       if (told.isHome && told.sentTo.has(peer.id)) peer.branch = false;
     }
   }
 
-  /** `peer` lacked this. @returns whether it was news here a moment ago. If so, `peer` is to pass it on too */
+  /** `peer` lacked this. @returns true if it was news here a moment ago; then `peer` must pass it on too */
   lacked(peer: Peer, id: string): boolean {
     const told = this.#told.get(id);
     if (told === undefined) return false;
@@ -123,8 +128,9 @@ export class Tree {
   }
 
   /**
-   * Asks the neighbours on the ring, which connects all members: where news got lost, one of two neighbours has it and the other lacks it.
-   * Asks the next member first. The member before has asked here by the time it would be asked itself, unless it lacks the news.
+   * Asks the neighbors on the ring, which connects all members: if news was lost, one of two neighbors has it and the
+   * other lacks it. Asks the next member first. The previous member has asked here by the time it would be asked
+   * itself, unless it lacks the news.
    */
   #ask(): void {
     const { now, options, out } = this.#context;

@@ -1,4 +1,7 @@
-/** Merges updates into the replica and does what follows: members on the ring, news for others, the end of the own session. */
+/**
+ * Merges updates into the replica and handles the consequences: ring members, news for others, the end of the own
+ * session.
+ */
 import type { MergeResult } from '../lattice/merger.ts';
 import type { Update } from '../lattice/update.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
@@ -20,7 +23,7 @@ interface Parts {
   broadcast: Broadcast;
   antiEntropy: AntiEntropy;
   tree: Tree;
-  /** At a gateway only. */
+  /** Only at a gateway. */
   evictionDecider: EvictionDecider | undefined;
   /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
   charge(peer: Peer, checks: number): boolean;
@@ -39,7 +42,7 @@ export class Updates {
     this.#parts = parts;
   }
 
-  /** `isNews`: to be passed on. */
+  /** `isNews`: must be passed on. */
   heard(peer: Peer, update: Update, isNews: boolean): void {
     const result = this.#context.replica.merge(update);
     const expected = this.#parts.antiEntropy.expects(peer);
@@ -49,7 +52,7 @@ export class Updates {
         return;
       case 'older':
         this.#noteConflict(result);
-        // Old news costs no signature, but the proof of a lie costs one each time that it comes.
+        // Old news costs no signature check, but the proof of a lie costs one each time it arrives.
         if (result.conflict !== undefined) this.#parts.charge(peer, 1);
         return;
       case 'collected':
@@ -59,7 +62,7 @@ export class Updates {
       case 'rejected':
         return this.#parts.reject(peer, result.code);
       case 'merged':
-        // Before the charge: the update is in the replica already, even if its sender is over its share.
+        // Before the charge: the update is in the replica already, even if its sender is over its limit.
         this.#merged(result, isNews);
         if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
         if (isNews) this.#parts.broadcast.update(update, this.#subject(update, result.sessions), peer.id);
@@ -72,7 +75,7 @@ export class Updates {
     if (result.outcome !== 'merged' && result.outcome !== 'known') return;
     const mine = this.#context.replica.get(this.#context.me)?.record;
     if (mine !== undefined && result.sessions.includes(this.#context.me)) this.#own = mine;
-    // `known`: the driver merged it before, and other members have yet to hear of it.
+    // `known`: the driver merged it before, but other members do not know it yet.
     this.#merged(result, true);
     this.#parts.broadcast.update(update, this.#subject(update, result.sessions), undefined);
   }
@@ -125,7 +128,7 @@ export class Updates {
     if (ring.add(session)) this.#parts.channels.membersChanged();
   }
 
-  /** Whether this agent's own session has ended: its issuer evicted it, or another process signed for it. */
+  /** True if this agent's own session has ended: its issuer evicted it, or another process signed for it. */
   #checkSelf(sessions: readonly string[]): void {
     const { me, out, replica, self } = this.#context;
     if (self.kind !== 'agent' || this.#ended || !sessions.includes(me)) return;
