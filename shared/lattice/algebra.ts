@@ -1,15 +1,15 @@
 /**
- * The lattice. A state is, per issuer,
+ * The lattice. A state holds, per issuer,
  *
  *     floors       gateway key → latest floor             max
  *     revocations  gateway keys                           union
  *     entries      session → (ticket, record, eviction)   max of each
  *
- * and merging is taking the better of each, then dropping what a floor or a revocation excludes. It is commutative, associative
- * and idempotent because all registers are totally ordered and because exclusion asks only for what the session id certifies
- * (key, end), never for a state or a clock: what is dropped before a merge is dropped after it, and nothing brings it back.
- * Tickets of one session say the same and need no order. The key that admitted a session alone evicts, collects and ends it: a stolen key
- * or a gateway's wrong clock harms no other key's sessions.
+ * A merge takes the better of each and then drops what a floor or a revocation excludes. It is commutative, associative
+ * and idempotent, because all registers are totally ordered and because exclusion depends only on what the session id
+ * certifies (key, end), never on a state or a clock: what is dropped before a merge is dropped after it, and nothing
+ * brings it back. All tickets of one session carry the same content and need no order. Only the key that admitted a
+ * session evicts, collects and ends it, so a stolen key or a gateway's wrong clock harms no other key's sessions.
  */
 import type { Floor, Revocation } from './control.ts';
 import type { Eviction } from './eviction.ts';
@@ -22,7 +22,10 @@ export interface Control {
   readonly revocations: ReadonlyMap<string, Revocation>;
 }
 
-/** Order of an owner's words: JOIN ≺ SERVING ≺ DOWN ≺ LEFT, then version, then hash: a total order, so all replicas agree. */
+/**
+ * Order of an owner's records: JOIN ≺ SERVING ≺ DOWN ≺ LEFT, then version, then hash. A total order, so all replicas
+ * agree.
+ */
 export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | undefined): number {
   if (a === undefined || b === undefined) return (a === undefined ? 0 : 1) - (b === undefined ? 0 : 1);
   if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);
@@ -30,20 +33,20 @@ export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | unde
   return compareText(a.hash, b.hash);
 }
 
-/** Any eviction is final; between two the hash decides. */
+/** Any eviction is final. The hash decides between two. */
 export function compareEvictions(a: Eviction | undefined, b: Eviction | undefined): number {
   return compareText(a?.hash ?? '', b?.hash ?? '');
 }
 
-/** What a session id certifies of its ticket, as far as floors and revocations ask. */
+/** What a session id certifies about its ticket, as far as floors and revocations need it. */
 export interface Excludable {
-  /** Of the key that signed the ticket. */
+  /** Name of the key that signed the ticket. */
   readonly keyName: string;
   /** Seconds since 1970, UTC. */
   readonly expires: number;
 }
 
-/** A floor above it, or its key taken back. */
+/** True if a floor is above the session, or its key is revoked. */
 export function isExcluded(session: Excludable, control: Control, rootName: string): boolean {
   return isCollected(session, control) || isRevoked(session.keyName, control, rootName);
 }
@@ -53,7 +56,7 @@ export function isCollected(session: Excludable, control: Control): boolean {
   return floor !== undefined && session.expires < floor.at;
 }
 
-/** A root that takes back itself takes back all. */
+/** A root that revokes itself revokes everything. */
 function isRevoked(keyName: string, control: Control, rootName: string): boolean {
   return control.revocations.has(keyName) || control.revocations.has(rootName);
 }

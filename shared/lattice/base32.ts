@@ -1,6 +1,6 @@
 import { latin1 } from './bytes.ts';
 
-/** RFC 4648 §6 in lower case, without padding: fits into host names, URLs and file names. */
+/** RFC 4648 §6 in lower case without padding: valid in host names, URLs and file names. */
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 
 /** The first `chars` × 5 bits; missing bits are zero. */
@@ -20,7 +20,7 @@ export function base32(bytes: Uint8Array, chars: number = Math.ceil((bytes.lengt
   return latin1(codes);
 }
 
-/** The inverse: ⌈chars × 5 / 8⌉ bytes, unused bits zero; undefined where a character is none of the alphabet. */
+/** The inverse: ⌈chars × 5 / 8⌉ bytes, unused bits zero. Undefined if a character is not in the alphabet. */
 export function fromBase32(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(Math.ceil((text.length * 5) / 8));
   let value = 0;

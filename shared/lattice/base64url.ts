@@ -1,4 +1,4 @@
-/** RFC 4648 §5 without padding: how keys, certificates and tickets stand in headers, JSON and environments. */
+/** RFC 4648 §5 without padding, for keys, certificates and tickets in headers, JSON and environments. */
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 const VALUES = new Map([...ALPHABET].map((char, value) => [char, value]));
 
@@ -12,7 +12,7 @@ export function toBase64url(bytes: Uint8Array): string {
   return text;
 }
 
-/** Undefined where `text` is no base64url in its one spelling, or stands for more than `maxBytes`. */
+/** Undefined if `text` is not canonical base64url, or encodes more than `maxBytes`. */
 export function fromBase64url(text: string, maxBytes: number): Uint8Array | undefined {
   const length = Math.floor((text.length * 3) / 4);
   if (length > maxBytes || text.length % 4 === 1) return undefined;
@@ -29,6 +29,6 @@ export function fromBase64url(text: string, maxBytes: number): Uint8Array | unde
     bits -= 8;
     bytes[at++] = (value >> bits) & 0xff;
   }
-  // Left-over bits that are set would be a second spelling.
+  // Left-over bits that are set would be a second encoding.
   return (value & ((1 << bits) - 1)) === 0 ? bytes : undefined;
 }

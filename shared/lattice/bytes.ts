@@ -5,7 +5,10 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 const U32_MAX = 0xffff_ffff;
 
-/** Fields after one another. `label` starts what is signed or hashed, so that no signature serves for another kind of thing. */
+/**
+ * Writes fields one after another. `label` starts everything that is signed or hashed, so that no signature is valid
+ * for another kind of object.
+ */
 export class ByteWriter {
   #buffer = new Uint8Array(256);
   #length = 0;
@@ -63,18 +66,18 @@ export class ByteWriter {
     return this.blob(encoder.encode(text));
   }
 
-  /** A copy, so that what is kept pins no larger buffer. */
+  /** A copy, so that it does not keep the larger buffer alive. */
   done(): Uint8Array {
     return this.#buffer.slice(0, this.#length);
   }
 }
 
-/** Reads fields; throws LatticeError and nothing else, never past the end, and allocates no more than the bytes given. */
+/** Reads fields. Throws only LatticeError, never reads past the end, and allocates no more than the given bytes. */
 export class ByteReader {
   readonly #bytes: Uint8Array;
   #at = 0;
 
-  /** Of a Buffer, which is what Node's sockets give, a plain view: `slice` of what is read must copy, and a Buffer's does not. */
+  /** Converts a Buffer (from Node's sockets) to a plain view: `slice` must copy, and a Buffer's does not. */
   constructor(bytes: Uint8Array) {
     this.#bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
@@ -94,7 +97,7 @@ export class ByteReader {
     return this.byte() * 0x100_0000 + this.byte() * 0x1_0000 + this.byte() * 0x100 + this.byte();
   }
 
-  /** Shortest form only: two spellings would be two hashes of one thing. */
+  /** Shortest form only: two encodings would give one object two hashes. */
   varint(): number {
     let value = 0;
     let scale = 1;
@@ -137,7 +140,7 @@ export class ByteReader {
   }
 }
 
-/** A copy with memory of its own, whatever kind of view is given. */
+/** A copy with its own memory, whatever kind of view is given. */
 export function ownBytes(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes);
 }
@@ -154,11 +157,11 @@ export function hex(bytes: Uint8Array): string {
 }
 
 /**
- * One character per byte, made at once: a string that grows by single characters stays a tree of its parts in V8, with 30 times
- * the memory. At most some 10,000 bytes, for they are arguments of one call.
+ * One character per byte, in one call: V8 keeps a string built from single characters as a tree, with 30 times the
+ * memory. For at most some 10,000 bytes, because they are arguments of one call.
  */
 export function latin1(bytes: Uint8Array): string {
-  // Spreading would go through the array's iterator, at ten times the cost.
+  // Spreading would use the array's iterator, at ten times the cost.
   const text: string = Reflect.apply(String.fromCharCode, undefined, bytes);
   return text;
 }

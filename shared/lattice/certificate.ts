@@ -1,6 +1,6 @@
 /**
- * An issuer is an institution's root key. It certifies its gateways' keys, and those sign tickets, evictions and floors.
- * `open…` checks signatures, `decode…` only reads.
+ * An issuer is an institution's root key. It certifies its gateways' keys, and those sign tickets, evictions and
+ * floors. `open…` verifies signatures; `decode…` only parses.
  */
 import { base32 } from './base32.ts';
 import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
@@ -12,7 +12,7 @@ export interface Certificate {
   readonly root: Uint8Array;
   /** The gateway's key. */
   readonly key: Uint8Array;
-  /** `key` in base32: what maps are keyed by. */
+  /** `key` in base32, as used in maps. */
   readonly keyName: string;
   /** Seconds since 1970, UTC. */
   readonly notBefore: number;
@@ -23,7 +23,7 @@ export interface Certificate {
 export const CERTIFICATE_BYTES = 2 * KEY_BYTES + 8 + SIGNATURE_BYTES;
 const ISSUER_CHARS = 26;
 
-/** An issuer's id, made of its root key. */
+/** An issuer's id, derived from its root key. */
 export function issuerId(root: Uint8Array, crypto: Pick<Crypto, 'sha256'>): string {
   return base32(crypto.sha256(new ByteWriter().label('issuer').bytes(root).done()), ISSUER_CHARS);
 }
@@ -61,14 +61,14 @@ export function decodeCertificate(bytes: Uint8Array): Certificate {
   input.end();
   const name = keyName(key);
   if (notAfter <= notBefore) throw new LatticeError('malformed', 'a certificate that ends before it begins');
-  // A root that were a gateway too could not be told from it in a revocation.
+  // A root that is also a gateway could not be distinguished from it in a revocation.
   if (name === keyName(root)) throw new LatticeError('malformed', 'a root certifies other keys than its own');
   return { bytes, root, key, keyName: name, notBefore, notAfter };
 }
 
-/** Certificates that were opened before, by their bytes: a thousand tickets carry one certificate. */
+/** Certificates that were verified before, by their bytes: a thousand tickets carry one certificate. */
 export type CertificateCache = Map<string, Certificate>;
-/** Forgotten whole when full: a peer that sends ever new ones makes us verify, never hold. */
+/** Cleared when full: a peer that sends new ones makes us verify them, but not keep them. */
 const CACHE_MAX = 256;
 
 /** @throws LatticeError truncated, malformed, bad_signature */

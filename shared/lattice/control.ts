@@ -1,6 +1,7 @@
 /**
- * What an issuer says about its gateways' keys: a floor (everything older that this key admitted is collected) and a revocation
- * (nothing that this key admitted counts). Both concern one key only, so a stolen key or a wrong clock harms no other key's nodes.
+ * An issuer's statements about its gateways' keys: a floor (everything older that this key admitted is collected) and a
+ * revocation (nothing that this key admitted is valid). Each concerns only one key, so a stolen key or a wrong clock
+ * harms no other key's nodes.
  */
 import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
 import {
@@ -24,8 +25,8 @@ export interface Floor {
 }
 
 /**
- * Signed by the root: every session that `key` admitted is gone, whatever birth its ticket says, since a thief dates tickets as he likes.
- * A root that names itself takes back the whole issuer.
+ * Signed by the root: every session that `key` admitted is gone, whatever birth its ticket states, because a thief can
+ * date tickets freely. A root that names itself revokes the whole issuer.
  */
 export interface Revocation {
   readonly bytes: Uint8Array;
@@ -52,8 +53,8 @@ export function decodeFloor(bytes: Uint8Array): Floor {
   const at = input.u32();
   input.bytes(SIGNATURE_BYTES);
   input.end();
-  // A clock that runs far ahead is caught by bytes alone, so that all replicas agree on refusing it. Above the end of the last ticket
-  // that the certificate allows there is nothing to collect.
+  // A clock that runs far ahead is detected from the bytes alone, so that all replicas agree on refusing it. Beyond the
+  // end of the last ticket that the certificate allows there is nothing to collect.
   if (at > certificate.notAfter + TICKET_LIFE_MAX_S)
     throw new LatticeError('outside_validity', 'a floor beyond its certificate');
   return { bytes, certificate, at };

@@ -1,8 +1,11 @@
-/** What the registry needs of a runtime, synchronous in Node and in workerd. Keys are raw Ed25519: 32 bytes; signatures 64 (RFC 8032). */
+/**
+ * What the registry needs from a runtime, synchronous in Node and in workerd. Keys are raw Ed25519, 32 bytes;
+ * signatures have 64 (RFC 8032).
+ */
 export interface Crypto {
   /** SHA-256: 32 bytes. */
   sha256(bytes: Uint8Array): Uint8Array;
-  /** Never throws: a key that is no point of the curve verifies nothing. */
+  /** Never throws: a key that is not a point of the curve verifies nothing. */
   verify(publicKey: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean;
 }
 

@@ -1,26 +1,29 @@
-/** Why a node left, in few words that lists, metrics and logs can count by. Pure. */
+/** Why a node left, as a small set of causes that lists, metrics and logs can count by. Pure. */
 
 export const DEPARTURE_CAUSES = [
-  /** A person, an order, a new session or a new version asked it to go. */
+  /** A person, an order, a new session or a new version asked it to leave. */
   'drained',
   /** Its job was cancelled. */
   'cancelled',
-  /** Its job's time was up. */
+  /** Its job reached its time limit. */
   'time-limit',
-  /** Its job gave way to another. */
+  /** Its job was preempted by another. */
   'preempted',
   /** Its engine ended or broke, its agent was killed or failed, or its machine failed. */
   'crashed',
   /** A signal ended the agent, and no batch system said why. */
   'stopped',
-  /** An operator ended it, or took back what let it in. */
+  /** An operator ended it, or revoked its admission. */
   'evicted',
-  /** It fell silent: the network, the machine, or a kill without notice. */
+  /** It became silent: the network, the machine, or a kill without notice. */
   'unknown',
 ] as const;
 export type DepartureCause = (typeof DEPARTURE_CAUSES)[number];
 
-/** SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end, SIGALRM what Flux does at its time limit. */
+/**
+ * SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end; Flux sends SIGALRM at its
+ * time limit.
+ */
 export const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
 export type EndSignal = (typeof END_SIGNALS)[number];
 
@@ -33,7 +36,7 @@ const STOPPED = {
   SIGALRM: 'stopped',
 } as const satisfies Record<EndSignal, DepartureCause>;
 
-/** What agents and gateways write as the reason of a departure. A word that is not here is no known cause. */
+/** The reasons that agents and gateways write for a departure. Any other text is an unknown cause. */
 const CAUSES: Readonly<Record<string, DepartureCause>> = {
   drain: 'drained',
   'new-session': 'drained',

@@ -1,6 +1,6 @@
 /**
- * What a replica has, in some 26 bytes an entry: enough to tell who is behind. One word of one owner per session, so that (state, version,
- * hash) takes the place of a vector of versions.
+ * A summary of a replica in about 26 bytes per entry, enough to tell who is behind. A session has one owner with one
+ * record, so (state, version, hash) replaces a vector of versions.
  */
 import { ByteReader, ByteWriter, hex } from './bytes.ts';
 import type { Crypto } from './crypto.ts';
@@ -21,7 +21,10 @@ export interface DigestItem {
 export const FLOOR_ITEM = 5;
 export const REVOCATION_ITEM = 6;
 
-/** Live and left sessions are compared apart: tombstones are many and rarely differ. What issuers say of keys counts as live. */
+/**
+ * Live and left sessions are compared separately: tombstones are many and rarely differ. Statements of issuers about
+ * keys count as live.
+ */
 export type Part = 'live' | 'left';
 
 /** Which entries are compared; without bucket or part: all of them. */
@@ -38,11 +41,11 @@ export interface Digest extends DigestScope {
 
 export const BUCKETS = 16;
 /**
- * As strong as session ids. With 64 bits a provider that tries keys for a day could have two sessions of one id, and replicas would never
- * finish comparing them.
+ * As strong as session ids. With 64 bits a provider that tries keys for a day could create two sessions with one id,
+ * and replicas would never finish comparing them.
  */
 export const ITEM_ID_BYTES = 16;
-/** In one encoded digest: what one message may make us hold. Larger replicas compare by bucket. */
+/** Items in one encoded digest, which bounds what one message may make us hold. Larger replicas compare by bucket. */
 export const DIGEST_ITEMS_MAX = 4096;
 const EVICTED = 0x80;
 
@@ -50,7 +53,7 @@ export function bucketOf(id: string): number {
   return Number.parseInt(id.slice(0, 1), 16);
 }
 
-/** Whether who holds `theirs` has nothing to learn from who holds `mine`. */
+/** True if the owner of `theirs` has nothing to learn from the owner of `mine`. */
 export function covers(theirs: DigestItem | undefined, mine: DigestItem): boolean {
   if (theirs === undefined) return false;
   if (mine.state >= FLOOR_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;
@@ -86,7 +89,7 @@ export function decodeDigest(bytes: Uint8Array): Digest {
   return { issuer, items, bucket: bucket === BUCKETS ? undefined : bucket, part };
 }
 
-/** Names of entries that a peer wants. */
+/** Ids of entries that a peer wants. */
 export function encodeIds(ids: readonly string[]): Uint8Array {
   const out = new ByteWriter().varint(ids.length);
   for (const id of ids) out.bytes(fromHex(id));
@@ -104,7 +107,7 @@ export function decodeIds(bytes: Uint8Array): string[] {
   return ids;
 }
 
-/** 64 bits of a hash over all that `item` says. */
+/** 64 bits of a hash over all fields of `item`. */
 export function itemHash(item: DigestItem, crypto: Pick<Crypto, 'sha256'>): bigint {
   const out = new ByteWriter().label('item');
   writeItem(out, item);

@@ -11,27 +11,27 @@ import { decodeUpdate, type EntryUpdate, encodeUpdate } from './update.ts';
 
 export interface EntryParts {
   ticket: Ticket;
-  /** Or an eviction, or both. */
+  /** A record, an eviction, or both. */
   record?: OwnerRecord | undefined;
-  /** None with LEFT: no reader needs it any more. */
+  /** Absent with LEFT: no reader needs it any more. */
   payload?: Uint8Array | undefined;
   eviction?: Eviction | undefined;
 }
 
 type Hash = Pick<Crypto, 'sha256'>;
 
-/** What a replica holds of one session. Never changes: a merge puts a new one in its place, so identity tells whether it did. */
+/** What a replica holds about one session. Immutable: a merge replaces it, so identity tells whether it changed. */
 export class Entry {
   readonly session: string;
   readonly issuer: string;
-  /** Whose key admitted it, and when its ticket ends (seconds): all that floors and revocations ask for. */
+  /** The key that admitted it and the end of its ticket in seconds, which is all that floors and revocations need. */
   readonly keyName: string;
   readonly expires: number;
-  /** Of the two words, the owner's and the issuer's, the later one. */
+  /** The later one of the owner's state and the issuer's. */
   readonly state: Lifecycle;
-  /** The owner's; 0 where only the issuer has spoken. */
+  /** The owner's version; 0 if only the issuer has made a statement. */
   readonly version: number;
-  /** What digests say of it. */
+  /** Its item in digests. */
   readonly item: DigestItem;
   readonly #parts: EntryParts | string;
   readonly #crypto: Hash;
@@ -71,12 +71,15 @@ export class Entry {
     return eviction === undefined ? undefined : decodeEviction(eviction, this.#crypto);
   }
 
-  /** Of the record; none with LEFT. */
+  /** The record's payload; none with LEFT. */
   get payloadBytes(): Uint8Array | undefined {
     return typeof this.#parts === 'string' ? undefined : this.#parts.payload;
   }
 
-  /** Read when first asked for. Undefined when LEFT, or where this replica cannot read it: then it is no node to route to. */
+  /**
+   * Decoded on first use. Undefined when LEFT, or if this replica cannot decode it: then requests are not routed to the
+   * node.
+   */
   get payload(): NodePayload | undefined {
     if (this.#payload === null)
       this.#payload = this.payloadBytes === undefined ? undefined : decodePayload(this.payloadBytes);
@@ -125,8 +128,8 @@ function plain({ ticket, record, payload, eviction }: EntryParts, full: boolean)
 }
 
 /**
- * Tombstones are the many and hardly ever looked at: as one string of bytes each they take a third of the memory that their parts
- * would, for every array of bytes costs some 300 B beside its content.
+ * There are many tombstones, and they are hardly ever read. As one string each they take a third of the memory, because
+ * every byte array costs about 300 B in addition to its content.
  */
 function packed(parts: EntryParts): string {
   return latin1(encodeUpdate(plain(parts, true)));

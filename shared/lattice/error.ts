@@ -1,14 +1,17 @@
-/** Why bytes are no part of the registry. Every code is a pure function of the bytes and the keys: no clock, no local state but size. */
+/**
+ * Why bytes are rejected by the registry. Every code is a pure function of the bytes and the keys: no clock, and no
+ * local state but size.
+ */
 export type LatticeErrorCode =
-  | 'truncated' // ends inside a field
-  | 'malformed' // a second spelling, a value out of its range, bytes behind the end
+  | 'truncated' // Ends inside a field.
+  | 'malformed' // Not canonical, a value out of range, or trailing bytes.
   | 'too_large'
   | 'bad_signature'
-  | 'outside_validity' // of the certificate, or a ticket that lives too long
-  | 'mismatch' // parts of different sessions, or a payload that is not the one that was signed
-  | 'incomplete' // nothing in it that could be merged
-  | 'unknown_issuer' // an issuer that this replica does not list
-  | 'full'; // this replica holds as much of that issuer as it may
+  | 'outside_validity' // Outside of the certificate's validity, or a ticket that lives too long.
+  | 'mismatch' // Parts of different sessions, or a payload other than the signed one.
+  | 'incomplete' // Nothing in it can be merged.
+  | 'unknown_issuer' // An issuer that this replica does not list.
+  | 'full'; // This replica holds the maximum for that issuer.
 
 export class LatticeError extends Error {
   override readonly name = 'LatticeError';

@@ -1,4 +1,7 @@
-/** The issuer's word that a session has left, signed by the key that admitted it: the ticket names that key, so nothing else need be carried. */
+/**
+ * The issuer's statement that a session has left, signed by the key that admitted it. The ticket names that key, so
+ * nothing else is carried.
+ */
 import { ByteReader, ByteWriter, hex } from './bytes.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
@@ -17,7 +20,7 @@ export interface Eviction {
 const REASON_MAX_BYTES = 63;
 export const EVICTION_MAX_BYTES = SESSION_BYTES + 1 + REASON_MAX_BYTES + SIGNATURE_BYTES;
 
-/** `gateway`: whose key signed the session's ticket. @throws LatticeError malformed */
+/** `gateway`: the key that signed the session's ticket. @throws LatticeError malformed */
 export function signEviction(
   fields: { session: string; reason: string },
   gateway: Signer,
@@ -44,7 +47,7 @@ export function decodeEviction(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>
   return { bytes, session, reason, hash: hex(crypto.sha256(bytes)) };
 }
 
-/** `key`: of the ticket's certificate. @throws LatticeError bad_signature */
+/** `key`: from the ticket's certificate. @throws LatticeError bad_signature */
 export function verifyEviction(eviction: Eviction, key: Uint8Array, crypto: Crypto): Eviction {
   const at = eviction.bytes.length - SIGNATURE_BYTES;
   if (!crypto.verify(key, message(eviction.bytes.subarray(0, at)), eviction.bytes.subarray(at))) {

@@ -3,14 +3,17 @@ import { BUCKETS, bucketOf, type DigestItem, itemHash, type Part } from './diges
 
 const MASK = (1n << 64n) - 1n;
 
-/** Sums of the items' hashes mod 2^64. Equal sums: equal replicas, but for a forger's luck; sums, because xor is easily cancelled. */
+/**
+ * Sums of the items' hashes mod 2^64. Equal sums mean equal replicas, except for a lucky forger. Sums, because xor is
+ * easily cancelled.
+ */
 export interface Fingerprint {
   live: bigint;
   left: bigint;
   buckets: { live: bigint; left: bigint }[];
 }
 
-/** Keeps the sums as items come and go. */
+/** Maintains the sums as items are added and removed. */
 export class Tally {
   readonly #buckets = Array.from({ length: BUCKETS }, () => ({ live: 0n, left: 0n }));
   readonly #crypto: Pick<Crypto, 'sha256'>;

@@ -1,6 +1,6 @@
 /**
- * What comes into a replica: read, ranked, then verified, so that old news costs no cryptography; what is better than what is known is put
- * onto its issuer's shelf.
+ * Merges updates into a replica: parsed, ranked, then verified, so that old news costs no cryptography. What is better
+ * than the known state is stored for its issuer.
  */
 import { compareEvictions, compareRecords } from './algebra.ts';
 import { ownBytes } from './bytes.ts';
@@ -17,22 +17,25 @@ import type { Shelves } from './shelves.ts';
 import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
 import { decodeUpdate, type EntryUpdate, type Update } from './update.ts';
 
-/** Two different payloads that one session signed with one version: proof that its owner lies. */
+/** Two different payloads that one session signed with one version, which proves that its owner lies. */
 interface Conflict {
   session: string;
   records: [Uint8Array, Uint8Array];
 }
 
 export type MergeResult =
-  /** `sessions`: whose entry changed or went. */
+  /** `sessions`: those whose entry changed or was removed. */
   | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
-  /** We have exactly this. */
+  /** This replica has exactly this. */
   | { outcome: 'known'; issuer: string; sessions: string[] }
-  /** We have something newer. */
+  /** This replica has something newer. */
   | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
-  /** Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender our floors. */
+  /**
+   * Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender needs our
+   * floors.
+   */
   | { outcome: 'collected'; issuer: string; session: string }
-  /** To be merged when it comes with this: ask for it. */
+  /** Can be merged when it arrives with the missing part: request it. */
   | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
   | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
 
@@ -41,9 +44,9 @@ interface MergerOptions {
   shelves: Shelves;
   /** Sessions per issuer, tombstones included. */
   entriesPerIssuer: number;
-  /** Of them, those that have not left. */
+  /** Those of them that have not left. */
   livePerIssuer: number;
-  /** Gateway keys per issuer with a floor, and as many revoked ones. */
+  /** Gateway keys per issuer with a floor, and as many revoked keys. */
   keysPerIssuer: number;
 }
 
@@ -51,7 +54,7 @@ interface ReadEntry {
   session: string;
   record: OwnerRecord | undefined;
   eviction: Eviction | undefined;
-  /** Of a session that is not known yet; not verified. */
+  /** The ticket of a session that is not known yet; not verified. */
   ticket?: Ticket;
   known: Entry | undefined;
   shelf: Shelf;
@@ -73,7 +76,10 @@ export class Merger {
     this.#keysMax = options.keysPerIssuer;
   }
 
-  /** `trusted`: this replica verified and stored it before, so signatures are not checked again. Never throws: what is wrong is in the result. */
+  /**
+   * `trusted`: this replica verified and stored it before, so signatures are not checked again. Never throws: errors
+   * are in the result.
+   */
   merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
     try {
       const update = given instanceof Uint8Array ? decodeUpdate(given) : given;
@@ -98,7 +104,7 @@ export class Merger {
     const { issuer } = shelf;
     const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
     const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
-    // Of one rank and yet not the same: worth a signature, for it proves a lie.
+    // Same rank but different content: worth a signature check, because it proves a lie.
     const conflict = contradiction(read.record, known?.record);
     if (order <= 0 && evicts <= 0 && conflict === undefined)
       return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
@@ -122,7 +128,7 @@ export class Merger {
       throw new LatticeError('full', `${this.#liveMax} sessions of this issuer that have not left`);
   }
 
-  /** Everything that costs no signature. */
+  /** Everything that needs no signature check. */
   #read(update: EntryUpdate): ReadEntry | MergeResult {
     const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
     const eviction =
@@ -137,7 +143,7 @@ export class Merger {
     return this.#readNew(session, update.ticket, { record, eviction });
   }
 
-  /** The first word of a session: its ticket must come with it. */
+  /** The first update of a session must bring its ticket. */
   #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
     if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
     const ticket = decodeTicket(ownBytes(bytes), this.#crypto);
@@ -147,7 +153,7 @@ export class Merger {
     return { session, ...said, ticket, known: undefined, shelf };
   }
 
-  /** The bytes that belong to `record`; nothing once they are not needed. */
+  /** The bytes that belong to `record`; none if they are no longer needed. */
   #payloadFor(
     record: OwnerRecord | undefined,
     evicted: boolean,
@@ -165,7 +171,7 @@ export class Merger {
     return given;
   }
 
-  /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
+  /** A thousand tickets share one certificate, so checking it costs nothing, and they share it in memory, too. */
   #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
     if (ticket === undefined) {
       if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
@@ -195,7 +201,7 @@ export class Merger {
     const shelf = this.#shelves.ofRoot(revocation.root);
     const { issuer, revocations } = shelf;
     if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
-    // A root that takes itself back is heard in any case.
+    // A root that revokes itself is accepted in any case.
     if (revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
       throw new LatticeError('full', 'too many revocations');
     const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
@@ -212,7 +218,7 @@ function contradiction(
   return { conflict: { session: record.session, records: [known.bytes, ownBytes(record.bytes)] } };
 }
 
-/** Bytes of a message are copied before they are kept: a view would keep the message. */
+/** Bytes of a message are copied before they are stored: a view would keep the whole message. */
 function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
   return record === undefined || record === known ? record : { ...record, bytes: ownBytes(record.bytes) };
 }

@@ -1,11 +1,11 @@
 /**
- * What a node says about itself. One record per node session; the owner alone writes it.
- * Liveness and load are not part of it: they change too often to be replicated.
+ * A node's record about itself. One record per session; only its owner writes it. Liveness and load are not part of it,
+ * because they change too often to be replicated.
  */
-// Not `{ z }`: that object holds all of zod, and bundlers keep its 40 languages.
+// Not `{ z }`: that object contains all of zod, and bundlers would keep its 40 languages.
 import * as z from 'zod';
 
-/** Lifecycle of a session (paper §3.3): a session only ever moves to the right; coming back is a new session. */
+/** Lifecycle of a session (paper §3.3): a session only moves to the right. A node that comes back is a new session. */
 export const LIFECYCLE = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
 export type Lifecycle = (typeof LIFECYCLE)[number];
 
@@ -42,12 +42,12 @@ export const gpuSchema = z.object({
   vram_mib: z.number().int().nonnegative(),
 });
 
-/** Of one node: an engine over 32 machines of 8. What a provider claims weighs in shares, budgets and plans. */
+/** GPUs of one node: an engine over 32 machines of 8. Shares, budgets and plans rely on what a provider claims. */
 export const GPUS_MAX = 256;
 
 export const nodeRecordSchema = z.object({
   state: z.enum(LIFECYCLE),
-  /** Grows with each change the owner makes inside one state. */
+  /** Increases with each change that the owner makes within one state. */
   version: z.number().int().nonnegative(),
   region: text(63).optional(),
   tier: z.enum(['stable', 'volatile']),
@@ -68,7 +68,7 @@ export const nodeRecordSchema = z.object({
     })
     .optional(),
   agent_version: text(32),
-  /** Why it takes nothing new and is about to leave: `drain`, `time-limit`, a signal's name, … */
+  /** Why it accepts nothing new and is about to leave: `drain`, `time-limit`, a signal's name, … */
   leaving: text(64).optional(),
 });
 
@@ -77,7 +77,7 @@ export type Gpu = z.infer<typeof gpuSchema>;
 /** The owner's half of a registry entry. */
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
-/** A node's encryption key, base64url, and what its provider says of it: see docs/sealed-wire.md. */
+/** A node's encryption key, base64url, and its provider's statement about it; see docs/sealed-wire.md. */
 interface NodeSealing {
   v: 1;
   key: string;
@@ -85,7 +85,7 @@ interface NodeSealing {
   /** Seconds since 1970, UTC. */
   until: number;
   vouch?: string | undefined;
-  /** Kinds of evidence of its machine that it can show. */
+  /** Kinds of evidence about its machine that it can provide. */
   evidence?: string[] | undefined;
 }
 
@@ -101,11 +101,11 @@ export interface RegistryEntry extends NodeRecord {
   suspected: boolean;
   /** What clients seal requests to this node with; absent: it opens none. */
   seal?: NodeSealing;
-  /** Weights that it keeps, and how much of each is there: for operators and its provider. */
+  /** Weights stored on it, and how much of each is there, for operators and its provider. */
   weights?: { name: string; percent: number }[];
   /** RFC 3339 UTC. */
   joined_at: string;
-  /** When its engine answered first; absent where that was not seen from here. */
+  /** When its engine first answered; absent if that was not seen from here. */
   serving_since?: string;
   updated_at: string;
 }

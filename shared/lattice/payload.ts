@@ -1,4 +1,6 @@
-/** What a node tells about itself beside its state: JSON, so that newer agents can say more than older replicas understand. */
+/**
+ * What a node publishes besides its state. JSON, so that newer agents can publish more than older replicas understand.
+ */
 import * as z from 'zod';
 import { LatticeError } from './error.ts';
 import { GPUS_MAX, gpuSchema, nodeRecordSchema } from './node.ts';
@@ -8,7 +10,7 @@ export const PAYLOAD_MAX_BYTES = 4096;
 
 const text = (max: number) => z.string().max(max);
 
-/** Like devices are one row. */
+/** Identical devices share one row. */
 const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(GPUS_MAX) });
 
 /** See shared/seal/node-seal.ts. */
@@ -21,11 +23,11 @@ const sealSchema = z.object({
   evidence: z.array(text(16)).max(4).optional(),
 });
 
-/** Models named here; a node may keep more. */
+/** Models listed here; a node may store more. */
 export const KEPT_WEIGHTS_MAX = 8;
 
 const keptWeightsSchema = z.object({
-  /** `org/name` of the hub; the last part of a path otherwise. */
+  /** The hub's `org/name`, or the last part of a path. */
   name: text(96),
   /** 0 to 100. */
   percent: z.number().int().min(0).max(100),
@@ -44,13 +46,16 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   host: text(255).optional(),
   /** Where its mesh listens, `HOST:PORT`; none: not reachable directly. */
   addresses: z.array(text(255)).max(8),
-  /** It lets agents meet that cannot reach each other (`--offer-relay`); absent: it does not. */
+  /** It relays for agents that cannot reach each other (`--offer-relay`); absent: it does not. */
   relay: z.boolean().optional(),
-  /** A raw X25519 key, base64url: what clients seal requests to. */
+  /** A raw X25519 key, base64url, to which clients seal requests. */
   encryption_key: text(64).optional(),
-  /** Of that key; one that this version cannot read leaves the node as it is, without sealed requests. */
+  /** For that key. If this version cannot decode it, the node stays as it is, without sealed requests. */
   seal: sealSchema.optional().catch(undefined),
-  /** It keeps weights for its neighbours, and these models so far; absent: it does not. What this version cannot read counts as absent. */
+  /**
+   * It stores weights for its neighbors, currently of these models; absent: it does not. What this version cannot
+   * decode counts as absent.
+   */
   weights: z.array(keptWeightsSchema).max(KEPT_WEIGHTS_MAX).optional().catch(undefined),
 });
 
@@ -68,8 +73,8 @@ export function encodePayload(payload: NodePayload): Uint8Array {
 }
 
 /**
- * Undefined where it cannot be read. Merging does not ask: a replica that refused what another understands would never
- * agree with it again. What cannot be read is held, passed on, and not routed to.
+ * Undefined if it cannot be decoded. Merging does not check this: a replica that refused what another understands would
+ * never agree with it again. An undecodable payload is stored, passed on, and not routed to.
  */
 export function decodePayload(bytes: Uint8Array): NodePayload | undefined {
   try {

@@ -1,4 +1,4 @@
-/** What a session's owner says of it, signed; the payload travels beside it and is named by its hash. */
+/** The signed statement of a session's owner. The payload travels beside it and is identified by its hash. */
 import { ByteReader, ByteWriter, hex } from './bytes.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
@@ -9,15 +9,15 @@ export interface OwnerRecord {
   readonly bytes: Uint8Array;
   readonly session: string;
   readonly state: Lifecycle;
-  /** Grows with each change inside one state. */
+  /** Increases with each change within one state. */
   readonly version: number;
   /** Hex; `payloadHash` of the payload's bytes. */
   readonly payloadHash: string;
-  /** Hex SHA-256 of `bytes`: decides between two records of one version, the same way everywhere. */
+  /** Hex SHA-256 of `bytes`. Decides between two records of one version, in the same way everywhere. */
   readonly hash: string;
 }
 
-/** 128 bits: a collision costs 2^64 hashes and confuses only what its finder says of himself. */
+/** 128 bits: a collision costs 2^64 hashes and only affects the record of the provider that found it. */
 const PAYLOAD_HASH_BYTES = 16;
 export const RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BYTES + SIGNATURE_BYTES;
 
@@ -25,7 +25,7 @@ interface RecordFields {
   session: string;
   state: Lifecycle;
   version: number;
-  /** Bytes of `encodePayload`. With LEFT no peer asks for it any more. */
+  /** Result of `encodePayload`. With LEFT no peer asks for it. */
   payload: Uint8Array;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A replica of the registry: per issuer one lattice. It verifies what comes in, rank first and signature second, so that old news
- * costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
+ * A replica of the registry: one lattice per issuer. It verifies updates, first by rank and then by signature, so that
+ * old news costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
  */
 import { isCollected } from './algebra.ts';
 import type { Floor, Revocation } from './control.ts';
@@ -16,7 +16,7 @@ import { encodeUpdate, type Update } from './update.ts';
 export interface ReplicaLimits {
   /** Sessions per issuer, tombstones included. Default 65,536. */
   entriesPerIssuer?: number;
-  /** Of them, those that have not left. Default half of them, so that the ends of a whole registry still fit. */
+  /** Those of them that have not left. Default: half, so that the departures of a whole registry still fit. */
   livePerIssuer?: number;
   /** Gateway keys per issuer with a floor, and as many revoked ones. Default 1,024. */
   keysPerIssuer?: number;
@@ -24,7 +24,7 @@ export interface ReplicaLimits {
 
 export interface ReplicaOptions {
   crypto: Crypto;
-  /** Whether this replica takes part in that issuer's map. */
+  /** True if this replica accepts that issuer. */
   accepts(issuer: string): boolean;
   limits?: ReplicaLimits;
 }
@@ -49,24 +49,27 @@ export class Replica {
     this.#merger = new Merger({ crypto, shelves: this.#shelves, ...this.#limits });
   }
 
-  /** Another replica that holds the same, at a fraction of the memory: for simulators of a thousand. */
+  /** Another replica with the same content at a fraction of the memory, for simulations of a thousand. */
   fork(): Replica {
     const copy = new Replica({ crypto: this.#crypto, accepts: this.#shelves.accepts, limits: this.#limits });
     copy.#shelves.copy(this.#shelves);
     return copy;
   }
 
-  /** Takes what is better than what is known. Never throws: what is wrong with an update is in its result. */
+  /** Takes what is better than the known state. Never throws: errors are in the result. */
   merge(update: Update | Uint8Array): MergeResult {
     return this.#merger.merge(update, false);
   }
 
-  /** `merge` for what this replica itself verified and stored before: signatures are not checked again. */
+  /** `merge` for what this replica verified and stored before: signatures are not checked again. */
   load(update: Update | Uint8Array): MergeResult {
     return this.#merger.merge(update, true);
   }
 
-  /** Another list of issuers: those no longer on it go, with their sessions alone. @returns the sessions */
+  /**
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns those
+   * sessions
+   */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     return this.#shelves.setIssuers(accepts);
   }
@@ -79,7 +82,7 @@ export class Replica {
     return this.#shelves.entry(session);
   }
 
-  /** Of one issuer or of all. */
+  /** Entries of one issuer or of all. */
   *entries(issuer?: string): Generator<Entry> {
     for (const shelf of this.#shelves.all()) {
       if (issuer === undefined || shelf.issuer === issuer) yield* shelf.entries.values();
@@ -92,12 +95,12 @@ export class Replica {
     return size;
   }
 
-  /** Those of whom anything is known. */
+  /** Issuers of which anything is known. */
   issuers(): string[] {
     return this.#shelves.issuers();
   }
 
-  /** Whether the holder of this (opened) ticket may speak: asked before a socket is accepted. */
+  /** Whether the holder of this (verified) ticket may speak; asked before a socket is accepted. */
   ticketState(ticket: Ticket): TicketState {
     if (!this.#shelves.accepts(ticket.issuer)) return 'unknown_issuer';
     const shelf = this.#shelves.get(ticket.issuer);
@@ -124,8 +127,8 @@ export class Replica {
   }
 
   /**
-   * What the sender of `digest` lacks, as far as it fits into `maxBytes` (at least one update): keys first, then live sessions, then those that
-   * left. Not `complete`: what is missing is found by the next digest.
+   * What the sender of `digest` lacks, up to `maxBytes` (at least one update): keys first, then live sessions, then
+   * left ones. Not `complete`: the next digest finds the rest.
    */
   delta(digest: Digest, maxBytes: number = Number.POSITIVE_INFINITY): { updates: Update[]; complete: boolean } {
     const shelf = this.#shelves.get(digest.issuer);
@@ -144,14 +147,14 @@ export class Replica {
     return { updates, complete: true };
   }
 
-  /** Ids in `digest` where its sender knows more than we: what to pull. */
+  /** Ids in `digest` of which the sender knows more: what to pull. */
   wants(digest: Digest): string[] {
     const shelf = this.#shelves.get(digest.issuer);
     if (shelf !== undefined) return shelf.wants(digest);
     return this.#shelves.accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
   }
 
-  /** Answers a pull: full updates of those ids that we have. */
+  /** Answers a pull: full updates of those ids that are here. */
   pull(issuer: string, ids: readonly string[]): Update[] {
     const updates: Update[] = [];
     for (const id of ids) {
@@ -161,7 +164,7 @@ export class Replica {
     return updates;
   }
 
-  /** Everything of one issuer, to be stored and to be given to `load`. */
+  /** Everything of one issuer, to be stored and passed to `load`. */
   updates(issuer: string): Update[] {
     return this.delta({ issuer, items: [] }).updates;
   }

@@ -1,4 +1,4 @@
-/** One issuer's part of a replica: what was verified, kept as the algebra wants it, with its fingerprint. */
+/** One issuer's part of a replica: what was verified, in the form that the algebra needs, with its fingerprint. */
 import { type Excludable, isExcluded } from './algebra.ts';
 import { ByteWriter, hex } from './bytes.ts';
 import { keyName } from './certificate.ts';
@@ -36,8 +36,8 @@ export class Shelf {
   #tally: Tally;
   readonly #root: Uint8Array;
   /**
-   * By the id in digests; bounded by what the replica lets into the maps above. They are told in this order: else a peer that lacks a
-   * floor would be told first, again and again, of sessions that the floor collects.
+   * By the id in digests; bounded by what the replica lets into the maps above. Sent in this order; otherwise a peer
+   * that lacks a floor would repeatedly receive sessions first that the floor collects.
    */
   readonly #held = { keys: new Map<string, Held>(), live: new Map<string, Held>(), left: new Map<string, Held>() };
 
@@ -61,7 +61,7 @@ export class Shelf {
     return copy;
   }
 
-  /** How many sessions have not left. */
+  /** Number of sessions that have not left. */
   get live(): number {
     return this.#held.live.size;
   }
@@ -77,7 +77,7 @@ export class Shelf {
     return entry;
   }
 
-  /** @returns the sessions that it takes away */
+  /** @returns the sessions that it removes */
   raiseFloor(floor: Floor): string[] {
     const { certificate, at, bytes } = floor;
     this.floors.set(certificate.keyName, floor);
@@ -86,7 +86,7 @@ export class Shelf {
     return this.#dropExcluded();
   }
 
-  /** @returns the sessions that it takes away */
+  /** @returns the sessions that it removes */
   revoke(revocation: Revocation): string[] {
     const { key, bytes } = revocation;
     this.revocations.set(revocation.keyName, revocation);
@@ -100,7 +100,7 @@ export class Shelf {
     return this.#tally.sum();
   }
 
-  /** What falls into a scope: keys first, then live sessions, then those that left. */
+  /** The content of a scope: keys first, then live sessions, then left ones. */
   *scope(bucket: number | undefined, part: Part | undefined): Generator<Held> {
     for (const wanted of ['keys', 'live', 'left'] as const) {
       if (part !== undefined && part !== partOf(wanted)) continue;
@@ -114,7 +114,7 @@ export class Shelf {
     return this.#held.live.get(id) ?? this.#held.left.get(id) ?? this.#held.keys.get(id);
   }
 
-  /** Ids in `digest` where its sender knows more. */
+  /** Ids in `digest` of which the sender knows more. */
   wants(digest: Digest): string[] {
     return digest.items.filter((item) => !covers(this.held(item.id)?.item, item)).map((item) => item.id);
   }
@@ -153,7 +153,7 @@ export class Shelf {
   }
 }
 
-/** What is said of keys is compared along with the live sessions. */
+/** Statements about keys are compared together with the live sessions. */
 function partOf(kind: Held['kind']): Part {
   return kind === 'left' ? 'left' : 'live';
 }

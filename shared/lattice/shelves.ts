@@ -1,4 +1,4 @@
-/** The shelves of a replica: one per issuer on its list, made when the issuer is first spoken of. */
+/** The per-issuer stores of a replica, created when a listed issuer first occurs. */
 import { ownBytes } from './bytes.ts';
 import { issuerId } from './certificate.ts';
 import type { Crypto } from './crypto.ts';
@@ -8,9 +8,9 @@ import { Shelf } from './shelf.ts';
 
 export class Shelves {
   readonly #crypto: Crypto;
-  /** Whether an issuer is on the list; changed by `setIssuers` alone. */
+  /** True if an issuer is listed; changed only by `setIssuers`. */
   accepts: (issuer: string) => boolean;
-  /** By issuer; only listed ones, which bounds them. */
+  /** By issuer. Bounded by the list of issuers. */
   readonly #shelves = new Map<string, Shelf>();
 
   constructor(crypto: Crypto, accepts: (issuer: string) => boolean) {
@@ -18,12 +18,15 @@ export class Shelves {
     this.accepts = accepts;
   }
 
-  /** Holds what `others` hold, too; for shelves that are empty. */
+  /** Takes over the content of `others`; only for an empty object. */
   copy(others: Shelves): void {
     for (const [issuer, shelf] of others.#shelves) this.#shelves.set(issuer, shelf.fork());
   }
 
-  /** Another list of issuers: those no longer on it go, with their sessions alone. @returns the sessions */
+  /**
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns those
+   * sessions
+   */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     this.accepts = accepts;
     const gone: string[] = [];
@@ -35,7 +38,7 @@ export class Shelves {
     return gone;
   }
 
-  /** `root`: the issuer's key. Throws LatticeError where the issuer is not listed. */
+  /** `root`: the issuer's key. @throws LatticeError if the issuer is not listed */
   of(issuer: string, root: Uint8Array): Shelf {
     const known = this.#shelves.get(issuer);
     if (known !== undefined) return known;
@@ -58,7 +61,7 @@ export class Shelves {
     return this.#shelves.values();
   }
 
-  /** Those of whom anything is known. */
+  /** Issuers of which anything is known. */
   issuers(): string[] {
     return [...this.#shelves.keys()];
   }

@@ -1,4 +1,7 @@
-/** A ticket admits one session: it names the session's key, its birth and end, its provider and cluster, and carries its certificate. */
+/**
+ * A ticket admits one session. It names the session's key, its birth and end, its provider and cluster, and carries its
+ * certificate.
+ */
 import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
 import {
   CERTIFICATE_BYTES,
@@ -15,11 +18,11 @@ import { sessionIdFromDigest } from './session.ts';
 
 export interface Ticket {
   readonly bytes: Uint8Array;
-  /** Certifies everything below: two tickets of one session say the same. */
+  /** Certifies everything below, so two tickets of one session carry the same content. */
   readonly session: string;
   readonly issuer: string;
   readonly certificate: Certificate;
-  /** The certificate's: who admitted it. */
+  /** The name of the certificate's key, which admitted the session. */
   readonly keyName: string;
   readonly sessionKey: Uint8Array;
   /** Seconds since 1970, UTC, by the gateway's clock. */
@@ -29,7 +32,7 @@ export interface Ticket {
   readonly cluster: string;
 }
 
-/** Bounds how long a tombstone must be remembered. */
+/** Bounds how long a tombstone must be kept. */
 export const TICKET_LIFE_MAX_S = 30 * 86_400;
 const NAME_MAX_BYTES = 63;
 export const TICKET_MAX_BYTES = CERTIFICATE_BYTES + KEY_BYTES + 8 + 2 * (1 + NAME_MAX_BYTES) + SIGNATURE_BYTES;
@@ -43,7 +46,7 @@ interface TicketFields {
   cluster: string;
 }
 
-/** @throws LatticeError malformed, outside_validity: what `openTicket` would refuse */
+/** @throws LatticeError malformed, outside_validity: whatever `openTicket` would refuse */
 export function signTicket(fields: TicketFields, gateway: Signer, crypto: Crypto): Uint8Array {
   const certificate = decodeCertificate(fields.certificate);
   const own = ownFields(fields);
@@ -53,7 +56,7 @@ export function signTicket(fields: TicketFields, gateway: Signer, crypto: Crypto
   return bytes;
 }
 
-/** Reads; signatures are not looked at. @throws LatticeError truncated, malformed, too_large, outside_validity */
+/** Parses without verifying signatures. @throws LatticeError truncated, malformed, too_large, outside_validity */
 export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>): Ticket {
   if (bytes.length > TICKET_MAX_BYTES) throw new LatticeError('too_large', `ticket of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);
@@ -77,12 +80,12 @@ export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
   return { bytes, session, issuer, certificate, keyName, sessionKey, birth, expires, provider, cluster };
 }
 
-/** Reads and checks the whole chain, from bytes alone. @throws LatticeError */
+/** Parses and verifies the whole chain, from the bytes alone. @throws LatticeError */
 export function openTicket(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Ticket {
   return verifyTicket(decodeTicket(ownBytes(bytes), crypto), crypto, cache);
 }
 
-/** For a ticket that was decoded from a copy of its own. @throws LatticeError bad_signature */
+/** For a ticket that was decoded from its own copy of the bytes. @throws LatticeError bad_signature */
 export function verifyTicket(ticket: Ticket, crypto: Crypto, cache?: CertificateCache): Ticket {
   const certificate = openCertificate(ticket.certificate.bytes, crypto, cache);
   const own = ticket.bytes.subarray(CERTIFICATE_BYTES, ticket.bytes.length - SIGNATURE_BYTES);
@@ -98,7 +101,7 @@ function ownFields(fields: TicketFields): Uint8Array {
   return new ByteWriter().bytes(sessionKey).u32(birth).u32(expires).text(provider).text(cluster).done();
 }
 
-/** All but the signatures: a signer could make more than one. */
+/** Everything but the signatures, because a signer could make more than one. */
 function identity(out: ByteWriter, certificate: Certificate, own: Uint8Array): ByteWriter {
   return out.bytes(certificate.bytes.subarray(0, CERTIFICATE_BYTES - SIGNATURE_BYTES)).bytes(own);
 }

@@ -1,4 +1,4 @@
-/** One thing to merge, as it travels. An entry may leave out what the receiver has: ticket, payload. */
+/** One thing to merge, as it is sent. An entry may omit what the receiver has: ticket, payload. */
 import { ByteReader, ByteWriter } from './bytes.ts';
 import { FLOOR_BYTES, REVOCATION_BYTES } from './control.ts';
 import { LatticeError } from './error.ts';
@@ -7,7 +7,7 @@ import { PAYLOAD_MAX_BYTES } from './payload.ts';
 import { RECORD_MAX_BYTES } from './record.ts';
 import { TICKET_MAX_BYTES } from './ticket.ts';
 
-/** Signed things as bytes; `Replica.merge` reads them. */
+/** Signed parts as bytes; `Replica.merge` decodes them. */
 export interface EntryUpdate {
   kind: 'entry';
   ticket?: Uint8Array;

@@ -1,4 +1,4 @@
-/** A stream of events in clear: its text so far becomes a part of the next engine's prompt. */
+/** An unsealed event stream: its text so far becomes part of the next engine's prompt. */
 import { continuingBody } from '../openai/continuation/bodies.ts';
 import { JoinedStream } from '../openai/continuation/joined.ts';
 import { type Plan, planContinuation } from '../openai/continuation/plan.ts';
@@ -19,7 +19,7 @@ export class ClearStream<C extends Choice, A extends ResponseStream> implements 
   readonly #limit: number | undefined;
   readonly #host: ResumeHost<C, A>;
   readonly #joined: JoinedStream;
-  /** Tokens of the text so far, as the engine that goes on counts them. */
+  /** Tokens of the text so far, as the next engine counts them. */
   #produced = 0;
 
   constructor(context: DispatchContext, body: Uint8Array, plan: Plan, host: ResumeHost<C, A>) {
@@ -38,7 +38,7 @@ export class ClearStream<C extends Choice, A extends ResponseStream> implements 
     return this.#joined.done;
   }
 
-  /** A comment stands between events, and in a stream that passes unread nothing tells where that is. */
+  /** A comment goes between events, and in a stream that passes unparsed their boundaries are unknown. */
   get atBoundary(): boolean {
     return this.#joined.readsEvents;
   }
@@ -74,7 +74,7 @@ export class ClearStream<C extends Choice, A extends ResponseStream> implements 
   }
 
   continuation(): Continuation<C> {
-    // Looked into anew: what was parsed of the body is not kept beside its bytes for as long as the stream runs.
+    // Parsed again on demand: the parsed body is not kept beside its bytes for the duration of the stream.
     const plan = planContinuation(this.#context.endpoint, this.#body);
     if ('why' in plan) return () => Promise.reject(new Unfit(plan.why));
     const { text, textEvents } = this.#joined;

@@ -1,32 +1,34 @@
-/** What a stream has given so far, as the node that continues it must know it: events in clear, or frames that are sealed. */
+/** The state of a stream, as the node that continues it needs it: unsealed events, or sealed frames. */
 import type { Choice } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 
-/** Makes the request that a node is to go on with. @throws Unfit where its engine cannot, AttemptError where the node is gone */
+/**
+ * Builds the request with which a node continues. @throws Unfit if its engine cannot, AttemptError if the node is gone
+ */
 export type Continuation<C extends Choice> = (choice: C, acceptMs: number) => Promise<DispatchContext>;
 
 export interface ContinuedStream<C extends Choice> {
-  /** What of a piece may go out, whole. `fault` may be set after it. */
+  /** The part of a piece that may be sent, in complete units. May set `fault`. */
   push(piece: Uint8Array): Uint8Array[];
   /** The stream is complete. */
   readonly done: boolean;
-  /** Something else may be said between what went out and what follows. */
+  /** Something may be inserted between what was sent and what follows. */
   readonly atBoundary: boolean;
   readonly ping: Uint8Array;
   /** Why no node could continue it now. */
   readonly obstacle: string | undefined;
-  /** Why this node's answer is not read on: as good as broken off. */
+  /** Why this node's answer is not read further; treated like a break. */
   readonly fault: string | undefined;
-  /** The engine's own word of that, for a client that gets no other answer. */
+  /** The engine's own error, for a client that gets no other answer. */
   readonly withheld: Uint8Array | undefined;
-  /** Bytes of memory that it keeps, the request included. */
+  /** Bytes of memory that it holds, including the request. */
   readonly keptBytes: number;
-  /** No node shall continue it from now on. */
+  /** From now on no node may continue it. */
   forbid(why: string): void;
-  /** The rest, where all of the answer's text is there; else undefined. */
+  /** The rest, if all of the answer's text is here; otherwise undefined. */
   ending(): Uint8Array[] | undefined;
-  /** For one search of the next node. */
+  /** For one search for the next node. */
   continuation(): Continuation<C>;
-  /** The node's answer follows. Returns what the client is told of that. */
+  /** That node's answer follows. Returns what to tell the client. */
   continueAt(session: string, attempts: number): Uint8Array[];
 }

@@ -1,4 +1,4 @@
-/** A stream that goes on where its node is gone: on another one, with the client none the wiser. */
+/** A stream that continues on another node when its own is gone, without the client noticing. */
 
 import { isSlower } from '../collections/timer.ts';
 import { planContinuation } from '../openai/continuation/plan.ts';
@@ -14,10 +14,10 @@ import { SealedStream } from './sealed-stream.ts';
 import { Silence } from './silence.ts';
 import { findSuccessor, type ResumeHost, type Successor } from './successor.ts';
 
-/** A stream that broke so often breaks what carries it. */
+/** After this many continuations the stream itself is the likely cause of the breaks. */
 const CONTINUED_MAX = 3;
 
-/** What of an upstream response goes out to a client, whichever node the rest comes from. */
+/** The part of an upstream response that is sent to a client, whichever node the rest comes from. */
 export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
@@ -26,7 +26,10 @@ export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
 /** Larger bodies are not parsed here. */
 const BODY_MAX_BYTES = 1024 * 1024;
 
-/** A client hears a comment after twice this without data: the line to the node may be lost, which takes up to 27 s to find out. */
+/**
+ * A client gets a comment after twice this time without data: the node's connection may be lost, which takes up to 27 s
+ * to detect.
+ */
 const SILENCE_MS = 4_000;
 
 const FULL = 'too much is kept for other streams already';
@@ -34,8 +37,8 @@ const FULL = 'too much is kept for other streams already';
 const NOTHING = new Uint8Array(0);
 
 /**
- * `response` as it is, or one that outlives its node. Where the request is of a kind that cannot be continued, a break is told with
- * the reason.
+ * Returns `response` itself, or one that outlives its node. If the request cannot be continued, a break is reported
+ * with the reason.
  */
 export function resumable<C extends Choice, A extends ResponseStream>(
   response: UpstreamResponse<C, A>,
@@ -65,7 +68,7 @@ function clearStream<C extends Choice, A extends ResponseStream>(
   return 'why' in plan ? plan : new ClearStream(context, body, plan, host);
 }
 
-/** One that ends with its node, and says why it does. */
+/** A response that ends with its node and reports why. */
 function explained<C extends Choice, A extends ResponseStream>(
   response: UpstreamResponse<C, A>,
   why: string,
@@ -83,7 +86,7 @@ function withReason(error: unknown, why: string): unknown {
 interface Part<C extends Choice, A extends ResponseStream> {
   context: DispatchContext;
   host: ResumeHost<C, A>;
-  /** Bytes that are kept for streams that may have to be continued. */
+  /** Memory of streams that may have to be continued. */
   share: BudgetShare;
   stream: ContinuedStream<C>;
 }
@@ -100,16 +103,16 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   readonly #stream: ContinuedStream<C>;
   readonly #tried: Set<string>;
   #current: UpstreamResponse<C, A>;
-  /** Attempts so far, of all searches. */
+  /** Attempts so far, in all searches. */
   #made: number;
   #continued = 0;
-  /** What breaks off is on its way to the next node, or waits for one. */
+  /** A broken stream is moving to the next node, or waits for one. */
   #seeking: Promise<void> | undefined;
-  /** May go out; as much as one chunk made. */
+  /** Ready to be sent; at most the output of one chunk. */
   readonly #ready: Uint8Array[] = [];
   #over = false;
   readonly #silence: Silence;
-  /** The chunk that is waited for. */
+  /** The pending chunk. */
   #advancing: Promise<AttemptError | undefined> | undefined;
 
   constructor(first: UpstreamResponse<C, A>, { context, host, share, stream }: Part<C, A>) {
@@ -147,11 +150,11 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     }
   }
 
-  /** One chunk further. @returns how the stream broke, if it did */
+  /** Reads one chunk. @returns how the stream broke, if it did */
   async #advance(): Promise<AttemptError | undefined> {
     const stream = this.#stream;
     try {
-      // The first chunk may have been one already.
+      // The first chunk may have contained the fault.
       const chunk = stream.fault === undefined ? await this.#current.read() : NOTHING;
       if (chunk === undefined) return this.#end();
       this.#ready.push(...stream.push(chunk));
@@ -165,7 +168,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     return new AttemptError('failed', stream.fault);
   }
 
-  /** The engine says no more. An end without the terminal event is none, where that could be seen. */
+  /** The engine ended. Without the terminal event this is not an end, if that can be seen. */
   #end(): AttemptError | undefined {
     const { done, obstacle } = this.#stream;
     if (!done && obstacle === undefined) return new AttemptError('engine_closed', 'the stream ended without its end');
@@ -190,7 +193,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    if (this.#over) return 'why' in next ? undefined : void (await next.response.cancel()); // the reader has left
+    if (this.#over) return 'why' in next ? undefined : void (await next.response.cancel()); // The reader has left.
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next.response);
   }
@@ -214,7 +217,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     for (const chunk of response.chunks) this.#ready.push(...this.#stream.push(chunk));
   }
 
-  /** The engine's own words, where it had any, else ours. @throws AttemptError */
+  /** The engine's own error, if it sent one, otherwise ours. @throws AttemptError */
   #giveUp(broke: AttemptError, why?: string): void {
     const { withheld } = this.#stream;
     this.#finish();

@@ -1,6 +1,7 @@
 /**
- * A stream that is sealed: its frames so far go to the next candidate as they are, which opens them and goes on behind them. Nothing of them
- * is read here, and nothing that is left out, added or exchanged here is taken by that node or by the client: docs/sealed-wire.md.
+ * A sealed stream. Its frames so far go unchanged to the next candidate, which opens them and continues after them.
+ * Nothing is read here, and the node and the client detect any frame that is removed, added or exchanged here; see
+ * docs/sealed-wire.md.
  */
 import { concat } from '../collections/concat.ts';
 import { SealError } from '../seal/error.ts';
@@ -20,9 +21,9 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
   /** As the client sealed it. */
   readonly #body: Uint8Array;
   #splitter = new FrameSplitter();
-  /** A SEGMENT goes out with its first chunk: one without any would say of a node that it answered. */
+  /** A SEGMENT is sent with its first chunk: an empty one would claim that a node answered. */
   #segment: Uint8Array | undefined;
-  /** Frames that went out. */
+  /** Frames that were sent. */
   #sent: Uint8Array[] = [];
   #sentBytes = 0;
   #done = false;
@@ -39,7 +40,7 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
     const out: Uint8Array[] = [];
     try {
       for (const { type, payload } of this.#splitter.push(piece)) {
-        if (type === FRAME.note) continue; // a gateway's word, and no node's
+        if (type === FRAME.note) continue; // Written by a gateway, not by a node.
         const whole = frame(type, payload);
         if (type === FRAME.segment) {
           this.#segment = whole;
@@ -85,7 +86,7 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
     this.#sent = [];
   }
 
-  /** Whether all of the text is there only a node can see. */
+  /** Only a node can see whether all of the text is here. */
   ending(): undefined {
     return undefined;
   }
@@ -94,7 +95,7 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
     const { parsed, headers } = this.#context;
     const { fill: _, ...known } = parsed;
     const bytes = concat([this.#body, ...this.#sent]);
-    // Nothing went out yet: the request as it was.
+    // Nothing was sent yet: the original request.
     const continues: [string, string][] =
       this.#sent.length === 0 ? [] : [[CONTINUES_HEADER, String(this.#body.length)]];
     const body = { kind: 'kept', bytes } as const;

@@ -1,14 +1,14 @@
 import type { After } from '../collections/timer.ts';
 
 /**
- * Tells when a stream is silent, with one timer per interval instead of one per token. A wait that outlasts a whole interval is a silence: it is
- * noticed after one to two intervals.
+ * Detects that a stream is silent, with one timer per interval instead of one per token. A wait that spans a whole
+ * interval is a silence, so it is noticed after one to two intervals.
  */
 export class Silence {
   readonly #intervalMs: number;
   readonly #after: After;
   #stop: (() => void) | undefined;
-  /** The wait that is on; undefined: none. */
+  /** The current wait; undefined: none. */
   #waiting: { notice(isSilent: boolean): void; outlastedOne: boolean } | undefined;
 
   constructor(intervalMs: number, after: After) {
@@ -16,7 +16,9 @@ export class Silence {
     this.#after = after;
   }
 
-  /** Resolves to false when `work` has settled, to true where it has not and the stream is silent. One wait at a time. */
+  /**
+   * Resolves to false when `work` settles, to true if it has not settled and the stream is silent. One wait at a time.
+   */
   outlasts(work: Promise<unknown>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const waiting = { notice: resolve, outlastedOne: false };
@@ -42,7 +44,7 @@ export class Silence {
     this.#stop = this.#after(this.#intervalMs, () => this.#ring());
   }
 
-  /** Nothing is waited for any more. */
+  /** There is no current wait. */
   end(): void {
     this.#stop?.();
     this.#stop = undefined;

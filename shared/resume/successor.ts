@@ -1,4 +1,4 @@
-/** Finds the node that goes on with a stream whose own node is gone, and asks it to. */
+/** Finds the node that continues a stream whose own node is gone, and asks it to. */
 
 import type { After } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
@@ -16,39 +16,40 @@ import { isEventStream, type ResponseStream, type StartedResponse } from '../ups
 import type { Continuation } from './continued-stream.ts';
 import { Unfit } from './tokenizer.ts';
 
-/** Nodes whose engine cannot, or reads the text in another way: each costs some requests for tokens. */
+/** Nodes whose engine cannot continue, or tokenizes the text differently. Each costs some tokenizer requests. */
 const REJECTED_MAX = 4;
 
-/** What finding a successor needs of its side. */
+/** What finding a successor needs from its host. */
 export interface ResumeHost<C extends Choice, A extends ResponseStream> {
-  /** How any request of this side is dispatched. */
+  /** How this host dispatches any request. */
   dispatchHost(context: DispatchContext): DispatchHost<C, A>;
-  /** Sessions that serve the model in another revision or quantisation than the first node did. */
+  /** Sessions that serve the model in another revision or quantization than the first node. */
   unlike(): Iterable<string>;
-  /** For requests without a charge: a name for their streams, and a receipt without an account. */
+  /** For requests that are not charged: a name for their streams, and a receipt without an account. */
   unpaid(): { name: string; receipt: string };
   /**
-   * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request that finds no free node. `rejected`: nodes that
-   * it cannot use, though others could. Rejects with the last try's error, or with what became of the wait.
+   * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request without a free node. `rejected`:
+   * nodes that this stream cannot use although others could. Rejects with the last try's error, or with the result of
+   * the wait.
    */
   inTurn(
     tryNodes: () => Promise<UpstreamResponse<C, A>>,
     rejected: () => readonly string[],
   ): Promise<UpstreamResponse<C, A>>;
-  /** Some node had no place for it a moment ago. */
+  /** A node had no place for it a moment ago. */
   busy(): boolean;
-  /** The client of a stream that waits hears something so often. */
+  /** Interval at which the client of a waiting stream gets a comment. */
   pingMs: number;
   after: After;
 }
 
-/** A stream that breaks off. */
+/** A stream that broke. */
 export interface Broken<C extends Choice> {
   context: DispatchContext;
   prepare: Continuation<C>;
-  /** Who has it tried before. */
+  /** Nodes that were tried. */
   tried: Set<string>;
-  /** Attempts made for this request, so that the next one has a name of its own. */
+  /** Attempts made for this request, so that the next one gets a new number. */
   attempts: number;
 }
 
@@ -56,7 +57,7 @@ export interface Successor<C extends Choice, A extends ResponseStream> {
   response: UpstreamResponse<C, A>;
 }
 
-/** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` when the client left */
+/** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` if the client left */
 export async function findSuccessor<C extends Choice, A extends ResponseStream>(
   broken: Broken<C>,
   host: ResumeHost<C, A>,
@@ -70,21 +71,21 @@ export async function findSuccessor<C extends Choice, A extends ResponseStream>(
     return { response };
   } catch (error) {
     if (error instanceof ApiError) return { why: search.why(error) };
-    throw error; // the client left
+    throw error; // The client left.
   }
 }
 
 class Search<C extends Choice, A extends ResponseStream> {
   readonly #broken: Broken<C>;
   readonly #host: ResumeHost<C, A>;
-  /** Who made the attempt that runs, and is told of its end. */
+  /** The host that made the current attempt and is told its end. */
   #running: DispatchHost<C, A> | undefined;
-  /** Status of an engine that is there and cannot now. */
+  /** Status of an engine that is available but cannot answer now. */
   #busyStatus: number | undefined;
   readonly #rejected = new Set<string>();
-  /** What was wrong with the last of them. */
+  /** Why the last of them cannot continue. */
   #unfit: string | undefined;
-  /** What the last try ended with. */
+  /** How the last try ended. */
   #last: ApiError | undefined;
   #rounds = 0;
 
@@ -97,9 +98,9 @@ class Search<C extends Choice, A extends ResponseStream> {
     return [...this.#rejected];
   }
 
-  /** One look at all nodes of now. */
+  /** Tries the current nodes once. */
   async tryNodes(): Promise<UpstreamResponse<C, A>> {
-    // Who failed before the wait may be well again; without one it was asked a moment ago.
+    // After a wait, nodes that failed before may be healthy again. Without a wait they were asked a moment ago.
     if (this.#rounds++ > 0) this.#broken.tried.clear();
     for (;;) {
       const before = this.#rejected.size;
@@ -117,7 +118,7 @@ class Search<C extends Choice, A extends ResponseStream> {
     return this.#last;
   }
 
-  /** For the client that is told of the break. */
+  /** For the client, if the stream stays broken. */
   why(error: ApiError): string {
     const { code, cause } = error;
     if (code === 'queue_full') return 'too many requests wait for a node already';
@@ -145,7 +146,7 @@ class Search<C extends Choice, A extends ResponseStream> {
       },
       repeatable: () => true,
       refusal: (failure) => {
-        // Who was found unfit would be so again: that is waited for only where others are there.
+        // An unfit node stays unfit, so waiting helps only if other nodes exist.
         const hopeless = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
         this.#last = hopeless ? this.#hopeless() : usual.refusal(failure);
         return this.#last;
@@ -170,7 +171,7 @@ class Search<C extends Choice, A extends ResponseStream> {
 
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
     this.#running = this.#host.dispatchHost(context);
-    if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // it cannot cancel what begins now
+    if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // It cannot cancel what starts now.
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;
@@ -181,7 +182,7 @@ class Search<C extends Choice, A extends ResponseStream> {
   }
 }
 
-/** A node that refuses a sealed stream would refuse it again; why is told to no one. */
+/** A node that refuses a sealed stream would refuse it again. It never discloses why. */
 function asUnfit(error: unknown): Unfit | undefined {
   if (error instanceof Unfit) return error;
   const isRefused = error instanceof AttemptError && error.code === 'seal_refused';

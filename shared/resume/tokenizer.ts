@@ -1,4 +1,4 @@
-/** How an engine reads the text that it is to go on with: asked of its `/tokenize`, on the way to the attempt itself. */
+/** Asks the engine's `/tokenize`, on the same path as an attempt, how it tokenizes the text that it is to continue. */
 import { concat } from '../collections/concat.ts';
 import { TOKENS_ANSWER_MAX_BYTES } from '../openai/continuation/bodies.ts';
 import type { Plan } from '../openai/continuation/plan.ts';
@@ -10,15 +10,15 @@ import type { Choice, DispatchHost } from '../upstream/dispatch.ts';
 import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
 import type { ResponseStream, StartedResponse } from '../upstream/response.ts';
 
-/** One that takes longer is that of an engine in trouble. */
+/** An engine that takes longer is in trouble. */
 const TOKENS_MS = 5_000;
 
 const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/json']];
 
-/** The node was asked and cannot go on; nothing is wrong with it. */
+/** The node was asked and cannot continue; it is healthy. */
 export class Unfit extends AttemptError {
   constructor(why: string) {
-    super('cancelled', why); // no other node's fault, no reason to suspect this one
+    super('cancelled', why); // Not another node's fault, and no reason to suspect this one.
   }
 }
 
@@ -27,11 +27,11 @@ interface TokenizerOptions<C extends Choice, A extends ResponseStream> {
   plan: Plan;
   text: string;
   dispatchHost(context: DispatchContext): DispatchHost<C, A>;
-  /** For requests without a charge. */
+  /** For requests that are not charged. */
   unpaid(): { name: string; receipt: string };
 }
 
-/** Of whichever node is chosen. */
+/** Asks whichever node is chosen. */
 export class Tokenizer<C extends Choice, A extends ResponseStream> {
   readonly #options: TokenizerOptions<C, A>;
 
@@ -39,7 +39,10 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
     this.#options = options;
   }
 
-  /** Tokens of the text. @throws Unfit where the engine would not go on from where the text ends, AttemptError where its node is gone */
+  /**
+   * Number of tokens of the text. @throws Unfit if the engine would not continue where the text ends, AttemptError if
+   * its node is gone
+   */
   async count(choice: C, acceptMs: number): Promise<number> {
     const { plan, text } = this.#options;
     const count = await countTokens(plan, text, (id, body) => this.#ask(id, choice, body, acceptMs));
@@ -47,7 +50,7 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
     throw new Unfit(count.why);
   }
 
-  /** The answer, undefined where the engine has none. @throws AttemptError where its node is gone */
+  /** The answer; undefined if the engine has none. @throws AttemptError if its node is gone */
   async #ask(id: number, choice: C, body: Uint8Array, acceptMs: number): Promise<Uint8Array | undefined> {
     const endpoint = endpointById(id);
     if (endpoint === undefined) return undefined;
@@ -60,7 +63,7 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
       await begun.answer.cancel();
     } catch (error) {
       if (error instanceof AttemptError) ending = endingOf(error.code);
-      // A slow tokenizer says nothing about the node's path.
+      // A slow tokenizer says nothing about the path to the node.
       if (!(error instanceof AttemptError) || mayTryAnother(error.code) || host.left()) throw error;
     } finally {
       host.onEnd(choice, ending);
@@ -75,7 +78,7 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
   }
 }
 
-/** Undefined where there is more than any tokenizer says. */
+/** Undefined if there is more than any tokenizer returns. */
 async function allOf({ answer, chunks }: StartedResponse<ResponseStream>): Promise<Uint8Array | undefined> {
   const pieces = [...chunks];
   let length = pieces.reduce((sum, { length: bytes }) => sum + bytes, 0);
