@@ -1,10 +1,10 @@
-/** Searching and text over bytes, without a string per chunk. */
+/** Search and text functions on bytes that create no string per chunk. */
 
 const encoder = new TextEncoder();
-/** A decoder that eats a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
+/** A decoder that drops a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
 const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true });
 
-/** U+FEFF in UTF-8: a byte order mark, where it stands first. */
+/** U+FEFF in UTF-8, a byte order mark if it comes first. */
 export const BOM = Uint8Array.of(0xef, 0xbb, 0xbf);
 
 const NO_BYTES = new Uint8Array(0);
@@ -13,10 +13,10 @@ export function utf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
-/** Calling the decoder costs more than this many characters do here. */
+/** Up to this length the loop below is cheaper than a call of the decoder. */
 const SHORT_TEXT_BYTES = 24;
 
-/** Invalid sequences become U+FFFD; a byte order mark stays. */
+/** Invalid sequences become U+FFFD; a byte order mark is kept. */
 export function textOf(bytes: Uint8Array): string {
   if (bytes.length > SHORT_TEXT_BYTES) return decoder.decode(bytes);
   let text = '';
@@ -41,7 +41,7 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 /**
- * A byte string to look for, by Boyer-Moore-Horspool: one table look-up per needle length instead of one native call
+ * A byte string to search for, by Boyer-Moore-Horspool: one table look-up per needle length instead of one native call
  * per candidate byte, which in JSON (every seventh byte is a quote) costs ten times as much.
  */
 export class Needle {
@@ -72,7 +72,7 @@ export class Needle {
   }
 }
 
-/** Bytes gathered across chunks, copied so that no chunk is kept alive by a few of its bytes; bounded by its owner. */
+/** Collects bytes across chunks. Copied, so that a few bytes do not keep their chunk alive. Bounded by its owner. */
 export class Gathered {
   readonly #limit: number;
   #buffer = NO_BYTES;
@@ -83,12 +83,12 @@ export class Gathered {
     this.#limit = limitBytes;
   }
 
-  /** Bytes offered since the last `clear`, the ones beyond the limit included. */
+  /** Bytes pushed since the last `clear`, including those beyond the limit. */
   get offered(): number {
     return this.#length + this.#dropped;
   }
 
-  /** True when bytes beyond the limit were offered: `bytes()` is then only the beginning. */
+  /** True if more bytes than the limit were pushed; then `bytes()` is only the beginning. */
   get overflowed(): boolean {
     return this.#dropped > 0;
   }
@@ -107,12 +107,12 @@ export class Gathered {
     this.#length = needed;
   }
 
-  /** A view that stays as it is until `clear`; `take` gives it away for good. */
+  /** A view that is valid until `clear`; `take` gives it away for good. */
   bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  /** The bytes as the caller's own; starts anew. */
+  /** Returns the bytes, which then belong to the caller, and starts again. */
   take(): Uint8Array {
     const taken = this.bytes();
     this.clear();

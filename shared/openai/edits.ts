@@ -1,16 +1,16 @@
-/** Small insertions and replacements in a body that streams through: computed from a scan, applied without a copy. */
+/** Small insertions and replacements in a streaming body: computed from a scan, applied without a copy. */
 import { sameBytes, utf8 } from './bytes.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { JsonScan } from './scan.ts';
 
-/** At byte `at` of the original body, `remove` bytes give way to `insert`. Lists are sorted by `at` and do not overlap. */
+/** At byte `at` of the original body, `insert` replaces `remove` bytes. Lists are sorted by `at` and do not overlap. */
 export interface Edit {
   at: number;
   remove: number;
   insert: Uint8Array;
 }
 
-/** Three are made here; a peer that sends more is not one of ours. */
+/** We make at most three; a peer that sends more is not ours. */
 const MAX_EDITS = 16;
 
 const MEMBER = '"include_usage":true';
@@ -23,9 +23,9 @@ const FIRST_KEY = utf8(`"stream_options":{${MEMBER}}`);
 const NEXT_KEY = utf8(`,"stream_options":{${MEMBER}}`);
 
 /**
- * Makes the engine report usage in the stream, where the client did not ask for it.
- * Empty if there is nothing to do; otherwise the event that this causes must be dropped on its way back (`meter.ts`).
- * `stream_options` of a wrong type stays as it is: the engine's 4xx explains it better.
+ * Makes the engine report usage in the stream if the client did not ask for it. Empty if nothing is needed; otherwise
+ * the resulting event must be dropped on its way back (`meter.ts`). `stream_options` of a wrong type is kept: the
+ * engine's 4xx explains it better.
  */
 export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage'>): Edit[] {
   if (!endpoint.injectUsage || !scan.stream) return [];
@@ -43,7 +43,7 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
         asked === undefined
           ? [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }]
           : [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
-      // It did nothing until now, and would put counts into chunks that nothing removes them from.
+      // So far it had no effect; now it would put counts into chunks from which nothing removes them.
       if (everywhere?.value === 'true' || everywhere?.value === 'other')
         edits.push({ at: everywhere.start, remove: everywhere.end - everywhere.start, insert: FALSE });
       return edits.sort((one, other) => one.at - other.at);
@@ -51,13 +51,13 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
   }
 }
 
-/** Without those that put in `stream_options` where the client had none: for an engine that refuses them. */
+/** Removes the edits that insert `stream_options`, for an engine that refuses them. */
 export function withoutUsage(edits: readonly Edit[]): Edit[] {
   const ours = [FIRST_KEY, NEXT_KEY, OPTIONS];
   return edits.filter(({ insert }) => !ours.some((one) => sameBytes(one, insert)));
 }
 
-/** Gives a body that names a model from `start` to `end`, quotes included, another model's name. */
+/** Replaces the model's name from `start` to `end`, quotes included. */
 export function renaming({ start, end }: { start: number; end: number }, model: string): Edit {
   return { at: start, remove: end - start, insert: utf8(JSON.stringify(model)) };
 }
@@ -69,7 +69,7 @@ export function joinEdits(...lists: readonly Edit[][]): Edit[] {
   return edits;
 }
 
-/** @throws RangeError: a peer's edits are as little to be trusted as its offsets */
+/** @throws RangeError: a peer's edits are as untrusted as its offsets */
 function checkEdits(edits: readonly Edit[]): void {
   if (edits.length > MAX_EDITS) throw new RangeError(`more than ${MAX_EDITS} edits`);
   let free = 0;
@@ -81,11 +81,11 @@ function checkEdits(edits: readonly Edit[]): void {
   }
 }
 
-/** One pass of one body through its edits. */
+/** Applies edits to one body in one pass. */
 export class EditedBody {
   readonly #edits: readonly Edit[];
   #next = 0;
-  /** Offset in the original body of the next byte to come. */
+  /** Offset in the original body of the next byte. */
   #pos = 0;
   /** Bytes still to be removed. */
   #removing = 0;
@@ -96,7 +96,7 @@ export class EditedBody {
     this.#edits = edits;
   }
 
-  /** What the chunk becomes: views of it, and the inserted bytes. */
+  /** Returns what the chunk becomes: views of it, and inserted bytes. */
   push(chunk: Uint8Array): Uint8Array[] {
     const out: Uint8Array[] = [];
     const base = this.#pos;
@@ -107,7 +107,7 @@ export class EditedBody {
       this.#removing -= removed;
       from += removed;
       const edit = this.#edits[this.#next];
-      // An edit at the very end of a chunk waits for the next byte or the end: either way it comes out in order.
+      // An edit at the very end of a chunk waits for the next byte or the end, so that it is output in order.
       if (edit === undefined || edit.at >= end) break;
       if (edit.at > from) out.push(chunk.subarray(from - base, edit.at - base));
       if (edit.insert.length > 0) out.push(edit.insert);

@@ -1,48 +1,50 @@
-/** The one table of endpoints: everything that differs between them is a field here, so nothing else needs a handler each. */
+/**
+ * The table of endpoints. Everything that differs between them is a field here, so no endpoint needs its own handler.
+ */
 import { utf8 } from './bytes.ts';
 import type { LengthKey } from './sampling.ts';
 
-/** How a complete SSE stream says that it is complete. */
+/** How a complete SSE stream marks its end. */
 type Terminal =
   | { kind: 'done' }
   | { kind: 'event'; types: readonly string[] }
-  /** The answer is not SSE: its end is the end of the body. */
+  /** The answer is not SSE; it ends with the body. */
   | { kind: 'none' };
 
-/** Where the engine's token counts stand: see `usage.ts`. */
+/** Where the engine's token counts are; see `usage.ts`. */
 export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
 
 export interface Endpoint {
   /** Used on the wire: never renumber, only append. */
   readonly id: number;
   readonly method: 'POST';
-  /** What the client calls. */
+  /** The path that the client calls. */
   readonly path: string;
-  /** Where the engine serves it: vLLM and SGLang keep some at their root. */
+  /** The engine's path: vLLM and SGLang serve some endpoints at their root. */
   readonly enginePath: string;
-  /** Where SGLang serves it, if elsewhere. */
+  /** SGLang's path, if different. */
   readonly sglangPath?: string;
-  /** Of the request. */
+  /** Kind of the request's body. */
   readonly body: 'json' | 'multipart' | 'none';
-  /** Whether the answer can be SSE. */
+  /** The answer can be SSE. */
   readonly streams: boolean;
   /** A unary answer that is not JSON has no closing brace to wait for. */
   readonly answer: 'json' | 'binary';
   /** Takes a place in the engine's batch. */
   readonly batched: boolean;
-  /** Written while a client waits for the first data of an SSE answer. */
+  /** Sent while a client waits for the first data of an SSE answer. */
   readonly ping: Uint8Array;
-  /** The form of an error after the head has gone out. */
+  /** The form of an error after the head was sent. */
   readonly inBandError: 'openai' | 'responses' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
-  /** Its answer is generated, token by token, of unknown length. */
+  /** The answer is generated token by token, with unknown length. */
   readonly generates: boolean;
-  /** Keys of the body that bound the answer's tokens. */
+  /** Keys of the body that limit the answer's tokens. */
   readonly answerLimits: readonly LengthKey[];
-  /** Where else than in `x-request-id` its clients look for the request's id. */
+  /** A header besides `x-request-id` in which its clients look for the request's id. */
   readonly requestIdHeader?: 'request-id';
-  /** Whether the engine knows `stream_options.include_usage` here. */
+  /** The engine accepts `stream_options.include_usage` here. */
   readonly injectUsage: boolean;
 }
 
@@ -61,7 +63,7 @@ const JSON_UNARY = {
   streams: false,
   answer: 'json',
   batched: true,
-  /** A comment: every SSE parser skips it, every proxy on the way counts it as traffic. */
+  /** A comment: every SSE parser skips it, and every proxy counts it as traffic. */
   ping: utf8(': ping\n\n'),
   inBandError: 'openai',
   terminal: NONE,
@@ -120,11 +122,11 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
-  // Answered by agents: see shared/seal/evidence.ts.
+  // Answered by agents; see shared/seal/evidence.ts.
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
 ];
 
-/** Only read: their handler has matched GET before this table is asked. */
+/** Read-only: their handler has matched GET before this table is asked. */
 const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/s;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
@@ -132,7 +134,7 @@ const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
 
 /**
  * @param path as in the URL, without the query; matched exactly
- * @returns the endpoint, the methods that this path knows instead (405), or undefined (404)
+ * @returns the endpoint, the methods that this path allows instead (405), or undefined (404)
  */
 export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
   const endpoint = byPath.get(path);
@@ -140,7 +142,7 @@ export function findEndpoint(method: string, path: string): Endpoint | { methodN
   return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
 }
 
-/** @param engine what serves it, where that is known */
+/** @param engine the serving engine, if known */
 export function enginePathAt({ enginePath, sglangPath }: Endpoint, engine: string | undefined): string {
   return engine === 'sglang' && sglangPath !== undefined ? sglangPath : enginePath;
 }

@@ -1,5 +1,5 @@
 /**
- * Errors as clients see them. Statuses, types and retry headers are those that the OpenAI SDKs act on: they read `code`,
+ * Errors as clients see them. Statuses, types and retry headers follow what the OpenAI SDKs act on: they read `code`,
  * `param` and `type` only inside `error`, obey `x-should-retry` first, and ignore a `retry-after` above 60 s.
  */
 import { utf8 } from './bytes.ts';
@@ -33,18 +33,18 @@ export const ERROR_KINDS = {
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   request_timeout: { status: 408, type: 'timeout' },
   session_over: { status: 410, type: 'invalid_request_error' },
-  /** OpenAI's SDKs retry 409: what contradicts the state of an object is refused for good. */
+  /** OpenAI's SDKs retry 409, but a conflict with an object's state does not go away. */
   conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
-  /** Its client asks for the nodes' keys again and repeats it by itself; SDKs without one repeat it twice. */
+  /** A sealing client fetches the nodes' keys again and repeats the request itself; other SDKs repeat it twice. */
   seal_stale: { status: 409, type: 'invalid_request_error' },
   order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   deployment_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   requirement_not_met: { status: 412, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
-  /** Of the described form, and yet not possible: it contradicts itself, what is here, or the time (RFC 9110 §15.5.21). */
+  /** Well-formed but impossible: it contradicts itself, the existing state, or the time (RFC 9110 §15.5.21). */
   unprocessable_content: { status: 422, type: 'invalid_request_error' },
-  /** Codex opens a WebSocket first, and only this status makes it ask by POST at once. */
+  /** Codex opens a WebSocket first, and only this status makes it fall back to POST immediately. */
   upgrade_required: { status: 426, type: 'invalid_request_error', headers: { ...NO_RETRY, upgrade: 'HTTP/1.1' } },
   rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   insufficient_quota: { status: 429, type: 'insufficient_quota', headers: NO_RETRY },
@@ -60,14 +60,14 @@ export const ERROR_KINDS = {
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
 interface ApiErrorOptions {
-  /** The parameter at fault, as the client wrote it. */
+  /** The parameter at fault, in the client's spelling. */
   param?: string;
-  /** Lower-case names; added to the code's own, and win over them. */
+  /** Lower-case names. They override the code's own headers. */
   headers?: Record<string, string>;
   cause?: unknown;
 }
 
-/** The only error that a client is told about. The message is for the client: no addresses, no secrets. */
+/** The only kind of error that clients are told. The message is for the client: no addresses, no secrets. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
@@ -86,7 +86,7 @@ export class ApiError extends Error {
     this.headers = { ...kind.headers, ...options.headers };
   }
 
-  /** The same error, for clients that are not to send the request again by themselves. */
+  /** The same error, telling SDKs not to retry. */
   notAgain(): ApiError {
     const { code, message, param, cause } = this;
     const headers = { ...this.headers, ...NO_RETRY };
@@ -94,10 +94,10 @@ export class ApiError extends Error {
   }
 }
 
-/** SDKs use the header only from 0 to 60 s: a longer wait would make them come back after half a second. */
+/** SDKs use the header only from 0 to 60 s; with a longer wait they would come back after half a second. */
 const MAX_RETRY_AFTER_S = 60;
 
-/** `retry-after` for a wait of so many milliseconds, as SDKs will obey it. */
+/** `retry-after` for a wait in milliseconds, in the range that SDKs obey. */
 export function retryAfter(waitMs: number): { 'retry-after': string } {
   const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1000) : MAX_RETRY_AFTER_S;
   return { 'retry-after': String(Math.min(MAX_RETRY_AFTER_S, Math.max(1, seconds))) };
@@ -110,7 +110,7 @@ export function methodNotAllowed(method: string, path: string, allowed: readonly
   });
 }
 
-/** Any failure as one that a client may see; what is not ours says nothing about itself and is kept as the cause. */
+/** Turns any failure into an error that a client may see. A foreign error becomes the cause and reveals nothing. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError('internal_error', 'The gateway failed to handle this request.', { cause: error });
@@ -140,18 +140,18 @@ function anthropicType(status: number): string {
   return ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
 }
 
-/** What Anthropic's clients read; `param` and `code` are ours and stand beside it. */
+/** The form of Anthropic's clients, with our `param` and `code` in addition. */
 function anthropicEnvelope(error: ApiError) {
   const { message, param, code } = error;
   return { type: 'error', error: { type: anthropicType(error.status), message, param, code } };
 }
 
-/** The body of an error's answer, in the form that the clients of `endpoint` read; OpenAI's where there is none. */
+/** The body of an error response in the form of the endpoint's clients, or in OpenAI's form without an endpoint. */
 export function errorBodyFor(endpoint: Pick<Endpoint, 'inBandError'> | undefined, error: ApiError): string {
   return endpoint?.inBandError === 'anthropic' ? JSON.stringify(anthropicEnvelope(error)) : errorBody(error);
 }
 
-/** An error after the head has gone out. What follows must be the end of the stream, without a terminal event. */
+/** An error after the head was sent. The stream must end after it, without a terminal event. */
 export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiError): Uint8Array {
   switch (endpoint.inBandError) {
     case 'responses': {

@@ -1,4 +1,7 @@
-/** Usage, completeness and finish reason of a unary JSON answer, megabytes of embeddings included, in bounded memory. */
+/**
+ * Reads usage, completeness and finish reason from a unary JSON answer, which may be megabytes of embeddings, in
+ * bounded memory.
+ */
 import { textOf } from './bytes.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';
 import { JsonWatch, type Watched } from './json-watch.ts';

@@ -1,11 +1,11 @@
-/** Follows the nesting of a JSON answer that comes in chunks and keeps the few values that metering needs. */
+/** Follows the nesting of a chunked JSON answer and keeps the few values that metering needs. */
 import { Gathered, utf8 } from './bytes.ts';
 
-/** Longer than any usage object; of a longer value only a beginning is kept, which is no JSON. */
+/** Larger than any usage object. Of a longer value only the beginning is kept, which is not valid JSON. */
 const MAX_VALUE_BYTES = 16 * 1024;
-/** Longer than any key that is watched for. */
+/** Longer than any watched key. */
 const MAX_KEY_BYTES = 32;
-/** Deeper answers are taken for garbage: no engine nests so. */
+/** A deeper answer counts as garbage: no engine produces it. */
 const MAX_DEPTH = 512;
 
 const QUOTE = 0x22;
@@ -30,24 +30,24 @@ function isKey(gathered: Gathered, wanted: Uint8Array): boolean {
   return wanted.every((byte, i) => key[i] === byte);
 }
 
-/** Bytes that neither string nor structure needs to look at: digits, letters, points, white space. */
+/** Marks bytes that matter for structure; digits, letters, points and white space do not. */
 const STRUCTURE = new Uint8Array(256);
 for (const char of '"{}[],:') STRUCTURE[char.charCodeAt(0)] = 1;
 
 /**
- * Structure only: strings, brackets, keys. It does not check what stands between them; a client does.
- * Watches `usage`, `status`, `stop_reason` at the top and `choices[].finish_reason`; of two equal keys the last one counts,
- * of several finish reasons the first.
+ * Tracks structure only: strings, brackets, keys. It does not validate the rest; a client does. Watches `usage`,
+ * `status`, `stop_reason` at the top level and `choices[].finish_reason`. Of two equal keys the last one counts, of
+ * several finish reasons the first.
  */
 export class JsonWatch {
   #state: 'before' | 'open' | 'closed' | 'garbage' = 'before';
   /** True for each open container that is an object, outermost first; at most MAX_DEPTH. */
   readonly #isObject: boolean[] = [];
   #inString = false;
-  /** The last byte of the string so far was a backslash that escapes the next one. */
+  /** The last byte was a backslash that escapes the next one. */
   #escape = false;
   #inChoices = false;
-  /** A key, if a colon follows. */
+  /** The last string; a key if a colon follows. */
   readonly #lastString = new Gathered(MAX_KEY_BYTES);
   #capturing: Watched | undefined;
   readonly #captured = new Gathered(MAX_VALUE_BYTES);
@@ -63,7 +63,7 @@ export class JsonWatch {
 
   push(chunk: Uint8Array): void {
     let pos = 0;
-    /** Where the value being captured begins in this chunk. */
+    /** Start of the captured value in this chunk. */
     let mark = 0;
     while (pos < chunk.length) {
       if (this.#state === 'garbage') return;
@@ -92,7 +92,7 @@ export class JsonWatch {
     if (this.#capturing !== undefined) this.#captured.add(chunk.subarray(mark));
   }
 
-  /** Offset after the closing quote, or -1 if the string goes on. */
+  /** Offset after the closing quote, or -1 if the string continues. */
   #stringEnd(chunk: Uint8Array, from: number): number {
     let start = from;
     if (this.#escape) {
@@ -106,7 +106,7 @@ export class JsonWatch {
     return -1;
   }
 
-  /** Whether the byte ends the value being captured: it is then not part of it. */
+  /** True if the byte ends the captured value and is not part of it. */
   #endsValue(byte: number): boolean {
     const depth = this.#capturing === 'finish_reason' ? 3 : 1;
     return this.#isObject.length === depth && (byte === COMMA || byte === 0x7d);

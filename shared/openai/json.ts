@@ -1,4 +1,4 @@
-/** RFC 8259 by bytes: checks the grammar and tells where things stand, without building any value. */
+/** RFC 8259 on bytes: checks the grammar and reports positions, without building values. */
 import { JSON_DEPTH_MAX } from '../text/json.ts';
 import { textOf } from './bytes.ts';
 import { ApiError } from './errors.ts';
@@ -13,14 +13,17 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const END = -1;
 
-/** Bytes of a string that are looked at one by one before four at a time pays off. */
+/** Bytes of a string that are checked one by one before checking four at a time pays off. */
 const SHORT_STRING_BYTES = 48;
 
-/** What may follow a backslash, `u` excepted. */
+/** Characters allowed after a backslash, except `u`. */
 const ESCAPES = new Uint8Array(256);
 for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = 1;
 
-/** Whether each open container is an object, outermost first. Shared: a read never yields, so two never overlap. */
+/**
+ * Whether each open container is an object, outermost first. Shared, because a read never yields and so two never
+ * overlap.
+ */
 const isObjectAt = new Uint8Array(JSON_DEPTH_MAX);
 
 const LITERALS: Readonly<Record<number, Uint8Array>> = {
@@ -32,7 +35,7 @@ const LITERALS: Readonly<Record<number, Uint8Array>> = {
 const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
 const isHex = (byte: number) => isDigit(byte) || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x66);
 
-/** A string as it stands in the body. */
+/** Position of a string in the body. */
 export interface StringAt {
   /** Offset of the opening quote. */
   start: number;
@@ -54,7 +57,7 @@ export class JsonReader {
     throw new ApiError('invalid_json', `The request body is not valid JSON: ${reason} at byte ${at}.`);
   }
 
-  /** Skips white space; the byte that follows, not consumed, or -1 at the end. */
+  /** Skips white space. Returns the next byte without consuming it, or -1 at the end. */
   peek(): number {
     const bytes = this.bytes;
     let pos = this.pos;
@@ -111,7 +114,7 @@ export class JsonReader {
     }
   }
 
-  /** Skips one value, whatever it is. @param depth containers open around it */
+  /** Skips any value. @param depth number of open containers around it */
   value(depth: number): void {
     let level = depth;
     for (;;) {
@@ -128,7 +131,7 @@ export class JsonReader {
     }
   }
 
-  /** True if the container has something in it: `pos` is then at its first value. */
+  /** True if the container is not empty; then `pos` is at its first value. */
   #open(byte: number, level: number): boolean {
     if (level >= JSON_DEPTH_MAX) this.fail(`nesting deeper than ${JSON_DEPTH_MAX}`);
     const isObject = byte === OPEN_OBJECT;
@@ -142,7 +145,10 @@ export class JsonReader {
     return true;
   }
 
-  /** After a value: closes what ends here; returns the level at which the next value stands, or `depth` if there is none. */
+  /**
+   * After a value: closes the containers that end here. Returns the level of the next value, or `depth` if there is
+   * none.
+   */
   #close(from: number, depth: number): number {
     let level = from;
     while (level > depth) {
@@ -171,7 +177,7 @@ export class JsonReader {
     this.pos++;
   }
 
-  /** Skips the string that begins at `pos`; true if it has escapes. */
+  /** Skips the string at `pos`; true if it has escapes. */
   string(): boolean {
     const bytes = this.bytes;
     const start = this.pos;
@@ -197,7 +203,7 @@ export class JsonReader {
     return escaped;
   }
 
-  /** Offset after the `\u` escape that begins at `at`. */
+  /** Offset after the `\u` escape at `at`. */
   #unicodeEscape(at: number): number {
     if (this.bytes[at + 1] !== 0x75) this.fail('an unknown escape', at);
     for (let i = at + 2; i < at + 6; i++) {
@@ -207,9 +213,9 @@ export class JsonReader {
   }
 
   /**
-   * Skips bytes that are neither quote, backslash nor control character, four at a time: "has a byte equal to" and
-   * "has a byte less than" of https://graphics.stanford.edu/~seander/bithacks.html. A base64 image of 32 MiB takes
-   * milliseconds; `indexOf` for the quote would leave the control characters unseen.
+   * Skips bytes other than quotes, backslashes and control characters, four at a time: "has a byte equal to" and "has a
+   * byte less than" of https://graphics.stanford.edu/~seander/bithacks.html. A base64 image of 32 MiB takes
+   * milliseconds. `indexOf` of the quote would miss control characters.
    */
   #plain(from: number): number {
     const bytes = this.bytes;
@@ -217,7 +223,7 @@ export class JsonReader {
     this.#words ??= new Int32Array(bytes.buffer, first, (bytes.byteOffset + bytes.length - first) >> 2);
     const words = this.#words;
     const count = words.length;
-    // The first word may begin before `from`: at worst it is looked at byte by byte again.
+    // The first word may begin before `from`; at worst it is checked byte by byte again.
     let index = (bytes.byteOffset + from - first) >> 2;
     for (; index < count; index++) {
       const word = words[index] ?? 0;
@@ -268,7 +274,7 @@ export class JsonReader {
     this.pos = pos;
   }
 
-  /** What a string that was skipped says. Lone surrogates stay as they are, invalid UTF-8 becomes U+FFFD. */
+  /** The text of a skipped string. Lone surrogates are kept, invalid UTF-8 becomes U+FFFD. */
   text(at: StringAt): string {
     if (!at.escaped) return textOf(this.bytes.subarray(at.start + 1, at.end - 1));
     const text: unknown = JSON.parse(textOf(this.bytes.subarray(at.start, at.end)));

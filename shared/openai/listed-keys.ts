@@ -1,4 +1,4 @@
-/** The top-level keys of a body that a gateway reads, in every way in which an engine may read the same key. */
+/** The top-level keys that a gateway reads from a body, in every spelling in which an engine may read the same key. */
 import { utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import type { JsonReader, StringAt } from './json.ts';
@@ -19,11 +19,11 @@ interface Known {
   bytes: Uint8Array;
 }
 const NONE: Known[] = [];
-/** Indexed by length: most keys of a body are told apart by it alone. */
+/** Indexed by length, which alone distinguishes most keys. */
 const byLength: Known[][] = [];
 for (const name of LISTED) byLength[name.length] = [...(byLength[name.length] ?? []), { name, bytes: utf8(name) }];
 
-/** `\uXXXX` is the longest way to write one letter. */
+/** `\uXXXX` is the longest encoding of one letter. */
 const BYTES_PER_CHAR = 6;
 const MAX_KEY_BYTES = 2 + BYTES_PER_CHAR * Math.max(...LISTED.map((name) => name.length));
 
@@ -31,7 +31,7 @@ export function isSamplingKey(name: ListedKey): name is SamplingKey {
   return samplingKeys.has(name);
 }
 
-/** Which listed key this is, also when it is written with escapes: `"\u006dodel"` is `model` to every engine. */
+/** Returns the listed key, even if it is written with escapes: every engine reads `"\u006dodel"` as `model`. */
 export function listedKey(reader: JsonReader, key: StringAt): ListedKey | undefined {
   if (key.escaped) return key.end - key.start > MAX_KEY_BYTES ? undefined : byText.get(reader.text(key));
   const first = key.start + 1;
@@ -44,15 +44,15 @@ export function listedKey(reader: JsonReader, key: StringAt): ListedKey | undefi
 }
 
 /**
- * Go's encoding/json takes `Model` and even `to\u212Aens` for the key in small letters: after it, it would be another way round what
- * was checked.
+ * Go's encoding/json takes `Model` and even `to\u212Aens` for the lower-case key. Such a second key could replace the
+ * value that was checked.
  */
 export function inOtherCase(reader: JsonReader, key: StringAt): ListedKey | undefined {
   if (key.end - key.start > MAX_KEY_BYTES || !mayFold(reader.bytes, key)) return undefined;
   return byText.get(reader.text(key).toUpperCase().toLowerCase());
 }
 
-/** Most keys are small letters, and are not decoded. */
+/** Most keys are lower case and are not decoded. */
 function mayFold(bytes: Uint8Array, key: StringAt): boolean {
   if (key.escaped) return true;
   for (let at = key.start + 1; at < key.end - 1; at++) {

@@ -1,20 +1,23 @@
-/** The `metadata` member of a request: strings only, bounded, and never silent about a member that restricts the routing. */
+/**
+ * The `metadata` member of a request: strings only and bounded. A member that restricts routing is never dropped
+ * silently.
+ */
 import { ApiError } from './errors.ts';
 import type { JsonReader } from './json.ts';
 
-/** OpenAI allows 16 pairs of 64 and 512 characters; more is kept so that lists of providers fit. */
+/** OpenAI allows 16 pairs of 64 and 512 characters. More is kept so that lists of providers fit. */
 const MAX_METADATA_ENTRIES = 64;
 const MAX_KEY_BYTES = 256;
 const MAX_VALUE_BYTES = 4096;
 
-/** Members with this prefix say where a request may go: one that cannot be obeyed is refused, never overlooked. */
+/** Members with this prefix restrict where a request may go. If one cannot be obeyed, the request is refused. */
 const OURS = 'otela_';
 
 /**
- * Reads the value at `pos`. Members that are no strings, too long or too many are left out; of two equal keys the last
+ * Reads the value at `pos`. Members that are not strings, too long or too many are dropped. Of two equal keys the last
  * one counts, as everywhere.
- * @returns undefined if it is no object
- * @throws ApiError 400 if a member of ours stands twice or cannot be kept
+ * @returns undefined if it is not an object
+ * @throws ApiError 400 if a member with our prefix occurs twice or cannot be kept
  */
 export function readMetadata(reader: JsonReader): Record<string, string> | undefined {
   if (reader.bytes[reader.pos] !== 0x7b) {

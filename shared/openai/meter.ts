@@ -1,6 +1,6 @@
 /**
- * What an answer cost, read while it passes. Sits in the agent between the engine and the tunnel. Bytes are never changed; the
- * events that our own `include_usage` caused can be left out.
+ * Reads an answer's token usage while it passes. Runs in the agent between the engine and the tunnel. Bytes are never
+ * changed, but the events that our own `include_usage` caused can be removed.
  */
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-meter.ts';
@@ -8,42 +8,45 @@ import { StreamMeter } from './stream-meter.ts';
 import { estimateTokens, settleUsage, type Usage } from './usage.ts';
 
 export interface MeterOptions {
-  /** The answer is SSE. Go by the engine's content type, not by what the client asked for. */
+  /** The answer is SSE, by the engine's content type and not by what the client asked for. */
   streaming: boolean;
-  /** The engine was made to report usage: `usageEdits` gave at least one edit. */
+  /** The engine was made to report usage: `usageEdits` returned at least one edit. */
   dropUsageEvent: boolean;
-  /** Length of the request's body, to guess the prompt's tokens from where the engine says nothing. */
+  /** Length of the request's body, to estimate the prompt's tokens if the engine reports none. */
   promptBytes?: number;
   /** The engine's status; an answer of 400 or more costs nothing. Default 200. */
   status?: number;
-  /** The engine's content type: a unary answer that is not JSON is complete whenever it ends. Default: as the endpoint's table says. */
+  /**
+   * The engine's content type: a unary answer that is not JSON is complete whenever it ends. Default: from the endpoint
+   * table.
+   */
   contentType?: string;
 }
 
 export interface MeterEnd {
-  /** Held back until now; must still be forwarded. */
+  /** Held back so far; must still be forwarded. */
   flush: Uint8Array[];
   usage: Usage;
-  /** The answer ended as this endpoint's answers end. */
+  /** The answer ended properly for this endpoint. */
   complete: boolean;
-  /** It ended before its end, whatever its framing says: inside a JSON value, or a stream without its last word. */
+  /** It ended early, whatever its framing says: inside a JSON value, or without the last event of a stream. */
   cut?: boolean;
-  /** The engine gave it up, and sent an end that looks like any other. */
+  /** The engine gave the answer up, and sent an end that looks like any other. */
   aborted?: boolean;
-  /** Why generation stopped, in the engine's word: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
+  /** Why generation stopped, in the engine's terms: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
   finish?: string;
 }
 
 export interface Meter {
   /** What may be forwarded now, in order. */
   push(chunk: Uint8Array): Uint8Array[];
-  /** The last word of a stream has come: what its connection does then changes nothing of the answer. */
+  /** The last event of the stream has arrived; what its connection does afterwards does not matter. */
   readonly saidLast: boolean;
-  /** Call once, also when the client or the engine has gone. */
+  /** Call once, even if the client or the engine is gone. */
   end(): MeterEnd;
 }
 
-/** Answers that are neither SSE nor JSON. */
+/** For answers that are neither SSE nor JSON. */
 class RawMeter implements Meter {
   readonly #endpoint: Endpoint;
   readonly #options: MeterOptions;

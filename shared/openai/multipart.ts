@@ -1,6 +1,6 @@
 /**
- * The `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC where parsers differ: what we
- * read must be what the engine reads, or an allow-list could be walked around.
+ * The `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC where parsers differ:
+ * the engine must read what we read, or an allow-list could be bypassed.
  */
 import { Needle, sameBytes, startsWith, textOf, utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
@@ -17,7 +17,7 @@ const CRLF = utf8('\r\n');
 const BLANK_LINE = utf8('\r\n\r\n');
 const DASHES = utf8('--');
 
-/** What form parsers of engines take for true (pydantic's list). */
+/** What form parsers of engines accept as true (pydantic's list). */
 const TRUE_WORDS = new Set(['true', '1', 'on', 't', 'y', 'yes']);
 
 interface MultipartScan {
@@ -32,7 +32,7 @@ function invalid(reason: string): ApiError {
 /** One parameter of a header value: token or quoted-string with backslash escapes. */
 const PARAMETER = /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]*))/y;
 
-/** Parameters after the first word of a header value, names in lower case; undefined if anything cannot be read. */
+/** Parameters after the first word of a header value, names in lower case; undefined if any of it is invalid. */
 function parameters(value: string): Map<string, string> | undefined {
   const start = value.indexOf(';');
   const found = new Map<string, string>();
@@ -98,7 +98,7 @@ function partName(header: string): string {
   const found = parameters(disposition);
   const name = found?.get('name');
   if (found === undefined || name === undefined) throw invalid('a part has no readable name');
-  // Escapes and RFC 2231 forms of a name are read differently by different parsers.
+  // Parsers differ in how they read escapes and RFC 2231 forms of a name.
   const isPlain = !name.includes('\\') && ![...found.keys()].some((key) => key.startsWith('name*'));
   if (!isPlain) throw invalid('the name of a part is escaped');
   if (!['7bit', '8bit', 'binary'].includes(encoding)) throw invalid('a part has a content-transfer-encoding');
@@ -112,7 +112,7 @@ function modelOf(value: Uint8Array): string {
 }
 
 /**
- * Looks at part headers and at the values of the two parts; the rest, a file, is only searched for the boundary.
+ * Reads part headers and the values of the two parts. The rest, a file, is only searched for the boundary.
  * @throws ApiError 400 `invalid_multipart`, `duplicate_key` or `invalid_request`; 415 for another content type
  */
 export function scanMultipart(bytes: Uint8Array, contentType: string): MultipartScan {

@@ -1,9 +1,12 @@
-/** Longest part of a client's words that is said again: a path or a name may be as long as a head, and an answer is not its client's to fill. */
+/**
+ * Longest quotation of a client's text. A path or a name may be as long as a head, and a client must not be able to
+ * fill an answer.
+ */
 const QUOTED_MAX_CHARS = 128;
 
-/** What a client wrote, for a message that names it. */
+/** Quotes a client's text in an error message. */
 export function quoted(words: string): string {
   if (words.length <= QUOTED_MAX_CHARS) return words;
-  // Half of a surrogate pair is no letter, and JSON would have it as one.
+  // Half of a surrogate pair is not a character, and JSON would escape it.
   return `${words.slice(0, QUOTED_MAX_CHARS).replace(/[\ud800-\udbff]$/, '')}…`;
 }

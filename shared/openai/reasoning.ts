@@ -1,19 +1,19 @@
-/** How long a model may think before it answers, written into a request for engines that take such a limit. */
+/** Limits how long a model may reason before it answers, for engines that accept such a limit in the request. */
 import { utf8 } from './bytes.ts';
 import type { Edit } from './edits.ts';
 
-/** vLLM's name for it, in the body's top level: https://docs.vllm.ai/en/latest/features/reasoning_outputs/ */
+/** vLLM's name for it, at the body's top level: https://docs.vllm.ai/en/latest/features/reasoning_outputs/ */
 export const BUDGET_KEY = 'thinking_token_budget';
 
-/** Where a body says something of it, or could. */
+/** Where a body has the key, or could have it. */
 export interface BudgetAt {
-  /** Of the value; absent where the key is. */
+  /** Position of the value; absent if the key is absent. */
   value?: { start: number; end: number; tokens: number | undefined };
   /** Offset of the final top-level `}`. */
   topEnd: number;
 }
 
-/** Makes the body say at most `tokens`: what it says already and is less stays. */
+/** Makes the body limit reasoning to at most `tokens`; a lower limit is kept. */
 export function budgetEdits({ value, topEnd }: BudgetAt, tokens: number): Edit[] {
   if (value === undefined) return [{ at: topEnd, remove: 0, insert: utf8(`,"${BUDGET_KEY}":${tokens}`) }];
   if (value.tokens !== undefined && value.tokens <= tokens) return [];

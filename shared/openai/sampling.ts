@@ -1,4 +1,4 @@
-/** How an answer was to be drawn, as far as a request says it: numbers alone, never words of it. */
+/** Sampling parameters of a request: only numbers, never text. */
 import { ApiError } from './errors.ts';
 import type { JsonReader } from './json.ts';
 
@@ -17,7 +17,7 @@ export const SAMPLING_NAMES = [
 export type SamplingName = (typeof SAMPLING_NAMES)[number];
 export type Sampling = { [Name in SamplingName]?: number };
 
-/** How long an answer may be. `n_predict` is llama.cpp's, which takes it before the others. */
+/** Keys that limit the answer's length. `n_predict` is llama.cpp's, which takes precedence there. */
 const LENGTH_KEYS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'] as const;
 /** Those that endpoints document. */
 export type LengthKey = Exclude<(typeof LENGTH_KEYS)[number], 'n_predict'>;
@@ -30,12 +30,12 @@ export type SamplingNumbers = { [Key in SamplingKey]?: number };
 /** Limits are counted by these. */
 const COUNTED: ReadonlySet<SamplingKey> = new Set([...LENGTH_KEYS, 'n']);
 
-/** Longer numbers are no temperature. */
+/** A longer number is not a valid parameter. */
 const NUMBER_MAX_BYTES = 24;
 
 /**
- * The value at `pos` where it is a number; what else it is, its engine judges.
- * @throws ApiError 400 where an engine might read a number of tokens or answers, and we cannot: `"128"`
+ * Reads the value at `pos` if it is a number; anything else is for the engine to judge.
+ * @throws ApiError 400 if an engine might read it as a number of tokens or answers although it is not a number: `"128"`
  */
 export function readSampling(reader: JsonReader, key: SamplingKey, into: SamplingNumbers): void {
   const start = reader.pos;
@@ -56,8 +56,8 @@ function numberOf(bytes: Uint8Array, start: number, end: number): number | undef
 }
 
 /**
- * What an endpoint makes of the numbers. Engines differ in which of two lengths they take, so the longest counts, and none does where
- * the endpoint's own is missing or where one means "no limit": a user's tokens are counted up to it.
+ * Interprets the numbers for an endpoint. Engines differ in which of two lengths they use, so the longest counts. None
+ * counts if the endpoint's own is missing, or if one means "no limit": a user's tokens are reserved up to it.
  * @param keys the endpoint's own
  */
 export function samplingOf(numbers: SamplingNumbers, keys: readonly LengthKey[]): Sampling {

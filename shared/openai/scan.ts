@@ -1,4 +1,4 @@
-/** The few top-level keys that a gateway needs of a JSON body, wherever they stand, without parsing the rest. */
+/** Finds the few top-level keys that a gateway needs in a JSON body, without parsing the rest. */
 import { BOM, startsWith } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import { JsonReader, type StringAt } from './json.ts';
@@ -17,7 +17,10 @@ interface Switch extends Span {
   value: 'true' | 'false' | 'null' | 'other';
 }
 
-/** Of `stream_options`; the second is vLLM's and SGLang's, for counts in each chunk, and does nothing without the first. */
+/**
+ * Members of `stream_options`. The second is vLLM's and SGLang's, for counts in each chunk, and has no effect without
+ * the first.
+ */
 const SWITCHES = { include_usage: 'includeUsage', continuous_usage_stats: 'continuousUsage' } as const;
 
 type Switches = { [K in (typeof SWITCHES)[keyof typeof SWITCHES]]?: Switch };
@@ -37,12 +40,12 @@ export interface JsonScan {
   streamOptions?: StreamOptions;
   /** Members that are strings; bounded, see `metadata.ts`. */
   metadata?: Record<string, string>;
-  /** Absent when longer than 512 characters: it is only an affinity hint here. */
+  /** Absent if longer than 512 characters: it is only an affinity hint here. */
   user?: string;
   promptCacheKey?: string;
-  /** Absent where the body says nothing of it. */
+  /** Absent if the body sets none. */
   sampling?: SamplingNumbers;
-  /** Likewise: how long a model may think. */
+  /** Limit of reasoning tokens; absent if the body sets none. */
   thinking?: NonNullable<BudgetAt['value']>;
   /** Offset of the final top-level `}`. */
   topEnd: number;
@@ -53,27 +56,27 @@ export interface JsonScan {
 const MAX_MODEL_CHARS = 256;
 const MAX_HINT_CHARS = 512;
 const NUMBER_MAX_BYTES = 12;
-/** `\uXXXX` is the longest way to write one UTF-16 unit. */
+/** `\uXXXX` is the longest encoding of one UTF-16 unit. */
 const BYTES_PER_CHAR = 6;
 
-/** A place in a mask of 32. */
+/** The key's bit in a 32-bit mask. */
 function bitOf(name: ListedKey): number {
   return 1 << LISTED.indexOf(name);
 }
 
 class Scanner {
   readonly #reader: JsonReader;
-  /** A bit for each position in LISTED. */
+  /** One bit per position in LISTED. */
   #seen = 0;
   readonly #scan: JsonScan = { stream: false, topEnd: 0, empty: true };
-  /** Likewise: keys in another case. */
+  /** The same for keys in another case. */
   #otherCase = 0;
 
   constructor(reader: JsonReader) {
     this.#reader = reader;
   }
 
-  /** Leaves the reader behind the object. */
+  /** Leaves the reader after the object. */
   run(): JsonScan {
     const reader = this.#reader;
     const scan = this.#scan;
@@ -154,7 +157,7 @@ class Scanner {
     return { value: value.text, start: value.start, end: value.end };
   }
 
-  /** Engines that coerce `1` or `"yes"` would stream an answer that was prepared for as one piece. */
+  /** Engines that coerce `1` or `"yes"` would stream an answer that was prepared as unary. */
   #stream(): boolean {
     const { word } = this.#word(1);
     if (word === 'other') throw new ApiError('invalid_request', `'stream' must be a boolean.`, { param: 'stream' });
@@ -194,7 +197,7 @@ class Scanner {
     return this.#text(MAX_HINT_CHARS).text;
   }
 
-  /** The value at `pos` if it is a string of at most so many UTF-16 units. */
+  /** The value at `pos` if it is a string of at most `maxChars` UTF-16 units. */
   #text(maxChars: number): Span & { text: string | undefined } {
     const reader = this.#reader;
     const start = reader.pos;
@@ -240,26 +243,28 @@ export function scanJson(bytes: Uint8Array): JsonScan {
   return scan;
 }
 
-/** The same of an object inside other JSON, which is known to be UTF-8: the one at `pos`, which is then behind it. */
+/**
+ * The same for an object inside other JSON that is known to be UTF-8. Starts at `pos` and leaves it after the object.
+ */
 export function scanObject(reader: JsonReader): JsonScan {
   return new Scanner(reader).run();
 }
 
-/** The last end of a letter at or before `end`; a letter has at most three bytes behind its first one. */
+/** The last end of a character at or before `end`; a character has at most three bytes after its first one. */
 function letterEnd(bytes: Uint8Array, end: number): number {
   if (end >= bytes.length) return bytes.length;
   for (let back = 0; back < 4; back++) {
     if (((bytes[end - back] ?? 0) & 0xc0) !== 0x80) return end - back;
   }
-  return end; // no text: the decoder says so
+  return end; // Not text; the decoder reports it.
 }
 
-/** Decoded in pieces of this size: a text of the whole body would be another 33 MiB. */
+/** Decodes in pieces of this size: one text of the whole body would be another 33 MiB. */
 const DECODED_BYTES = 64 * 1024;
 
 /**
- * RFC 8259 §8.1: UTF-8, without a byte order mark. Engines differ in what they make of either: some refuse the request, some read
- * another text than the one that was looked into here.
+ * RFC 8259 §8.1: UTF-8, without a byte order mark. Engines differ here: some refuse such a request, some read another
+ * text than the one that was checked.
  */
 function requireUtf8(bytes: Uint8Array): void {
   if (startsWith(bytes, BOM))

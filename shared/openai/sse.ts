@@ -1,11 +1,11 @@
 /**
- * Server-sent events by bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+ * Server-sent events on bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
  * Lines end with CRLF, LF or CR, a blank line ends an event, and a chunk may end anywhere.
  */
 import { concat } from '../collections/concat.ts';
 import { BOM, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
 
-/** Longer events are passed on without being looked into. */
+/** Longer events are passed on unparsed. */
 const MAX_EVENT_BYTES = 1024 * 1024;
 
 const LF = 0x0a;
@@ -15,7 +15,7 @@ const EVENT = utf8('event');
 const NEWLINE = utf8('\n');
 
 export interface SseEvent {
-  /** The event as it came, its blank line included; only its beginning if it is too long. */
+  /** The event as received, with its blank line; only its beginning if it is too long. */
   bytes: Uint8Array;
   tooLong: boolean;
   /** Offset in the chunk that completed it, just after its blank line. */
@@ -25,14 +25,14 @@ export interface SseEvent {
 }
 
 /**
- * Finds where events end. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed, but for the LF of
- * a CRLF that two chunks share: the event has gone out by then, see `endedWithCr`.
+ * Finds the ends of events. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed, except for
+ * the LF of a CRLF that spans two chunks, because that event was already emitted; see `endedWithCr`.
  */
 export class SseSplitter {
   readonly #event: Gathered;
-  /** No byte of the current line has come. */
+  /** The current line is empty so far. */
   #lineEmpty = true;
-  /** The last byte was a CR: an LF that follows belongs to the same line end. */
+  /** The last byte was a CR; an LF that follows belongs to the same line end. */
   #afterCr = false;
   /** That CR ended an event. */
   #crEndedEvent = false;
@@ -42,24 +42,24 @@ export class SseSplitter {
     this.#event = new Gathered(maxEventBytes);
   }
 
-  /** Bytes of the event that has begun and not ended. */
+  /** Bytes of the unfinished event. */
   get pendingBytes(): number {
     return this.#event.offered;
   }
 
-  /** The beginning of the event that has not ended, a view until the next push. */
+  /** The beginning of the unfinished event, a view until the next push. */
   get pending(): Uint8Array {
     return this.#event.bytes();
   }
 
-  /** The last event ended with a CR, at the very end of a chunk: an LF that comes next belongs to it. */
+  /** The last event ended with a CR at the very end of a chunk; an LF that comes next belongs to it. */
   get endedWithCr(): boolean {
     return this.#afterCr && this.#crEndedEvent;
   }
 
   /**
-   * @param visit called for each event that this chunk completes; not gathered in an array, because a chunk of short lines
-   *   would make one of many times its own size
+   * @param visit called for each event that this chunk completes. Not collected in an array, because a chunk of short
+   * lines would make one of many times its own size
    */
   push(chunk: Uint8Array, visit: (event: SseEvent) => void): void {
     if (chunk.length === 0) return;
@@ -94,7 +94,7 @@ export class SseSplitter {
     if (from < chunk.length) this.#event.add(from === 0 ? chunk : chunk.subarray(from));
   }
 
-  /** The event that the end of the stream cut short, if any; `end` is 0. */
+  /** The event that the end of the stream cut off, if any; `end` is 0. */
   rest(): SseEvent | undefined {
     if (this.#event.offered === 0) return undefined;
     return { bytes: this.#event.bytes(), tooLong: this.#event.overflowed, end: 0, first: this.#first };
@@ -112,7 +112,7 @@ export class SseSplitter {
 }
 
 export interface SseFields {
-  /** The `event` field; undefined if there is none. */
+  /** The `event` field; undefined if absent. */
   event?: string;
   /** The `data` lines joined by LF; undefined if there are none, as in a comment. */
   data?: Uint8Array;
@@ -126,7 +126,7 @@ function lineEnd(bytes: Uint8Array, from: number): number {
   return bytes.length;
 }
 
-/** Offset of the value if the line is of this field. */
+/** Offset of the value if the line has this field. */
 function valueAt(bytes: Uint8Array, line: number, end: number, name: Uint8Array): number | undefined {
   const colon = line + name.length;
   if (colon > end || !startsWith(bytes, name, line)) return undefined;
@@ -135,7 +135,7 @@ function valueAt(bytes: Uint8Array, line: number, end: number, name: Uint8Array)
   return colon + 1 < end && bytes[colon + 1] === 0x20 ? colon + 2 : colon + 1;
 }
 
-/** The fields of one event; `id` and `retry` are of no use here. */
+/** The fields of one event; `id` and `retry` are not needed here. */
 export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFields {
   const { bytes, first } = event;
   const fields: SseFields = {};

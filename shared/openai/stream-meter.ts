@@ -1,4 +1,4 @@
-/** Usage, completeness and finish reason of an SSE answer. */
+/** Reads usage, completeness and finish reason from an SSE answer. */
 import { Needle, sameBytes, startsWith, utf8 } from './bytes.ts';
 import { parseObject } from './continuation/json.ts';
 import type { Endpoint } from './endpoints.ts';
@@ -6,7 +6,7 @@ import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse.ts';
 import { ABORTED, isObject, readFinish, readUsage, settleUsage, type UsageReport } from './usage.ts';
 
-/** An event that has not ended by then is not the usage event, whose size does not depend on the answer. */
+/** An event longer than this is not the usage event, whose size does not depend on the answer. */
 const MAX_HELD_BYTES = 64 * 1024;
 
 const LF = 0x0a;
@@ -20,7 +20,7 @@ const INDEX = new Needle('"index"');
 const OPEN_OBJECT = 0x7b;
 const ONE = 0x31;
 const NINE = 0x39;
-/** Choices of one answer that are told apart; beyond, an end in the middle is not seen. */
+/** Choices of one answer that are tracked. Beyond that, an early end goes unnoticed. */
 const CHOICES_MAX = 1024;
 const QUOTE = 0x22;
 
@@ -28,10 +28,13 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Longer errors quote the request, and are seen by their first key alone. */
+/** Longer errors quote the request; they are recognized by their first key only. */
 const ERROR_MAX_BYTES = 4096;
 
-/** Whether this is an engine's error: `error` is its first key, or it has no choices and says so elsewhere, as older vLLMs do. */
+/**
+ * True for an engine's error: `error` is its first key, or it has no choices and `error` occurs later, as in older
+ * vLLMs.
+ */
 function isError(data: Uint8Array): boolean {
   if (data[0] !== OPEN_OBJECT) return false;
   let pos = 1;
@@ -42,7 +45,7 @@ function isError(data: Uint8Array): boolean {
   return said?.object === 'error' || isObject(said?.error);
 }
 
-/** Whether the key stands somewhere with a value that begins so: what text merely quotes has its quotes escaped. */
+/** True if the key occurs anywhere with a value of this kind. A key that text merely quotes has escaped quotes. */
 function hasKey(data: Uint8Array, key: Needle, from: number, to = from): boolean {
   for (let at = key.indexIn(data); at >= 0; at = key.indexIn(data, at + 1)) {
     let pos = at + key.bytes.length;
@@ -61,25 +64,25 @@ export class StreamMeter implements Meter {
   readonly #options: MeterOptions;
   readonly #splitter = new SseSplitter();
   #report: UsageReport = {};
-  /** Events that carried a piece of the answer: about one per token. */
+  /** Events with a piece of the answer: about one per token. */
   #pieces = 0;
   #complete = false;
   #saidLast = false;
   #finish: string | undefined;
   /** The highest index of a choice. */
   #lastChoice = 0;
-  /** Choices that said why they ended. */
+  /** Choices that reported their finish reason. */
   readonly #finished = new Set<number>();
-  /** The engine said itself that it failed: nothing else is to come. */
+  /** The engine reported its own failure; nothing else will come. */
   #failed = false;
-  /** The engine gave the answer up: nothing of that goes out, so that its end is told as a broken connection's is. */
+  /** The engine gave the answer up. Its end is not passed on, so that it is reported like a broken connection. */
   #aborted = false;
   #swallowing = false;
-  /** Usage events are left out, each: some engines send one behind every chunk. */
+  /** Every usage event is removed: some engines send one after every chunk. */
   readonly #dropping: boolean;
-  /** The unfinished event turned out too long to be held back. */
+  /** The unfinished event became too long to be held back. */
   #passing = false;
-  /** The event that was left out ended with a CR: its LF may follow. */
+  /** The removed event ended with a CR; its LF may follow. */
   #droppedLast = false;
   readonly #visit = (event: SseEvent) => this.#look(event);
 
@@ -102,13 +105,13 @@ export class StreamMeter implements Meter {
 
   #pushDropping(chunk: Uint8Array): Uint8Array[] {
     const out: Uint8Array[] = [];
-    // A view that stays whole while the splitter adds to its buffer: it starts a new one for each event.
+    // A view that stays valid while the splitter adds to its buffer: it starts a new one for each event.
     const hasBegun = this.#splitter.pendingBytes > 0;
     const keeps = this.#dropping && !this.#passing;
     let held = hasBegun && keeps ? this.#splitter.pending : undefined;
-    /** Everything before is given or dropped. */
+    /** Everything before this is passed on or dropped. */
     let from = 0;
-    /** End of the last complete event, or of the line end that a chunk cut in two. */
+    /** End of the last complete event, or of a line end that spans two chunks. */
     let at = 0;
     const give = (end: number) => {
       if (held !== undefined && end > 0) out.push(held);
@@ -124,7 +127,7 @@ export class StreamMeter implements Meter {
     this.#splitter.push(chunk, (event) => {
       if (this.#swallowing) return;
       const isUsage = this.#look(event);
-      // Of an event whose beginning has gone out the rest goes out, too.
+      // If the beginning of an event was passed on, its rest is, too.
       if (this.#aborted && (keeps || at > 0 || !hasBegun)) {
         if (at > from) give(at);
         this.#swallowing = true;
@@ -145,7 +148,7 @@ export class StreamMeter implements Meter {
     return out;
   }
 
-  /** @returns whether this is the event that `include_usage` causes */
+  /** @returns true if this is the event that `include_usage` causes */
   #look(event: SseEvent): boolean {
     const fields = sseFields(event);
     if (fields.data === undefined) return false;
@@ -227,12 +230,14 @@ export class StreamMeter implements Meter {
     this.#finish = readFinish(response.status);
   }
 
-  /** `message_start` knows the prompt, `message_delta` the completion so far; the last word on each counts. */
+  /**
+   * `message_start` has the prompt's tokens, `message_delta` the completion's so far; the last value of each counts.
+   */
   #readMessage(type: string, object: Record<string, unknown>): void {
     if (type === 'message_start') {
       const usage = isObject(object.message) ? readUsage('anthropic', object.message.usage) : undefined;
       if (usage === undefined) return;
-      // Its output_tokens is a placeholder: a stream cut later would be billed as one token.
+      // Its output_tokens is a placeholder: a stream that breaks later would be billed as one token.
       const { completion: _, ...known } = usage;
       this.#report = { ...this.#report, ...known };
     } else if (type === 'message_delta') {
@@ -255,8 +260,9 @@ export class StreamMeter implements Meter {
   }
 
   /**
-   * Neither its terminal event came nor a word why generation stopped, of each choice where there are several. Behind a proxy that speaks HTTP/1.0 to it (nginx' default)
-   * that is all there is to see of an engine that died. Transcriptions have no end that all engines agree on.
+   * True if neither its terminal event nor a finish reason (of each choice, if there are several) arrived. Behind a
+   * proxy that speaks HTTP/1.0 to the engine (nginx's default), this is all that shows that an engine died.
+   * Transcriptions have no end that all engines agree on.
    */
   get #isCut(): boolean {
     if (this.#complete || this.#failed || this.#endpoint.usage === 'none') return false;

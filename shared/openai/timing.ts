@@ -1,7 +1,7 @@
 /**
- * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (waiting for a free
- * node), forward (to the agent's acknowledgement), engine (to its head), return (from there to here), other. A Worker's
- * clock stands still while it computes, so a stage without I/O shows as 0 there.
+ * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (waiting for a
+ * free node), forward (to the agent's acknowledgment), engine (to its head), return (from there to here), other. A
+ * Worker's clock stands still while it computes, so a stage without I/O shows as 0 there.
  */
 export class Timing {
   readonly #start: number;
@@ -23,7 +23,10 @@ export class Timing {
     this.#lookupEnd = now;
   }
 
-  /** `server-timing` (https://www.w3.org/TR/server-timing/), durations in milliseconds. `queuedMs`: all waits of this request. */
+  /**
+   * `server-timing` (https://www.w3.org/TR/server-timing/), durations in milliseconds. `queuedMs`: total waiting time
+   * of this request.
+   */
   header(head: { forwardMs: number; engineMs: number }, queuedMs: number, now: number): string {
     const ingress = this.#ingressEnd - this.#start;
     const lookup = this.#lookupEnd - this.#ingressEnd;
@@ -45,7 +48,7 @@ export class Timing {
   }
 }
 
-/** Hundredths of a millisecond. */
+/** Rounds to hundredths of a millisecond. */
 function rounded(ms: number): number {
   return Math.round(ms * 100) / 100;
 }

@@ -2,19 +2,19 @@
 import type { Endpoint, UsageKind } from './endpoints.ts';
 
 export interface Usage {
-  /** Tokens, cached ones included. */
+  /** Tokens, including cached ones. */
   prompt: number;
-  /** Tokens, reasoning included. */
+  /** Tokens, including reasoning. */
   completion: number;
-  /** Of `prompt`, read from a prefix cache. */
+  /** Part of `prompt` that was read from a prefix cache. */
   cached: number;
-  /** Of `completion`. */
+  /** Part of `completion`. */
   reasoning: number;
-  /** At least one of `prompt` and `completion` is a guess. */
+  /** At least one of `prompt` and `completion` is an estimate. */
   estimated: boolean;
 }
 
-/** What one report says; engines leave out what they do not know. */
+/** The content of one report; engines omit what they do not know. */
 export interface UsageReport {
   prompt?: number;
   completion?: number;
@@ -39,7 +39,7 @@ type Counts = { readonly [K in keyof UsageReport]: number | undefined };
 
 function report(counts: Counts): UsageReport | undefined {
   const { prompt, completion, cached, reasoning } = counts;
-  // Not token counts at all, like `{"type":"duration","seconds":3}`.
+  // Not token counts at all, such as `{"type":"duration","seconds":3}`.
   if (prompt === undefined && completion === undefined) return undefined;
   return {
     ...(prompt !== undefined && { prompt }),
@@ -49,7 +49,7 @@ function report(counts: Counts): UsageReport | undefined {
   };
 }
 
-/** Reads a `usage` object; undefined if it is none or holds no counts. */
+/** Reads a `usage` object; undefined if it is not an object or has no counts. */
 export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefined {
   if (!isObject(usage)) return undefined;
   switch (kind) {
@@ -57,7 +57,7 @@ export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefi
       const total = count(usage.total_tokens);
       const completion = count(usage.completion_tokens);
       return report({
-        // Rerankers of older engines report the total alone.
+        // Rerankers of older engines report only the total.
         prompt:
           count(usage.prompt_tokens) ?? (total === undefined ? undefined : Math.max(0, total - (completion ?? 0))),
         completion,
@@ -73,14 +73,14 @@ export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefi
         reasoning: inside(usage, 'output_tokens_details', 'reasoning_tokens'),
       });
     case 'anthropic': {
-      // Here `input_tokens` are those alone that no cache had and none took; vLLM and SGLang count so, too.
+      // Here `input_tokens` excludes tokens read from or written to a cache; vLLM and SGLang count the same way.
       const uncached = count(usage.input_tokens);
       const cached = count(usage.cache_read_input_tokens);
       return report({
         prompt:
           uncached === undefined
             ? undefined
-            : // Each count is a safe integer, their sum need not be: what the wire cannot carry would close the tunnel for good.
+            : // Each count is a safe integer, but their sum may not be, and a count that the wire cannot carry would close the tunnel for good.
               Math.min(
                 Number.MAX_SAFE_INTEGER,
                 uncached + (cached ?? 0) + (count(usage.cache_creation_input_tokens) ?? 0),
@@ -95,7 +95,7 @@ export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefi
   }
 }
 
-/** Longer than any engine's word; it is stored per request. */
+/** Longer than any engine's reason. It is stored per request. */
 const MAX_FINISH_CHARS = 64;
 
 export function readFinish(value: unknown): string | undefined {
@@ -103,12 +103,13 @@ export function readFinish(value: unknown): string | undefined {
 }
 
 /**
- * The engine's word where it, and not the model, ended the answer: it shuts down, sleeps or was told to
- * (https://github.com/vllm-project/vllm/issues/57082). No client knows it, so the answer would count as whole.
+ * The engine's reason if it, and not the model, ended the answer: it shuts down, sleeps or was told to
+ * (https://github.com/vllm-project/vllm/issues/57082). No client knows this reason, so the answer would count as
+ * complete.
  */
 export const ABORTED = 'abort';
 
-/** Whether a whole answer of chat or completions was given up by its engine. */
+/** True if the engine gave up a unary answer of chat or completions. */
 export function isAborted(answer: unknown): boolean {
   const choices = isObject(answer) ? answer.choices : undefined;
   return Array.isArray(choices) && choices.some((choice) => isObject(choice) && choice.finish_reason === ABORTED);
@@ -124,8 +125,8 @@ export function estimateTokens(bytes: number): number {
 }
 
 /**
- * Fills what the report lacks. Endpoints without tokens and answers that failed cost nothing.
- * @param completion guessed tokens; undefined if this endpoint generates none
+ * Fills in what the report lacks. Endpoints without tokens and failed answers cost nothing.
+ * @param completion estimated tokens; undefined if this endpoint generates none
  */
 export function settleUsage(
   endpoint: Pick<Endpoint, 'usage'>,

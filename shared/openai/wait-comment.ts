@@ -1,18 +1,19 @@
 /**
- * Why a stream that is open has no data yet, as a comment of server-sent events: clients ignore it, and people who watch the wire or use
- * the dashboard see it. `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`; the number is left out where it is not known.
+ * Why an open stream has no data yet, as an SSE comment. Clients ignore it; the dashboard and people who watch the wire
+ * see it: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`. An unknown number
+ * is omitted.
  */
 export type Wait =
-  /** For a free node; `position` 1 is next. */
+  /** Waits for a free node; `position` 1 is next. */
   | { reason: 'queued'; position?: number }
-  /** Its model's job is in a scheduler's queue. */
+  /** The model's job waits in a scheduler's queue. */
   | { reason: 'queued'; where: string }
   /** A node loads the model; `percent` 0 to 100. */
   | { reason: 'loading'; percent?: number }
   /** A node for the model is being started. */
   | { reason: 'starting' };
 
-/** As it goes over the wire, with the empty line that ends an event. */
+/** As sent, with the empty line that ends an event. */
 export function waitComment(wait: Wait): string {
   return `: otela ${wordsOf(wait)}\n\n`;
 }
@@ -38,7 +39,7 @@ function suffixOf(n: number): string {
 const COMMENT =
   /^otela (?:(queued)(?: ([1-9][0-9]{0,6})(?:st|nd|rd|th)| in ([A-Za-z][A-Za-z ]{0,30}))?|(loading)(?: (100|[0-9]{1,2})%)?|(starting))$/;
 
-/** `text`: a comment's line without its colon. Undefined: it says something else. */
+/** `text`: a comment's line without its colon. Undefined: another comment. */
 export function readWaitComment(text: string): Wait | undefined {
   const [, queued, position, where, loading, percent, starting] = COMMENT.exec(text.trim()) ?? [];
   if (where !== undefined) return { reason: 'queued', where };

@@ -1,9 +1,9 @@
-/** What the next engine is asked: first how it reads the text so far, then to go on from there. */
+/** Requests to the next engine: first how it tokenizes the text so far, then to continue from there. */
 import { utf8 } from '../bytes.ts';
 import { parseObject } from './json.ts';
 import type { Plan } from './plan.ts';
 
-/** Longer answers to `/tokenize` are not of a context that any model has. */
+/** No model has a context that would need a longer answer to `/tokenize`. */
 export const TOKENS_ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 
 const PARTIAL = { add_generation_prompt: false, continue_final_message: true } as const;
@@ -11,7 +11,7 @@ const PARTIAL = { add_generation_prompt: false, continue_final_message: true } a
 /**
  * A new body, for the engine that takes over.
  * @param text what the client has of the answer, not empty
- * @param produced tokens that it has
+ * @param produced number of tokens in it
  */
 export function continuingBody({ kind, body, limit }: Plan, text: string, produced: number): Uint8Array {
   const left = limit === undefined ? {} : lessTokens(kind, body, limit, produced);
@@ -19,7 +19,7 @@ export function continuingBody({ kind, body, limit }: Plan, text: string, produc
   return json({ ...body, ...left, ...PARTIAL, messages: withPartial(body.messages, text) });
 }
 
-/** Both names where both were given: engines differ in which one they obey. */
+/** Sets both names if both were given: engines differ in which one they obey. */
 function lessTokens(kind: Plan['kind'], body: Plan['body'], limit: number, produced: number): Record<string, number> {
   const less = (tokens: number) => Math.max(1, tokens - produced);
   const left: Record<string, number> = {};
@@ -35,9 +35,9 @@ function withPartial(messages: unknown, text: string): unknown[] {
 
 /** Bodies for `/tokenize`. */
 interface TokenQuestions {
-  /** Of the text alone. */
+  /** The text alone. */
   text: Uint8Array;
-  /** Chat: of the prompt as it was rendered at first, and of the prompt with the partial answer. */
+  /** Chat: the prompt as first rendered, and the prompt with the partial answer. */
   rendered?: { prompt: Uint8Array; partial: Uint8Array };
 }
 
@@ -51,11 +51,11 @@ export function tokenQuestions({ kind, body }: Plan, text: string): TokenQuestio
 }
 
 export function detokenizeBody({ body }: Plan, tokens: readonly number[]): Uint8Array {
-  // SGLang leaves special tokens out unless told otherwise; vLLM ignores what it does not know.
+  // SGLang drops special tokens by default; vLLM ignores unknown fields.
   return json({ model: body.model, tokens, skip_special_tokens: false });
 }
 
-/** Token ids of an answer to `/tokenize`; undefined if it is none. */
+/** Token ids from an answer to `/tokenize`; undefined if it has none. */
 export function readTokens(answer: Uint8Array): number[] | undefined {
   const tokens = parseObject(answer)?.tokens;
   if (!Array.isArray(tokens)) return undefined;
@@ -67,14 +67,17 @@ export function readTokens(answer: Uint8Array): number[] | undefined {
   return ids;
 }
 
-/** Of an answer to `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
+/** Text from an answer to `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
 export function readText(answer: Uint8Array): string | undefined {
   const { prompt, text } = parseObject(answer) ?? {};
   if (typeof prompt === 'string') return prompt;
   return typeof text === 'string' ? text : undefined;
 }
 
-/** The partial rendering is the first prompt and then the text, token by token: the engine goes on exactly where the other stopped. */
+/**
+ * True if the partial rendering is the first prompt followed by the text, token by token. Then the engine continues
+ * exactly where the other one stopped.
+ */
 export function isPromptAndText(
   partial: readonly number[],
   prompt: readonly number[],

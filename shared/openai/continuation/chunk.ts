@@ -6,17 +6,17 @@ import type { ContinuedKind } from './plan.ts';
 export interface Chunk {
   object: Readonly<Record<string, unknown>>;
   text: string;
-  /** Says who speaks. */
+  /** The chunk sets the role. */
   role: boolean;
   finish: string | undefined;
   usage: Readonly<Record<string, unknown>> | undefined;
-  /** The one choice; undefined where there is none, as in the chunk with the usage. */
+  /** The single choice; undefined if there is none, as in the chunk with the usage. */
   choice: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What an engine says of an error in its stream. */
+/** An engine's error in its stream. */
 interface SaidError {
-  /** It is the engine's own trouble, not the request's. */
+  /** The engine is at fault, not the request. */
   isEngines: boolean;
 }
 
@@ -25,7 +25,7 @@ export type Reading =
   | { kind: 'error'; error: SaidError }
   | { kind: 'odd'; why: string };
 
-/** `data` of an event that is not `[DONE]`. */
+/** `data` of an event other than `[DONE]`. */
 export function readChunk(kind: ContinuedKind, data: Uint8Array): Reading {
   const object = parseObject(data);
   if (object === undefined) return odd('an event that is no JSON object');
@@ -56,7 +56,7 @@ function readCompletion(text: unknown): Said | { why: string } {
   return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is none' };
 }
 
-/** Whatever else a delta says (a tool's call, reasoning, a refusal) is nothing that another engine could go on with. */
+/** Anything else in a delta (a tool call, reasoning, a refusal) cannot be continued by another engine. */
 function readDelta(delta: unknown): Said | { why: string } {
   if (isNothing(delta)) return { text: '', role: false };
   if (!isObject(delta)) return { why: 'the stream has a delta that is none' };
@@ -69,12 +69,12 @@ function readDelta(delta: unknown): Said | { why: string } {
   return { text: typeof content === 'string' ? content : '', role: !isNothing(role) };
 }
 
-/** How engines write that there is none of something. */
+/** The ways in which engines write an absent value. */
 function isNothing(value: unknown): boolean {
   return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
-/** vLLM writes the status as a number into `code`; without a code, an engine that breaks off counts as broken. */
+/** vLLM writes the status as a number into `code`. Without a code, an engine that breaks off counts as broken. */
 function readError(error: unknown): SaidError {
   const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;
   return { isEngines: !(code >= 400 && code < 500) };

@@ -1,7 +1,7 @@
 /**
- * One stream made of several engines' answers. The first one's events pass as they are, but whole: what a break cuts short never
- * went out, so that the next engine's answer can follow. Of the next one only text, finish and usage are its own: the client sees
- * one id, one role, one `[DONE]`.
+ * One stream made of several engines' answers. The first one's events pass unchanged, but only complete: a partial
+ * event was never sent, so the next engine's answer can follow. Of later engines only text, finish and usage are used:
+ * the client sees one id, one role, one `[DONE]`.
  */
 import { sameBytes, utf8 } from '../bytes.ts';
 import { type SseEvent, SseSplitter, sseFields } from '../sse.ts';
@@ -9,10 +9,10 @@ import { isObject } from '../usage.ts';
 import { type Chunk, readChunk } from './chunk.ts';
 import type { ContinuedKind, Plan } from './plan.ts';
 
-/** Text that is remembered of an answer; a longer one cannot be continued any more. */
+/** Maximum text that is kept of an answer; a longer answer cannot be continued. */
 export const TEXT_MAX_CHARS = 512 * 1024;
 
-/** An event that has not ended by then passes as it comes, and no node can continue after it. */
+/** An event longer than this is passed on in pieces, and no node can continue after it. */
 const HELD_MAX_BYTES = 256 * 1024;
 
 const LF = 0x0a;
@@ -20,7 +20,7 @@ const DONE = utf8('[DONE]');
 const DONE_EVENT = utf8('data: [DONE]\n\n');
 const LINE_FEED = Uint8Array.of(LF);
 
-/** What belongs to the stream on every node. */
+/** Fields that stay the same on every node. */
 const HEAD = ['id', 'object', 'created', 'model', 'system_fingerprint', 'service_tier'] as const;
 
 type Event = Record<string, unknown>;
@@ -31,7 +31,7 @@ export class JoinedStream {
   #splitter = new SseSplitter(2 * HELD_MAX_BYTES);
   /** The first engine's answer; false from the first continuation on. */
   #first = true;
-  /** Nothing is looked at any more. */
+  /** Pass everything unparsed from now on. */
   #verbatim = false;
   #head: Event | undefined;
   #roleSaid = false;
@@ -44,7 +44,7 @@ export class JoinedStream {
   #obstacle: string | undefined;
   #fault: string | undefined;
   #withheld: Uint8Array | undefined;
-  /** Tokens that the engines before this one gave. */
+  /** Tokens that the previous engines generated. */
   #before = 0;
 
   constructor({ kind, wantsUsage }: Pick<Plan, 'kind' | 'wantsUsage'>) {
@@ -52,13 +52,13 @@ export class JoinedStream {
     this.#wantsUsage = wantsUsage;
   }
 
-  /** What the client has of the answer. */
+  /** The text that the client has. */
   get text(): string {
     if (this.#pieces.length > 1) this.#pieces = [this.#pieces.join('')];
     return this.#pieces[0] ?? '';
   }
 
-  /** What `push` gives are whole events. */
+  /** `push` returns complete events. */
   get readsEvents(): boolean {
     return !this.#verbatim;
   }
@@ -67,17 +67,17 @@ export class JoinedStream {
     return this.#chars;
   }
 
-  /** Events that brought text: at least so many tokens were generated. */
+  /** Events with text: at least this many tokens were generated. */
   get textEvents(): number {
     return this.#events;
   }
 
-  /** The stream is complete: what comes now changes nothing. */
+  /** The stream is complete; further data changes nothing. */
   get done(): boolean {
     return this.#done;
   }
 
-  /** All of the answer's text is there. */
+  /** All of the answer's text is here. */
   get finished(): boolean {
     return this.#finish !== undefined;
   }
@@ -90,23 +90,23 @@ export class JoinedStream {
     return undefined;
   }
 
-  /** Why this engine's answer is not to be read on: as good as broken off. */
+  /** Why this engine's answer must not be read further; treated like a break. */
   get fault(): string | undefined {
     return this.#fault;
   }
 
-  /** The event with which the engine said so; to be passed on where no node continues. */
+  /** The event in which the engine reported the fault; passed on if no node continues. */
   get withheld(): Uint8Array | undefined {
     return this.#withheld;
   }
 
-  /** No node shall continue after this. */
+  /** From now on no node may continue. */
   forbid(why: string): void {
     this.#obstacle ??= why;
     if (this.#first) this.#pieces = [];
   }
 
-  /** What of a chunk may go out, in order. `fault` may be set after it. */
+  /** The part of a chunk that may be sent, in order. May set `fault`. */
   push(chunk: Uint8Array): Uint8Array[] {
     if (this.#verbatim) return [chunk];
     const out: Uint8Array[] = [];
@@ -119,7 +119,7 @@ export class JoinedStream {
   #push(chunk: Uint8Array, out: Uint8Array[]): void {
     if (this.#fault !== undefined) return;
     if (this.#verbatim) return void out.push(chunk);
-    // The event has gone out with its CR: this is the rest of its line end.
+    // The event was sent with its CR; this is the rest of its line end.
     if (this.#first && chunk[0] === LF && this.#splitter.endedWithCr) out.push(LINE_FEED);
     this.#splitter.push(chunk, (event) => {
       const passed = this.#fault === undefined ? this.#event(event) : undefined;
@@ -189,7 +189,7 @@ export class JoinedStream {
     if (this.#obstacle === undefined) this.#pieces.push(text);
   }
 
-  /** A chunk of an engine that went on, as the first one would have said it. */
+  /** A chunk of a later engine, in the form of the first one. */
   #adapt(chunk: Chunk): Uint8Array | undefined {
     const { object, text, role, finish, choice } = chunk;
     const head = this.#head ?? headOf(object);
@@ -208,7 +208,7 @@ export class JoinedStream {
     return eventOf(adapted);
   }
 
-  /** The text so far was a part of this engine's prompt, and perhaps of what its cache had. */
+  /** The text so far was part of this engine's prompt, and perhaps of its cache hits. */
   #sum(usage: Readonly<Record<string, unknown>>): Event {
     if (this.#before === 0) return { ...usage };
     const prompt = Math.max(0, countOf(usage.prompt_tokens) - this.#before);
@@ -225,7 +225,7 @@ export class JoinedStream {
     };
   }
 
-  /** The next engine's answer follows. @param before tokens that the client has so far, as far as is known */
+  /** The next engine's answer follows. @param before tokens that the client has so far, if known */
   continueWith(before: number): void {
     this.#first = false;
     this.#splitter = new SseSplitter(2 * HELD_MAX_BYTES);
@@ -235,8 +235,8 @@ export class JoinedStream {
   }
 
   /**
-   * The end that a broken stream lacks when all of its text is there. @param prompt tokens of the prompt, @param completion of the
-   * answer: both guesses
+   * The missing end of a broken stream whose text is complete. @param prompt tokens of the prompt, @param completion of
+   * the answer; both are estimates
    */
   ending(prompt: number, completion: number): Uint8Array[] {
     const out: Uint8Array[] = [];

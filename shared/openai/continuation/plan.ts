@@ -1,6 +1,7 @@
 /**
- * Which streams another engine could take over in mid-sentence. Everything that a request asks for must mean the same to an engine
- * that sees the text so far as a part of the prompt; so what may stand in a body is listed, and any other key ends it.
+ * Decides which streams another engine can continue in mid-sentence. Everything that a request asks for must mean the
+ * same to an engine that sees the text so far as part of the prompt. So the allowed keys of a body are listed, and any
+ * other key excludes it.
  */
 import type { Endpoint } from '../endpoints.ts';
 import { isObject } from '../usage.ts';
@@ -13,13 +14,13 @@ export interface Plan {
   kind: ContinuedKind;
   /** The request's body as it was sent. */
   body: Readonly<Record<string, unknown>>;
-  /** The client asked for usage at the stream's end. */
+  /** The client asked for usage at the end of the stream. */
   wantsUsage: boolean;
-  /** Tokens that the answer may have in all; undefined: what the model's context holds. */
+  /** Maximum tokens of the whole answer; undefined: what the model's context holds. */
   limit: number | undefined;
 }
 
-/** Why it cannot be, as a part of a sentence to the client. */
+/** Why it cannot be continued, as a part of a sentence to the client. */
 interface NoPlan {
   why: string;
 }
@@ -29,7 +30,7 @@ const KINDS: ReadonlyMap<string, ContinuedKind> = new Map([
   ['/v1/completions', 'completions'],
 ]);
 
-/** Of `/v1/completions` without `max_tokens`: what OpenAI documents, and what vLLM and SGLang do. */
+/** For `/v1/completions` without `max_tokens`: OpenAI's documented default, which vLLM and SGLang follow. */
 const COMPLETIONS_DEFAULT_TOKENS = 16;
 
 type Rule = (value: unknown) => boolean;
@@ -53,7 +54,7 @@ const USAGE_OPTIONS: ReadonlyMap<string, Rule> = new Map([
   ['continuous_usage_stats', only(false)],
 ]);
 
-/** Keys and the values with which they change nothing for a continuation. `null` is the same as leaving a key out. */
+/** Keys, and the values with which they do not affect a continuation. `null` is the same as an absent key. */
 const BOTH: readonly (readonly [string, Rule])[] = [
   ['model', anything],
   ['stream', only(true)],
@@ -105,7 +106,7 @@ const RULES: Readonly<Record<ContinuedKind, ReadonlyMap<string, Rule>>> = {
 
 const MUST: Readonly<Record<ContinuedKind, string>> = { chat: 'messages', completions: 'prompt' };
 
-/** Tools leave traces that templates render in ways of their own. */
+/** Templates render tool calls in different ways. */
 function isConversation(value: unknown): boolean {
   return Array.isArray(value) && value.length > 0 && value.every(isMessage);
 }
@@ -115,7 +116,7 @@ function isMessage(value: unknown): boolean {
   return [value.tool_calls, value.function_call].every((one) => one === undefined || one === null || empty(one));
 }
 
-/** @param bytes the request's whole body; at most what is kept of one anyway */
+/** @param bytes the request's whole body */
 export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8Array): Plan | NoPlan {
   const kind = KINDS.get(endpoint.path);
   if (kind === undefined) return { why: `streams of ${endpoint.path} cannot be` };

@@ -1,4 +1,6 @@
-/** Whether an engine goes on exactly where a text ends, and how many tokens it has: asked of the engine's own tokenizer. */
+/**
+ * Asks the engine's tokenizer whether the engine continues exactly where a text ends, and how many tokens the text has.
+ */
 import { detokenizeBody, isPromptAndText, readText, readTokens, tokenQuestions } from './bodies.ts';
 import type { Plan } from './plan.ts';
 
@@ -6,10 +8,10 @@ import type { Plan } from './plan.ts';
 const TOKENIZE = 9;
 const DETOKENIZE = 10;
 
-/** Asks the engine one of the two; undefined where it has no answer. Rejections pass through. */
+/** Sends one of the two requests; undefined if the engine has no answer. Rejections pass through. */
 export type AskTokens = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
 
-/** Tokens of the text, or why the engine would not go on from where it ends. */
+/** The text's number of tokens, or why the engine would not continue where it ends. */
 export async function countTokens(plan: Plan, text: string, ask: AskTokens): Promise<number | { why: string }> {
   const tokensOf = async (body: Uint8Array) => {
     const answer = await ask(TOKENIZE, body);
@@ -21,14 +23,14 @@ export async function countTokens(plan: Plan, text: string, ask: AskTokens): Pro
   };
   const { text: alone, rendered } = tokenQuestions(plan, text);
   if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;
-  // One after the other: a node that has one place left would refuse the second at once.
+  // Sequentially: a node with one free place would refuse the second request.
   const count = await tokensOf(alone);
   const prompt = count && (await tokensOf(rendered.prompt));
   const partial = prompt && (await tokensOf(rendered.partial));
   if (count === undefined || prompt === undefined || partial === undefined)
     return { why: 'the next engine does not tell how it reads the text so far' };
   if (isPromptAndText(partial, prompt, count)) return count.length;
-  // Tokens may merge where prompt and text meet, and some tokenizers put a space before every text.
+  // Tokens may merge at the boundary of prompt and text, and some tokenizers put a space before every text.
   const before = await textOf(prompt);
   if (before !== undefined && `${before}${text}` === (await textOf(partial))) return count.length;
   return { why: "the model's template does not render the text so far as it was said" };
