@@ -1,11 +1,17 @@
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { type Crypto, SIGNATURE_BYTES } from '../lattice/crypto.ts';
 
-/** Header of time, nonce and signature, with dots between. */
+/** Header with time, nonce and signature, separated by dots. */
 export const BATCH_SIGNATURE_HEADER = 'x-otela-signature';
-/** What the gateway's clock says, milliseconds since the epoch: of a refusal that another time in the signature would have avoided. */
+/**
+ * The gateway's clock in milliseconds since the epoch, sent with a refusal that another time in the signature would
+ * have avoided.
+ */
 export const CLOCK_HEADER = 'x-otela-clock';
-/** From signing to arrival, through a slow proxy, and what two clocks may differ by. Nonces are remembered for so long. */
+/**
+ * Allows for the time from signing to arrival through a slow proxy, and for the difference of two clocks. Nonces are
+ * remembered this long.
+ */
 export const BATCH_SKEW_MS = 60_000;
 /** Base64url, of 12 random bytes. */
 const BATCH_NONCE = /^[\w-]{16}$/;
@@ -17,8 +23,9 @@ export interface BatchStamp {
 }
 
 /**
- * What a session signs to ask for work of batches: a request of this body, at this path, to this gateway, once and about now. `audience` keeps
- * another gateway from passing the request on as its own, the stamp one that reads it on its way from sending it again.
+ * What a session signs to request batch work: a request with this body, at this path, to this gateway, once and at
+ * about this time. `audience` keeps another gateway from forwarding the request as its own. The stamp keeps an
+ * eavesdropper from sending it again.
  */
 export function batchRequestMessage(
   { session, audience, path, at, nonce }: BatchStamp & { session: string; audience: string; path: string },
@@ -37,7 +44,7 @@ export function writeBatchSignature({ at, nonce }: BatchStamp, signature: Uint8A
   return `${at}.${nonce}.${toBase64url(signature)}`;
 }
 
-/** Undefined: malformed. `former`: by an agent that signs neither time nor nonce. */
+/** Undefined: malformed. `former`: from an agent that signs neither time nor nonce. */
 export function readBatchSignature(text: string): (BatchStamp & { signature: Uint8Array }) | 'former' | undefined {
   const [at = '', nonce = '', rest = ''] = text.split('.');
   if (!text.includes('.'))

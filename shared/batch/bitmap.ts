@@ -1,4 +1,4 @@
-/** Bits of the lines of one chunk, least significant bit first: line 0 is bit 0 of byte 0. Stored as it is. */
+/** One bit per line of a chunk, least significant bit first: line 0 is bit 0 of byte 0. Stored in this form. */
 export type Bitmap = Uint8Array;
 
 export function emptyBitmap(lines: number): Bitmap {

@@ -1,28 +1,31 @@
-/** Users' own functions as contexts of batches: see docs/functions.md. */
+/** Users' Python functions as contexts of batches; see docs/functions.md. */
 
-/** Exists in batches alone: a function is not asked line by line. */
+/** Exists only in batches. */
 export const FUNCTIONS_ENDPOINT = '/v1/otela/functions';
-/** One Python file. Weights and data are loaded by it, not part of it. */
+/** Size of one Python file. It loads weights and data itself. */
 export const FUNCTION_MAX_BYTES = 512 * 1024;
-/** Why a function failed, as its lines' errors show it. */
+/** Length of a function's failure message in a line's error. */
 export const WHY_MAX = 1_024;
 
 const MODEL = /^function:(file-[A-Za-z0-9_-]{1,64})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?$/;
 
-/** What a line's `model` names: the file, and where the file has several functions, one of them. */
+/** What a line's `model` names: the file and, if the file has several functions, one of them. */
 export interface FunctionName {
   file: string;
   name?: string;
 }
 
-/** `function:FILE` or `function:FILE:NAME`; undefined: it is neither. */
+/** Parses `function:FILE` or `function:FILE:NAME`; undefined: neither. */
 export function readFunctionName(model: string): FunctionName | undefined {
   const [, file, name] = MODEL.exec(model) ?? [];
   if (file === undefined) return undefined;
   return name === undefined ? { file } : { file, name };
 }
 
-/** What is hashed to name a context. The owner is in it: two projects with one file never share a process. */
+/**
+ * The message whose hash names a context. It includes the owner, so two projects with the same file never share a
+ * process.
+ */
 export function contextMessage(owner: string, codeSha256: string, name: string | undefined): string {
   return `otela-function-1\n${owner}\n${codeSha256}\n${name ?? ''}\n`;
 }
@@ -31,9 +34,9 @@ export function contextMessage(owner: string, codeSha256: string, name: string |
 export interface HeldContexts {
   ready: readonly string[];
   loading: readonly string[];
-  /** Its file is here. */
+  /** The file is stored here. */
   stored: readonly string[];
-  /** Failed here a moment ago: not now. */
+  /** Failed here a moment ago; not available now. */
   broken: readonly string[];
 }
 

@@ -14,9 +14,9 @@ export const grantedLease = z.object({
   bytes: count,
   prefix: count,
   leaseMs: z.int().positive(),
-  /** Tokens that the reasoning of one answer may take: written into each line, where the node's engine takes such a limit. */
+  /** Limit of reasoning tokens per answer, written into each line if the node's engine accepts such a limit. */
   reasoningTokens: z.int().positive().exactOptional(),
-  /** Of a batch of a function: what must be loaded to run the lines, and whose it is. */
+  /** For a batch of a function: what must be loaded to run the lines, and its owner. */
   function: z
     .object({
       context: z.string(),
@@ -29,19 +29,22 @@ export const grantedLease = z.object({
 });
 export type GrantedLease = z.infer<typeof grantedLease>;
 
-/** How a lease stands, after a renewal or a commit. */
+/** State of a lease after a renewal or a commit. */
 export const leaseState = z.object({
-  /** False: the lease has ended. Lines that run may end, no others begin. */
+  /** False: the lease has ended. Running lines may finish; no further lines start. */
   leased: z.boolean(),
-  /** No line of the lease is wanted any more: the batch was cancelled, or other nodes have answered all of them. Absent: false. */
+  /**
+   * No line of the lease is needed any more: the batch was cancelled, or other nodes have answered all of them. Absent:
+   * false.
+   */
   stop: z.boolean().exactOptional(),
 });
 export type LeaseState = z.infer<typeof leaseState>;
 
 export const committed = leaseState.extend({
-  /** Lines that failed and are to be tried here again. */
+  /** Lines that failed and must be retried here. */
   again: z.array(count).max(LINES_MAX),
-  /** How many failed lines another node shall try. */
+  /** Number of failed lines that another node retries. */
   elsewhere: count.exactOptional(),
 });
 export type Committed = z.infer<typeof committed>;

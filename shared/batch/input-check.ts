@@ -8,24 +8,24 @@ import { prefixOf } from './prefix.ts';
 export const LINES_MAX = 50_000;
 export const EMBEDDING_INPUTS_MAX = 50_000;
 export const INPUT_MAX_BYTES = 200_000_000;
-/** Longest line. A line becomes one request: longer ones belong to files that the line names. */
+/** Longest line. A line becomes one request; larger inputs belong in files that the line refers to. */
 export const LINE_MAX_BYTES = 4 * 1024 * 1024;
-/** Errors that a failed batch lists. OpenAI caps the list, too. */
+/** Maximum number of errors that a failed batch lists. OpenAI limits the list, too. */
 export const ERRORS_MAX = 1_000;
 
-/** What one lease covers: whichever bound is reached first. */
+/** Size of one lease: whichever limit is reached first. */
 export const CHUNK_LINES = 100;
 export const CHUNK_BYTES = 256 * 1024;
 
-/** Lines that lie next to each other in the input file. */
+/** Consecutive lines of the input file. */
 export interface ChunkRange {
-  /** Of the first line in the file, in bytes. */
+  /** Offset of the first line in the file, in bytes. */
   offset: number;
-  /** From the first line's first byte to the last line's last one. */
+  /** Bytes from the start of the first line to the end of the last. */
   bytes: number;
-  /** Of its longest line; absent in chunks that an earlier version stored. */
+  /** Length of its longest line; absent in chunks that an earlier version stored. */
   longest?: number;
-  /** Index of the first line, from 0, blank lines not counted. */
+  /** Index of the first line, from 0, not counting blank lines. */
   first: number;
   lines: number;
   /** The prompt prefix of its first line. */
@@ -34,7 +34,7 @@ export interface ChunkRange {
   demands: number;
 }
 
-/** What the nodes must be that may run a line. Lines of one chunk share it, so that a lease is filtered once. */
+/** The requirements for nodes that may run a line. The lines of one chunk share them, so a lease is filtered once. */
 export interface Demands {
   model: string;
   /** `metadata.otela_require`, as written. */
@@ -43,26 +43,26 @@ export interface Demands {
   trustedProviders?: string;
 }
 
-/** Different demands in one file. More would be one per line, and no order of leases could be kept. */
+/** Different demands per file. More would mean one per line, and leases could not be ordered. */
 export const DEMANDS_MAX = 64;
 
 export interface CheckedInput {
   lines: number;
-  /** The one model of the file; undefined where lines name several and that is allowed. */
+  /** The file's only model; undefined if lines name several and that is allowed. */
   model?: string;
   chunks: ChunkRange[];
   demands: Demands[];
-  /** Not empty: the batch fails. At most `ERRORS_MAX`. */
+  /** If not empty, the batch fails. At most `ERRORS_MAX`. */
   errors: BatchError[];
 }
 
 export interface CheckOptions {
   endpoint: BatchEndpoint;
-  /** Whether the batch's owner may use this model. Asked once per model; absent: all. */
+  /** True if the batch's owner may use this model. Called once per model; absent: all. */
   allowsModel?(model: string): boolean;
 }
 
-/** Checks the input of a batch as it comes, in one pass. Memory: the ids, and 20 bytes a chunk; never the file. */
+/** Checks a batch's input as it arrives, in one pass. Memory: the ids and 20 bytes per chunk, never the file. */
 export class InputCheck {
   readonly #options: CheckOptions;
   readonly #splitter: LineSplitter;
@@ -126,7 +126,7 @@ export class InputCheck {
     if (demands !== undefined) this.#addToChunk(line, first, body, demands);
   }
 
-  /** @returns the line's fields, or every error that it has (at least one) */
+  /** @returns the line's fields, or all of its errors (at least one) */
   #read({ bytes, number }: SplitLine): Json | BatchError[] {
     try {
       const text = this.#decoder.decode(bytes);
@@ -150,10 +150,10 @@ export class InputCheck {
     if (known === true) return;
     if (known === undefined) {
       const allowed = this.#options.allowsModel?.(model) ?? true;
-      // Beyond the first few a file with a model per line fills nothing: it has failed already.
+      // The batch has failed already, so a file with a model per line must not fill the map.
       if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
       if (allowed && this.#models.size === 1) return;
-      // As OpenAI: one model per file.
+      // Like OpenAI: one model per file.
       if (allowed) {
         const message = 'All lines of a batch must name the same model.';
         return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });
@@ -219,7 +219,7 @@ export class InputCheck {
   }
 }
 
-/** @param of what its `param` is a part of */
+/** @param of prefix of its `param` */
 function lineError({ code, message, param }: ApiError, line: number, of: string): BatchError {
   if (code === 'invalid_json') return { ...notJson(line), message: message.replace('The request body', 'This line') };
   return { code, message: message.replace('the request body', 'this line'), param: param && `${of}${param}`, line };

@@ -3,42 +3,42 @@ import type { ChunkRange } from './input-check.ts';
 
 /** A node's right to run the open lines of a chunk until it ends. */
 export interface Lease {
-  /** Of this chunk's leases: a later one has a higher number. */
+  /** Number of this lease within its chunk; later leases have higher numbers. */
   epoch: number;
   node: string;
   grantedMs: number;
   expiresMs: number;
-  /** `expiresMs` as it was stored last. */
+  /** `expiresMs` as last stored. */
   storedMs?: number;
-  /** When it brought a result; absent: not yet. */
+  /** When it last brought a result; absent: never. */
   progressMs?: number;
 }
 
 /** One row of storage. */
 export interface Chunk extends ChunkRange {
   id: number;
-  /** Lines that have a result, good or bad. */
+  /** Lines that have a result, success or error. */
   done: Bitmap;
-  /** Of lines that an engine failed: how often. */
+  /** Failures of the engine per line. */
   failures: Record<number, number>;
   /** The epoch of the newest lease, 0 before the first. */
   epoch: number;
-  /** At most `LEASES_MAX`: a second one is speculative. */
+  /** At most `LEASES_MAX`; the second one is speculative. */
   leases: Lease[];
-  /** Where lines failed last: others get the chunk first. */
+  /** The node where lines failed last; others get the chunk first. */
   avoid?: { node: string; untilMs: number };
-  /** The newest `HOLDERS_KEPT` leases, those that have ended included: only their nodes may commit. */
+  /** The newest `HOLDERS_KEPT` leases, including ended ones: only their nodes may commit. */
   holders: { epoch: number; node: string }[];
 }
 
-/** A lease as its node names it. */
+/** A lease as its node identifies it. */
 export interface LeaseRef {
   node: string;
   chunk: number;
   epoch: number;
 }
 
-/** A lease that has just been granted. */
+/** A lease that was just granted. */
 export interface Grant {
   chunk: Chunk;
   lease: Lease;
@@ -48,29 +48,29 @@ export interface Grant {
 
 /** A second node may run a chunk whose first one is late. A third would waste more than it saves. */
 const LEASES_MAX = 2;
-/** Failures that are the engine's own, before the line gets an error as its result. Evictions do not count. */
+/** Failures of the engine itself before the line gets an error as its result. Evictions do not count. */
 export const ENGINE_FAILURES_MAX = 3;
-/** A chunk is late after this many medians of what chunks took. */
+/** A chunk is late after this many median durations. */
 const LATE_FACTOR = 2;
-/** A node that was cut off for longer than this many later leases of its chunk has its work done by others. */
+/** A node that was cut off for more than this many later leases of its chunk cannot commit any more. */
 const HOLDERS_KEPT = 8;
-/** A chunk with a line that failed at a node is kept from it for so long. */
+/** How long a chunk with a failed line is kept from the node where it failed. */
 const AVOID_MS = 10_000;
-/** Until this many chunks were finished there is no median to compare with. */
+/** With fewer finished chunks there is no median to compare with. */
 const MEDIAN_OF = 5;
-/** A lease that brings nothing for so long ends, however often it is renewed: twice what one line may take at a node. */
+/** A lease without results for this long ends, however often it is renewed: twice what one line may take at a node. */
 const FRUITLESS_MAX_MS = 30 * 60_000;
-/** Durations that the median is taken over. */
+/** Durations used for the median. */
 const DURATIONS_KEPT = 64;
 
 /**
- * Leases and results of one batch. At least once, and the first result of a line wins: a lease says which lines are open, and a commit
- * sets bits. A commit of a lease that has ended is taken for lines that are still open: the work is as good.
- * Pure: times are handed in. Changed chunks are in `changed` until the caller has stored them.
+ * Leases and results of one batch. Execution is at least once, and the first result of a line wins: a lease says which
+ * lines are open, and a commit sets bits. A commit of an ended lease is accepted for lines that are still open, because
+ * the work is as good. Pure: times are passed in. Changed chunks stay in `changed` until the caller has stored them.
  */
 export class Ledger {
   readonly #chunks: Chunk[];
-  /** Chunks to store, in the transaction that stores the results. */
+  /** Chunks to store, in the same transaction as the results. */
   readonly changed = new Set<Chunk>();
   readonly #durationsMs: number[] = [];
   #open: number;
@@ -93,7 +93,7 @@ export class Ledger {
     }));
   }
 
-  /** As stored. */
+  /** In the stored form. */
   get chunks(): readonly Chunk[] {
     return this.#chunks;
   }
@@ -103,7 +103,7 @@ export class Ledger {
     return this.#open;
   }
 
-  /** Lines that were leased, had no result when the lease ended, and went back. */
+  /** Lines that were leased, had no result when the lease ended, and became open again. */
   get requeued(): number {
     return this.#requeued;
   }
@@ -118,8 +118,8 @@ export class Ledger {
   }
 
   /**
-   * The next chunk for a node. Order: the prefix that the node has just worked on, then the order of the file, then the chunk that is
-   * latest at another node.
+   * The next chunk for a node. Order: the prefix that the node last worked on, then the order of the file, then the
+   * chunk that is most overdue at another node.
    * @param allowed which demands the node meets
    */
   grant(
@@ -150,8 +150,9 @@ export class Ledger {
   }
 
   /**
-   * A renewal is stored when it is worth half a life: after a restart the lease of a node that works still stands.
-   * @returns false where the lease has ended: the node stops the lines that it has not begun
+   * A renewal is stored if it extends the lease by half of its life, so that after a restart the lease of a working
+   * node is still valid.
+   * @returns false if the lease has ended: the node stops the lines that it has not started
    */
   renew(ref: LeaseRef, nowMs: number, ttlMs: number): boolean {
     const lease = this.#leaseOf(ref);
@@ -170,8 +171,8 @@ export class Ledger {
   }
 
   /**
-   * Takes results. @returns the lines whose result this is. The others had one already, or the node never held this lease: their
-   * results are dropped and not billed.
+   * Accepts results. @returns the lines whose result this is. The others already had one, or the node never held this
+   * lease; their results are dropped and not billed.
    */
   commit({ node, chunk: id, epoch }: LeaseRef, lines: readonly number[], nowMs: number): number[] {
     const chunk = this.#chunks[id];
@@ -194,8 +195,9 @@ export class Ledger {
   }
 
   /**
-   * An engine failed a line of this lease. @returns 'again', or 'exhausted' where the caller must commit an error as its result. A line
-   * that has a result, or whose lease has ended, is 'known': an old lease must not use up the retries of a line.
+   * An engine failed a line of this lease. @returns 'again', or 'exhausted' if the caller must commit an error as its
+   * result. A line that has a result, or whose lease has ended, is 'known': an old lease must not use up a line's
+   * retries.
    */
   engineFailed(ref: LeaseRef, line: number): 'again' | 'exhausted' | 'known' {
     const chunk = this.#chunks[ref.chunk];
@@ -207,7 +209,7 @@ export class Ledger {
     return failures >= ENGINE_FAILURES_MAX ? 'exhausted' : 'again';
   }
 
-  /** The node of this lease failed lines of it that another node shall try. */
+  /** The node of this lease failed lines that another node must retry. */
   avoid({ node, chunk: id }: LeaseRef, nowMs: number): void {
     const chunk = this.#chunks[id];
     if (chunk === undefined) return;
@@ -215,13 +217,13 @@ export class Ledger {
     this.changed.add(chunk);
   }
 
-  /** The node gives a lease back: it drains, or it was preempted. Costs no line a retry. */
+  /** The node gives a lease back because it drains or was preempted. This uses no retry of its lines. */
   release({ node, chunk: id, epoch }: LeaseRef): boolean {
     const chunk = this.#chunks[id];
     return chunk !== undefined && this.#end(chunk, (lease) => lease.epoch === epoch && lease.node === node) > 0;
   }
 
-  /** Ends the leases of nodes that are gone, or not allowed any more. */
+  /** Ends the leases of nodes that are gone, or no longer allowed. */
   releaseNode(node: string): void {
     for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
   }
@@ -237,13 +239,13 @@ export class Ledger {
     return next;
   }
 
-  /** Whether a line of this chunk has no result. */
+  /** True if a line of this chunk has no result. */
   isOpen(id: number): boolean {
     const chunk = this.#chunks[id];
     return chunk !== undefined && openLines(chunk) > 0;
   }
 
-  /** Whether a chunk is late at its node: another node may run it as well. */
+  /** True if a chunk is late at its node, so that another node may run it as well. */
   isLate(nowMs: number): boolean {
     return this.#latest('', nowMs, () => true) !== undefined;
   }

@@ -1,4 +1,4 @@
-/** The request of a line as it was written: what is parsed and written anew has lost the digits of integers above 2^53. */
+/** The request of a line in its original bytes: parsing and serializing would lose digits of integers above 2^53. */
 import { concat } from '../collections/concat.ts';
 import { textOf, utf8 } from '../openai/bytes.ts';
 import { type Edit, EditedBody, joinEdits } from '../openai/edits.ts';
@@ -8,9 +8,9 @@ import { duplicateKey } from '../openai/listed-keys.ts';
 import { budgetEdits } from '../openai/reasoning.ts';
 import { scanJson, scanObject } from '../openai/scan.ts';
 
-/** vLLM's and SGLang's. */
+/** vLLM's and SGLang's name. */
 const PRIORITY_KEY = 'priority';
-/** Longer keys are none of those that are looked for, however they are escaped. */
+/** A longer key is not one of those that are searched for, even with escapes. */
 const KEY_MAX_BYTES = 128;
 const OPEN_OBJECT = 0x7b;
 
@@ -20,7 +20,7 @@ const LINE_KEYS: ReadonlySet<string> = new Set(['custom_id', 'method', 'url', 'b
  * The bytes of the line's `body`; undefined: it has none.
  * @param line UTF-8
  * @param look called with `pos` at the body, which it must consume; absent: it is skipped
- * @throws ApiError 400 where the line is no JSON object, is nested too deeply, or has one of its keys twice
+ * @throws ApiError 400 if the line is not a JSON object, is nested too deeply, or has one of its keys twice
  */
 export function bodyOf(line: Uint8Array, look?: (reader: JsonReader) => void): Uint8Array | undefined {
   const seen = new Set<string>();
@@ -38,7 +38,7 @@ export function bodyOf(line: Uint8Array, look?: (reader: JsonReader) => void): U
 }
 
 /**
- * What no request may have, no line may: its bytes go to the engine as they are.
+ * Applies the checks of ordinary requests to a line, because its bytes go to the engine unchanged.
  * @param line UTF-8
  * @returns why its body is refused @throws ApiError 400 as `bodyOf`
  */
@@ -59,14 +59,14 @@ export function faultOf(line: Uint8Array): ApiError | undefined {
   return fault;
 }
 
-/** What its node tells the engine, whatever the line says. */
+/** What its node sets for the engine, whatever the line contains. */
 export interface ToldEngine {
   priority?: number | undefined;
-  /** At most: what the line says and is less stays. */
+  /** Upper bound: a lower limit in the line is kept. */
   thinkingTokens?: number | undefined;
 }
 
-/** @throws ApiError 400, RangeError: it is no body that a gateway checked */
+/** @throws ApiError 400, RangeError if the body was not checked by a gateway */
 export function requestOf(body: Uint8Array, { priority, thinkingTokens }: ToldEngine): string {
   const { topEnd, thinking } = scanJson(body);
   const edits = new EditedBody(
@@ -78,7 +78,7 @@ export function requestOf(body: Uint8Array, { priority, thinkingTokens }: ToldEn
   return textOf(concat([...edits.push(body), ...edits.end()]));
 }
 
-/** A line that names it twice gets ours twice. */
+/** If a line has the key twice, both are replaced. */
 function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit[] {
   const edits: Edit[] = [];
   const reader = new JsonReader(body);
@@ -90,7 +90,7 @@ function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit
   return edits.length > 0 ? edits : [{ at: topEnd, remove: 0, insert: utf8(`,"${PRIORITY_KEY}":${priority}`) }];
 }
 
-/** The JSON of an object's member; of two of one name the last, as everywhere. @throws ApiError 400 */
+/** The JSON text of an object's member; of equal keys the last one counts, as everywhere. @throws ApiError 400 */
 export function memberText(object: string, name: string): string | undefined {
   const bytes = utf8(object);
   let text: string | undefined;
@@ -103,7 +103,10 @@ export function memberText(object: string, name: string): string | undefined {
   return text;
 }
 
-/** @param member gets a key, empty where it is a long one, with `pos` at its value, which it must consume @throws ApiError 400 */
+/**
+ * @param member receives a key, empty if it is too long, with `pos` at its value, which it must consume @throws
+ * ApiError 400
+ */
 function eachMember(reader: JsonReader, member: (key: string) => void): void {
   reader.object((at) => member(at.end - at.start > KEY_MAX_BYTES ? '' : reader.text(at)));
   if (reader.peek() !== -1) reader.fail('something follows the object');

@@ -1,12 +1,12 @@
 import { joined } from '../collections/concat.ts';
 
-/** A line of a JSONL file, without its end. */
+/** A line of a JSONL file, without its line end. */
 export interface SplitLine {
-  /** Good until the callback returns: most lines are a part of the piece that they came in, and are not copied. */
+  /** Valid until the callback returns: most lines are views of the piece in which they arrived. */
   bytes: Uint8Array;
-  /** Where it begins in the file, in bytes. */
+  /** Offset of its start in the file, in bytes. */
   offset: number;
-  /** From 1, blank lines counted, as an editor shows it. */
+  /** From 1, counting blank lines, as an editor shows it. */
   number: number;
 }
 
@@ -14,8 +14,9 @@ const LF = 10;
 const CR = 13;
 
 /**
- * Cuts a file that comes in pieces into lines. Keeps at most `maxBytes` of an unfinished line: a longer one is reported by `tooLong` once,
- * and the rest of it is dropped. Skips blank lines and a UTF-8 byte order mark at the start of the file.
+ * Splits a file that arrives in pieces into lines. Keeps at most `maxBytes` of an unfinished line: a longer one is
+ * reported once by `tooLong`, and its rest is dropped. Skips blank lines and a UTF-8 byte order mark at the start of
+ * the file.
  */
 export class LineSplitter {
   readonly #maxBytes: number;
@@ -44,13 +45,13 @@ export class LineSplitter {
       from = end + 1;
     }
     this.#keep(piece.subarray(from));
-    // A copy: the caller may use its buffer again.
+    // Copied, because the caller may reuse its buffer.
     const last = this.#kept.pop();
     if (last !== undefined) this.#kept.push(last.slice());
     this.#at += piece.length;
   }
 
-  /** The file is over: its last line may have no end. */
+  /** The file is complete; its last line may have no line end. */
   end(): void {
     if (this.#keptBytes > 0 || this.#dropping) this.#finish(this.#at);
   }

@@ -1,6 +1,6 @@
 import { FUNCTIONS_ENDPOINT } from './function.ts';
 
-/** Endpoints whose requests may be lines of a batch. */
+/** Endpoints that lines of a batch may use. */
 export const BATCH_ENDPOINTS = [
   '/v1/chat/completions',
   '/v1/completions',
@@ -10,7 +10,7 @@ export const BATCH_ENDPOINTS = [
 ] as const;
 export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
 
-/** One entry of a batch's `errors.data`. `line` is null where the file as a whole is at fault. */
+/** One entry of a batch's `errors.data`. `line` is null if the error concerns the whole file. */
 export interface BatchError {
   code: string;
   message: string;
@@ -18,14 +18,17 @@ export interface BatchError {
   line: number | null;
 }
 
-/** Longest `custom_id`, in UTF-16 units. OpenAI states none; 50,000 of these are kept in memory while a file is checked. */
+/**
+ * Longest `custom_id`, in UTF-16 units. OpenAI states no limit; 50,000 of these are kept in memory while a file is
+ * checked.
+ */
 export const CUSTOM_ID_MAX = 256;
 
-/** As of requests that are no lines (shared/openai/metadata.ts). */
+/** The same limit as for ordinary requests (shared/openai/metadata.ts). */
 const RESTRICTION_MAX = 4_096;
 
 const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
-/** What each endpoint's body must have beside the model. */
+/** What each endpoint's body needs besides the model. */
 const CONTENT: Record<BatchEndpoint, string> = {
   '/v1/chat/completions': 'messages',
   '/v1/completions': 'prompt',
@@ -40,7 +43,7 @@ export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** @returns the line's fields, or every error that it has (at least one) */
+/** @returns the line's fields, or all of its errors (at least one) */
 export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number): Json | BatchError[] {
   if (!isObject(value)) return [notJson(line)];
   const errors: BatchError[] = [];
@@ -62,7 +65,7 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
     add('invalid_request', "'body' must be an object.", 'body');
     return errors;
   }
-  // Engines take "true" and 1, too.
+  // Engines also accept "true" and 1.
   if (body.stream !== undefined && body.stream !== null && body.stream !== false)
     add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
   for (const name of misread(body))
@@ -77,7 +80,10 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
   return errors.length > 0 ? errors : value;
 }
 
-/** Go's encoding/json takes `Model` for `model`, after what was checked. A list of providers that cannot be read must not be overlooked. */
+/**
+ * Go's encoding/json accepts `Model` as `model`, which could replace the checked value. An unreadable list of providers
+ * must not be ignored.
+ */
 function misread(body: Json): string[] {
   const models = Object.keys(body).filter((key) => key !== 'model' && key.toLowerCase() === 'model');
   const metadata = isObject(body.metadata) ? Object.entries(body.metadata) : [];
@@ -95,7 +101,7 @@ export function notJson(line: number): BatchError {
   return { code: 'invalid_json_line', message: 'This line is not parseable as valid JSON.', param: null, line };
 }
 
-/** How many inputs an embeddings line has: a string or a list of tokens is one. */
+/** Number of inputs of an embeddings line. A string, or a list of tokens, is one input. */
 export function inputsOf(body: Json, endpoint: BatchEndpoint): number {
   const { input } = body;
   if (endpoint !== '/v1/embeddings' || !Array.isArray(input)) return 1;

@@ -1,11 +1,11 @@
 import type { Json } from './line.ts';
 
-/** Engines cache prompts by blocks from the start; what differs later does not matter for the order. */
+/** Engines cache prompts by blocks from the start; later differences do not matter for the order. */
 const PREFIX_CHARS = 1_024;
 
 /**
- * A number that lines with the same beginning of their prompt share: an engine with a prefix cache computes that beginning once when such
- * lines run one after another. FNV-1a, 32 bits; a collision costs order, never correctness.
+ * A number shared by lines whose prompts begin alike: an engine with a prefix cache computes that beginning once if
+ * such lines run one after another. FNV-1a, 32 bits; a collision affects order, never correctness.
  */
 export function prefixOf(body: Json): number {
   let hash = 0x811c9dc5;
@@ -23,7 +23,7 @@ function beginning(body: Json): string {
   return (typeof first === 'string' ? first : (JSON.stringify(first) ?? '')).slice(0, PREFIX_CHARS);
 }
 
-/** Positions of lines so that equal prefixes stand next to each other, in the order in which each prefix comes first. */
+/** Sorts the positions of lines so that equal prefixes are adjacent, by first occurrence of each prefix. */
 export function orderByPrefix(prefixes: readonly number[]): number[] {
   const rank = new Map<number, number>();
   for (const prefix of prefixes) if (!rank.has(prefix)) rank.set(prefix, rank.size);

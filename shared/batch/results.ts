@@ -21,35 +21,38 @@ const MESSAGES: Record<LineErrorCode, string> = {
     'The response to this request is larger than a result, or the results of a batch together, may be.',
 };
 
-/** Longest answer of one line that is kept. */
+/** Longest stored answer of one line. */
 export const RESULT_MAX_BYTES = 1024 * 1024;
 
-/** The answer to one line as its node sends it. */
+/** The answer to one line, as its node sends it. */
 export interface LineResult {
   line: number;
   status_code: number;
   request_id: string;
   /** The answer's body, JSON as text. */
   body: string;
-  /** No usable answer came. */
+  /** There was no usable answer. */
   error?: LineErrorCode;
-  /** What its node says of the failure, at most WHY_MAX characters. */
+  /** The node's description of the failure, at most WHY_MAX characters. */
   why?: string;
 }
 
 export interface LineResponse {
   status_code: number;
   request_id: string;
-  /** JSON as text; another text is told as a string. */
+  /** JSON as text; other text is stored as a JSON string. */
   body: string;
 }
 
-/** Output lines hold answers below 400; all else belongs to the error file. A 4xx of the model is a response, not an `error`. */
+/**
+ * The output file holds answers below 400; everything else goes to the error file. A 4xx of the model is a response,
+ * not an `error`.
+ */
 export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_code'>): boolean {
   return status >= 200 && status < 400;
 }
 
-/** One line of the output or error file, with its line end. `customId` is null where the input could not be read any more. */
+/** One line of the output or error file, with its line end. `customId` is null if the input could no longer be read. */
 export function answeredLine(
   id: string,
   customId: string | null,
@@ -60,12 +63,15 @@ export function answeredLine(
   return `{"id":${JSON.stringify(id)},"custom_id":${JSON.stringify(customId)},"response":${response},"error":null}\n`;
 }
 
-/** As it was written: parsed and written anew, integers above 2^53 lose digits. Line ends in JSON stand between its tokens alone. */
+/**
+ * Unchanged, because parsing and serializing would lose digits of integers above 2^53. In JSON, line ends occur only
+ * between tokens.
+ */
 function jsonText(text: string): string {
   return jsonOf(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();
 }
 
-/** @param why what the last engine said of it */
+/** @param why the last engine's description */
 export function failedLine(id: string, customId: string | null, code: LineErrorCode, why?: string): string {
   const message = why === undefined ? MESSAGES[code] : `${MESSAGES[code]} ${why.slice(0, WHY_MAX)}`;
   return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message } } satisfies Json)}\n`;

@@ -6,24 +6,25 @@ export interface Contender {
   id: string;
   project: string;
   expiresMs: number;
-  /** Lines that no node may run now. */
+  /** Open lines that no node may run now. */
   waiting: number;
-  /** Lines that nodes run now. */
+  /** Lines that nodes are running. */
   leased: number;
-  /** Lines a second over the last minute; 0 where none ended. */
+  /** Finished lines per second over the last minute; 0 if none. */
   linesPerS: number;
-  /** Of a batch of a function: what must be loaded to run it. */
+  /** For a batch of a function: what must be loaded to run it. */
   context?: string;
-  /** A chunk is late at its node, and another may run it as well. */
+  /** A chunk is late at its node, so another node may run it as well. */
   late?: boolean;
 }
 
-/** A batch that would end this close to its deadline, or later, goes before all others. */
+/** A batch goes before all others if its expected end is later than its deadline divided by this margin. */
 const MARGIN = 1.25;
 
 /**
- * Which batch gets the next lease: first those in danger of their deadline, earliest first; then the project that has the fewest lines at
- * nodes, and in it the earliest deadline. Equal ones by id, so that every caller decides alike.
+ * Chooses the batch for the next lease: first batches in danger of missing their deadline, earliest first; then the
+ * project with the fewest lines at nodes, and in it the earliest deadline. Ties by id, so that every caller decides
+ * alike.
  */
 export function nextBatch(batches: readonly Contender[], nowMs: number): Contender | undefined {
   const leasedBy = new Map<string, number>();
@@ -44,11 +45,15 @@ function inDanger({ expiresMs, waiting, leased, linesPerS }: Contender, nowMs: n
   return ((waiting + leased) / linesPerS) * 1_000 * MARGIN > expiresMs - nowMs;
 }
 
-/** A batch of a function that no node has run for so long goes before warm ones: a node would otherwise never change its function. */
+/**
+ * A function's batch that no node has run for this long goes before warm ones; otherwise a node would never change its
+ * function.
+ */
 export const STARVED_MS = 60_000;
 
 /**
- * The next batch for a node that runs functions: in danger of its deadline or starved, else of the warmest context.
+ * The next batch for a node that runs functions: one in danger of its deadline or starved, otherwise the one with the
+ * warmest context.
  * @param servedMs when a node last took lines of this batch, or when it first asked for one
  */
 export function nextFunctionBatch(

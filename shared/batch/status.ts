@@ -1,4 +1,4 @@
-/** OpenAI's states of a batch. The enum is closed: SDKs refuse another. */
+/** OpenAI's states of a batch. The enum is closed: SDKs refuse another value. */
 export const BATCH_STATUSES = [
   'validating',
   'failed',
@@ -22,7 +22,7 @@ const NEXT: Record<BatchStatus, readonly BatchStatus[]> = {
   cancelled: [],
 };
 
-/** Unix seconds at which the batch came into a state; null until then. */
+/** Unix seconds at which the batch entered a state; null until then. */
 export interface BatchTimes {
   created_at: number;
   in_progress_at: number | null;
@@ -35,7 +35,7 @@ export interface BatchTimes {
   cancelled_at: number | null;
 }
 
-/** Of each state, the field that keeps its time. `validating` begins with `created_at`. */
+/** For each state, the field with its time. `validating` starts at `created_at`. */
 const TIME_OF: Record<Exclude<BatchStatus, 'validating'>, Exclude<keyof BatchTimes, 'created_at' | 'expires_at'>> = {
   in_progress: 'in_progress_at',
   finalizing: 'finalizing_at',
@@ -50,12 +50,15 @@ export function isTerminal(status: BatchStatus): boolean {
   return NEXT[status].length === 0;
 }
 
-/** Whether lines may still be leased. Results of lines in flight are taken while cancelling, too. */
+/** True if results are accepted. Results of running lines are also accepted while cancelling. */
 export function takesResults(status: BatchStatus): boolean {
   return status === 'in_progress' || status === 'cancelling';
 }
 
-/** @returns the state and times after the move, or undefined where the move is not allowed: compare-and-set in the caller's transaction */
+/**
+ * @returns the state and times after the transition, or undefined if it is not allowed: compare-and-set in the caller's
+ * transaction
+ */
 export function moved(
   from: BatchStatus,
   to: Exclude<BatchStatus, 'validating'>,

@@ -1,47 +1,50 @@
-/** What the agent reads of its engine once a second. Absent: the engine does not say. */
+/** What the agent reads from its engine once a second. Absent: the engine does not report it. */
 export interface EngineReading {
   running: number;
-  /** Requests in the engine's own queue. */
+  /** Requests in the engine's queue. */
   waiting: number;
   /** Share of the KV cache in use, 0 to 1. */
   kvUsed?: number;
-  /** Since the engine began. */
+  /** Since the engine started. */
   preemptions?: number;
-  /** Lines that ended in the last second. */
+  /** Lines finished in the last second. */
   linesPerS: number;
-  /** Answers 429 or 5xx in the last second. */
+  /** 429 and 5xx answers in the last second. */
   refused: number;
-  /** Interactive requests at this engine now. */
+  /** Interactive requests now at this engine. */
   interactive: number;
-  /** Slowest first token of an interactive request in the last second. */
+  /** Slowest time to first token of an interactive request in the last second. */
   firstTokenMs?: number;
 }
 
 export interface WindowLimits {
-  /** Sequences that the engine of this moment runs at once (`max_num_seqs`). */
+  /** Sequences that the current engine runs concurrently (`max_num_seqs`). */
   slots(): number;
   /** Share of the slots that batches leave to interactive requests. */
   reserve: number;
-  /** Interactive requests above this first token shrink the window. */
+  /** The window shrinks if an interactive request waits longer than this for its first token. */
   firstTokenLimitMs: number;
 }
 
-/** Above this share of the KV cache an engine soon preempts. */
+/** Above this share of the KV cache an engine will soon preempt. */
 const KV_HIGH = 0.85;
-/** Growth must bring this share more lines a second, or the engine is full. */
+/** If growth brings less than this share of additional lines a second, the engine is full. */
 const GAIN = 0.02;
 const SHRINK = 0.5;
-/** Readings until growth that brought nothing is tried again: one reading says little on a busy machine. */
+/** Readings until failed growth is tried again: one reading says little on a busy machine. */
 const HOLD = 5;
 
 /**
- * How many lines an engine has in flight: additive increase while the engine gets faster, multiplicative decrease when it is hurt. It does not
- * wait for a refusal: engines queue without limit and refuse nothing.
+ * How many lines an engine has in flight: additive increase while the engine gets faster, multiplicative decrease when
+ * it is overloaded. It does not wait for a refusal, because engines queue without limit and refuse nothing.
  */
 export class LineWindow {
   readonly #limits: WindowLimits;
   #size = 1;
-  /** As TCP begins: twice as many each time, until that brings nothing. One more a second would take an engine of 16 slots a quarter of a minute. */
+  /**
+   * Slow start as in TCP: doubles until that brings nothing. With one more per second an engine with 16 slots would
+   * take a quarter of a minute.
+   */
   #starting = true;
   /** Growth whose effect the next reading shows. */
   #trial: { before: number; linesPerS: number } | undefined;
@@ -52,17 +55,20 @@ export class LineWindow {
     this.#limits = limits;
   }
 
-  /** Lines that may be in flight where no request is. */
+  /** Lines that may be in flight without interactive requests. */
   get size(): number {
     return this.#size;
   }
 
-  /** Lines that may be in flight beside so many requests: these take their places at once. One line stays: no batch starves. */
+  /**
+   * Lines that may be in flight beside this many interactive requests, which take their places immediately. At least
+   * one, so that no batch starves.
+   */
   beside(interactive: number): number {
     return Math.max(1, Math.min(this.#size, this.#most - interactive));
   }
 
-  /** Once a second. */
+  /** Call once a second. */
   read(reading: EngineReading): void {
     const preempted = this.#preempted(reading.preemptions);
     const slow = reading.interactive > 0 && (reading.firstTokenMs ?? 0) > this.#limits.firstTokenLimitMs;
@@ -82,13 +88,13 @@ export class LineWindow {
     }
   }
 
-  /** A second without an end of a line says nothing: lines may take longer. */
+  /** A second in which no line finished says nothing, because lines may take longer. */
   #judge(linesPerS: number): void {
     const trial = this.#trial;
     this.#trial = undefined;
     this.#hold = Math.max(0, this.#hold - 1);
     if (trial === undefined || linesPerS === 0) return;
-    // Of a small step half of what it could bring is enough.
+    // For a small step, half of the possible gain is enough.
     const gain = Math.min(GAIN, (this.#size / trial.before - 1) / 2);
     if (linesPerS > trial.linesPerS * (1 + gain)) return;
     this.#size = Math.min(this.#size, trial.before);

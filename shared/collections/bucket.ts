@@ -1,9 +1,9 @@
-/** A token bucket: `perSecond` on average, `burst` at once. */
+/** A token bucket: `perSecond` on average, `burst` in one go. */
 export class Bucket {
   readonly #perSecond: number;
   readonly #burst: number;
   #left: number;
-  /** Milliseconds, of whatever clock the takers go by. */
+  /** Milliseconds of the callers' clock. */
   #at: number;
 
   constructor(perSecond: number, burst: number, now: number) {
@@ -13,9 +13,9 @@ export class Bucket {
     this.#at = now;
   }
 
-  /** False where there is not enough left; then nothing is taken. */
+  /** Returns false, and takes nothing, if not enough is left. */
   take(amount: number, now: number): boolean {
-    const passed = Math.max(0, now - this.#at); // a clock that was set back takes nothing away
+    const passed = Math.max(0, now - this.#at); // A clock that was set back takes nothing away.
     this.#left = Math.min(this.#burst, this.#left + (passed / 1000) * this.#perSecond);
     this.#at = now;
     if (this.#left < amount) return false;
@@ -23,7 +23,9 @@ export class Bucket {
     return true;
   }
 
-  /** Milliseconds from the last `take` until `amount` may be taken, if nothing else is; Infinity above the burst. */
+  /**
+   * Milliseconds from the last `take` until `amount` is available, if nothing else is taken; Infinity above the burst.
+   */
   waitMs(amount: number): number {
     if (amount > this.#burst) return Number.POSITIVE_INFINITY;
     return (Math.max(0, amount - this.#left) / this.#perSecond) * 1000;

@@ -1,4 +1,4 @@
-/** All parts after one another, in memory of their own. */
+/** Concatenates all parts into new memory. */
 export function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   let length = 0;
   for (const part of parts) length += part.length;
@@ -11,7 +11,7 @@ export function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return whole;
 }
 
-/** The same; a single part is given back as it is, not copied. */
+/** The same, but a single part is returned without a copy. */
 export function joined(parts: readonly Uint8Array[]): Uint8Array {
   const [first] = parts;
   return parts.length === 1 && first !== undefined ? first : concat(parts);

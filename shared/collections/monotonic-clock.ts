@@ -1,9 +1,10 @@
 /**
- * Milliseconds that never go back, made from a clock that may. While the clock underneath is set back, no time passes here;
- * afterwards time passes as it does there. Where a window or a lease followed the clock itself, a clock that was ten minutes fast
- * and is set right would freeze it for ten minutes.
+ * Turns a clock that may be set back into one that never goes back. While the underlying clock is set back, no time
+ * passes here; afterwards time passes as it does there. If a window or a lease used the clock directly, correcting a
+ * clock that is ten minutes fast would freeze it for ten minutes.
  *
- * It starts at what the clock underneath says, so its values are milliseconds since the epoch until that clock is first set back.
+ * It starts at the underlying clock's value, so its values are milliseconds since the epoch until that clock is first
+ * set back.
  */
 export class MonotonicClock {
   readonly #read: () => number;

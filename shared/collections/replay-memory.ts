@@ -1,14 +1,19 @@
-/** Requests that were answered, by their nonces, until they count no more: a gateway that recorded one cannot have it answered again. */
+/**
+ * Nonces of answered requests, until the requests expire: a gateway that recorded one cannot have it answered again.
+ */
 
-/** 20 minutes of 80 requests a second. Full: nothing sealed is taken, since what would be forgotten could be repeated. */
+/**
+ * 20 minutes of 80 requests a second. When full, sealed requests are refused, because a forgotten one could be
+ * replayed.
+ */
 const REMEMBERED_MAX = 100_000;
 
 export class ReplayMemory {
   readonly #now: () => number;
   readonly #max: number;
-  /** Milliseconds since the epoch until which each is remembered. */
+  /** Nonce → when it is forgotten, in milliseconds since the epoch. */
   readonly #until = new Map<string, number>();
-  /** The least of them, or less. */
+  /** A lower bound of these times. */
   #soonest = Number.POSITIVE_INFINITY;
 
   constructor(now: () => number, max = REMEMBERED_MAX) {
@@ -24,7 +29,7 @@ export class ReplayMemory {
     return this.#until.has(nonce);
   }
 
-  /** False where it came before, or where there is no room. */
+  /** Returns false if the nonce was used before, or if there is no room. */
   take(nonce: string, until: number): boolean {
     if (this.#until.has(nonce)) return false;
     if (this.#until.size >= this.#max) this.#sweep();
@@ -34,12 +39,12 @@ export class ReplayMemory {
     return true;
   }
 
-  /** It had no answer: it may come again. */
+  /** The request was not answered, so it may be sent again. */
   forget(nonce: string): void {
     this.#until.delete(nonce);
   }
 
-  /** A full memory is not gone through by each request that comes, but once there is something to forget. */
+  /** A full memory is not searched for each request, but only when there is something to forget. */
   #sweep(): void {
     const now = this.#now();
     if (now < this.#soonest) return;

@@ -1,7 +1,7 @@
-/** A runtime's timer: calls `ring` after `ms` unless the function that it returns was called before. */
+/** A runtime's timer: calls `ring` after `ms` unless the returned function was called before. */
 export type After = (ms: number, ring: () => void) => () => void;
 
-/** Whether `work` is still unfinished after `ms`. */
+/** True if `work` is still unfinished after `ms`. */
 export async function isSlower(work: Promise<unknown>, ms: number, after: After): Promise<boolean> {
   let stop = () => {};
   const late = new Promise<boolean>((resolve) => {

@@ -3,12 +3,13 @@ interface Box<V> {
 }
 
 /**
- * A `Map` for what comes and goes: requests, streams, attempts. As far as it goes it is used as one.
+ * A `Map` for short-lived entries: requests, streams, attempts. Supports the subset that is used here.
  *
- * When V8's own `Map` outgrows its table, or has deleted half of it, the old table keeps its entries and points to the new one. Once such a
- * table is in the old generation, as each living one is after every full collection, all tables behind it count as reachable in the small
- * collections, and with them whatever has passed through. All of that is then copied into the old generation too, which at thousands of requests a second
- * brings the next full collection within seconds. Here a table keeps empty boxes alone.
+ * When V8's own `Map` outgrows its table, or has deleted half of it, the old table keeps its entries and points to the
+ * new one. Once such a table is in the old generation, as every live one is after a full collection, all tables behind
+ * it count as reachable in small collections, together with everything that has passed through. All of that is then
+ * copied into the old generation, too, which at thousands of requests a second causes the next full collection within
+ * seconds. Here the tables hold only empty boxes.
  */
 export class TransientMap<K, V> {
   readonly #boxes = new Map<K, Box<V>>();
@@ -43,7 +44,7 @@ export class TransientMap<K, V> {
     this.#boxes.clear();
   }
 
-  /** Oldest first, as of a `Map`: entries may be set and deleted meanwhile. */
+  /** Oldest first, as in a `Map`; entries may be set and deleted meanwhile. */
   keys(): MapIterator<K> {
     return this.#boxes.keys();
   }

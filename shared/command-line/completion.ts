@@ -1,4 +1,4 @@
-/** Shell completion, written from the tables that a program's flags are parsed by: bash, zsh, fish. */
+/** Shell completion for bash, zsh and fish, generated from the tables that also parse a program's flags. */
 
 import { restFlag, type Taken } from './flags.ts';
 import type { DescribedCommand } from './program.ts';
@@ -6,11 +6,11 @@ import type { DescribedCommand } from './program.ts';
 interface CompletedCommand {
   name: string;
   summary: string;
-  /** Right behind the command's name. */
+  /** The word after the command's name. */
   takes: Taken | undefined;
   /** Without the dashes; `takes` undefined: a switch. */
   flags: readonly { name: string; takes: Taken | undefined; help: string }[];
-  /** Behind `--` stands another program with its own arguments. */
+  /** After `--` comes another program with its arguments. */
   runs: boolean;
 }
 
@@ -53,7 +53,7 @@ function completed([name, { summary, verbs, takes, flags }]: [string, DescribedC
   return { name, summary, takes: verbs ?? takes, flags: [...known, help], runs: restFlag(flags) !== undefined };
 }
 
-/** Names that functions of a shell may have. */
+/** Valid names for shell functions. */
 const identifier = (name: string) => `_${name.replace(/[^a-z0-9]/gi, '_')}`;
 /** POSIX shell, single quotes. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
@@ -108,7 +108,7 @@ complete -F ${run} ${name}
 `;
 }
 
-/** Behind the dashes the program that is to be run has its say. */
+/** After the dashes the other program's own completion applies. */
 function bashRunner(runners: readonly string[]): string {
   return `
   if [[ " ${runners.join(' ')} " == *" $command "* ]]; then
@@ -136,7 +136,7 @@ function zshValue(takes: Taken): string {
   }
 }
 
-/** Brackets and colons have a meaning in a specification. */
+/** Brackets and colons are special in a specification. */
 const zshText = (text: string) => text.replace(/[[\]:\\]/g, (char) => `\\${char}`);
 
 function zsh({ name, commands }: CompletedProgram): string {

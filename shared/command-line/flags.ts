@@ -1,8 +1,8 @@
-/** A command's flags as a table, and a command line read against it. */
+/** A command's flags as a table, and the parser for it. */
 import { nearest } from '../text/nearest.ts';
 import { UsageError } from './error.ts';
 
-/** What a shell may offer: nothing, files, directories, commands of the PATH, or these words. */
+/** What a shell may complete: nothing, files, directories, commands on the PATH, or these words. */
 export type Taken = 'word' | 'file' | 'directory' | 'command' | readonly string[];
 
 export interface Flag {
@@ -10,13 +10,13 @@ export interface Flag {
   /** Placeholder of the value in the help; a flag without one is a switch. */
   value?: string;
   default?: string;
-  /** The default in words, for the help alone. */
+  /** Description of the default, for the help only. */
   otherwise?: string;
-  /** Every value counts, in order; without it the last one. */
+  /** All values count, in order; without it the last one does. */
   repeat?: true;
   /** One letter. */
   short?: string;
-  /** The value and all that follows are another program's command line, as what stands after `--`. */
+  /** The value and everything after it are another program's command line, as after `--`. */
   rest?: true;
   takes?: Taken;
 }
@@ -38,24 +38,27 @@ export type Values<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
 
 export interface Line<F extends Flags> {
   values: Values<F>;
-  /** What was written, by flag; a switch has `['true']`. Without defaults. */
+  /** What was given, by flag; a switch has `['true']`. Without defaults. */
   given: ReadonlyMap<string, readonly string[]>;
   /** Words that belong to no flag, in order. */
   words: string[];
-  /** The other program's command line, untouched; undefined where the line has none. */
+  /** The other program's command line, unchanged; undefined if there is none. */
   command: string[] | undefined;
 }
 
 interface Rules {
-  /** Words that may stand beside the flags; 0 where left out. */
+  /** Maximum number of words beside the flags; default 0. */
   words?: number;
-  /** What to say of words too many, behind their refusal. */
+  /** A hint for too many words, added to the error. */
   hint?: (words: readonly string[]) => string;
 }
 
 export const JSON_FLAG = { json: { help: 'JSON, for scripts' } } as const satisfies Flags;
 
-/** Words may stand behind `--`, where one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a switch, a word too many */
+/**
+ * Words may follow `--` if one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a
+ * switch, a word too many
+ */
 export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): Line<F> {
   const known: Flags = flags;
   const given = new Map<string, string[]>();
@@ -81,7 +84,7 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
         given.set(name, ['true']);
       } else {
         const value = inline ?? args[++at];
-        // `--cluster -- vllm …` would otherwise take `--` for the cluster's name and lose the command.
+        // Otherwise `--cluster -- vllm …` would take `--` as the cluster's name and lose the command.
         if (value === undefined || (inline === undefined && value.startsWith('-')))
           throw new UsageError(`${written} needs a value`);
         given.set(name, [...(known[name].repeat ? (given.get(name) ?? []) : []), value]);
@@ -93,7 +96,7 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
   return { values: valuesOf(known, given) as Values<F>, given, words, command };
 }
 
-/** Name of the flag behind which another program's command line stands. */
+/** Name of the flag after which another program's command line follows. */
 export function restFlag(flags: Flags): string | undefined {
   return Object.keys(flags).find((name) => flags[name]?.rest);
 }

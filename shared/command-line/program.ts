@@ -1,4 +1,4 @@
-/** A program of several commands: one table makes its parser, its help, "did you mean" and shell completion. */
+/** A program with several commands: one table yields its parser, its help, "did you mean" and shell completion. */
 import { nearest } from '../text/nearest.ts';
 import { completionScript, isShell, SHELLS } from './completion.ts';
 import { UsageError } from './error.ts';
@@ -9,18 +9,20 @@ export const EXIT_DONE = 0;
 export const EXIT_USAGE = 2;
 
 export interface DescribedCommand {
-  /** One line for the list of commands. */
+  /** One line in the list of commands. */
   summary: string;
-  /** Forms and examples. The help is the program's and the command's name, this, and the table of flags. */
+  /**
+   * Usage and examples. A command's help is the program's and the command's name, this text, and the table of flags.
+   */
   examples: string;
-  /** One of these words may stand behind the command's name. */
+  /** One of these words may follow the command's name. */
   verbs?: readonly string[];
-  /** What may stand there where there is no verb. */
+  /** What may follow there instead of a verb. */
   takes?: Taken;
   flags: Flags;
 }
 
-/** `C`: what the program hands to its commands beside their words. */
+/** `C`: what the program passes to its commands besides their words. */
 export interface Command<C = void> extends DescribedCommand {
   /** Resolves with the exit code. @throws UsageError */
   run(args: readonly string[], context: C): Promise<number> | number;
@@ -29,7 +31,7 @@ export interface Command<C = void> extends DescribedCommand {
 export interface Program<C = void> {
   name: string;
   version: string;
-  /** Stands above the list of commands. */
+  /** Printed above the list of commands. */
   about: string;
   /** In one line, for every help. */
   exitCodes: string;
@@ -40,7 +42,7 @@ export interface Program<C = void> {
 /** What a command line asks for. */
 type Asked<C> = { kind: 'print'; text: string } | { kind: 'run'; command: Command<C>; args: readonly string[] };
 
-/** @throws UsageError for a command that there is not */
+/** @throws UsageError for an unknown command */
 export function readCommand<C>(program: Program<C>, [word, ...args]: readonly string[]): Asked<C> {
   const print = (text: string) => ({ kind: 'print', text }) as const;
   if (word === undefined) throw new UsageError(`a command is missing; there are ${namesOf(program).join(', ')}`);
@@ -59,7 +61,7 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
   }
 }
 
-/** The message for a person, with where to read on if the line is at fault. */
+/** The error message for a person. If the command line is at fault, says where to read more. */
 export function complaint<C>(program: Program<C>, [word, ...args]: readonly string[], error: unknown): string {
   const message = `${program.name}: ${error instanceof Error ? error.message : String(error)}`;
   if (!(error instanceof UsageError)) return message;
@@ -69,14 +71,14 @@ export function complaint<C>(program: Program<C>, [word, ...args]: readonly stri
   return `${message}${hint}\nTry: ${program.name} ${about}--help`;
 }
 
-/** The verb of the command that is near what was written in its place. */
+/** The verb of the command that is nearest to what was written in its place. */
 function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
   const commands = allCommands(program);
   const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];
   return verb === '' || verb.startsWith('-') || verbs.includes(verb) ? undefined : nearest(verb, verbs);
 }
 
-/** Commands of every program, which readCommand answers itself. */
+/** Commands of every program, which readCommand handles itself. */
 const OWN: Readonly<Record<string, DescribedCommand>> = {
   completion: {
     summary: 'for a shell: bash, zsh, fish',
@@ -93,7 +95,7 @@ Prints what the shell needs to complete commands, flags and files:
   help: { summary: 'this; of a command: help COMMAND', examples: '[COMMAND]', flags: {} },
 };
 
-/** The program's commands, and those of every program. */
+/** The program's commands and those of every program. */
 function allCommands<C>(program: Program<C>): Readonly<Record<string, DescribedCommand>> {
   return { ...program.commands, ...OWN };
 }
@@ -112,14 +114,14 @@ function commandOf<C>(program: Program<C>, word: string): DescribedCommand {
   );
 }
 
-/** Not behind `--`: `start -- vllm serve --help` asks vLLM. */
+/** Not after `--`: `start -- vllm serve --help` asks vLLM. */
 function asksForHelp(args: readonly string[], flags: Flags): boolean {
   const rest = restFlag(flags);
   const end = args.findIndex((arg) => arg === '--' || (rest !== undefined && arg.split('=')[0] === `--${rest}`));
   return args.slice(0, end < 0 ? undefined : end).some((arg) => arg === '--help' || arg === '-h');
 }
 
-/** @throws UsageError for a command that there is not */
+/** @throws UsageError for an unknown command */
 export function helpOf<C>(program: Program<C>, name: string): string {
   const { examples, flags } = commandOf(program, name);
   const parts = [
@@ -130,7 +132,7 @@ export function helpOf<C>(program: Program<C>, name: string): string {
   return parts.filter((part) => part !== '').join('\n\n');
 }
 
-/** One line a flag, for a help. */
+/** One line per flag, for a help text. */
 export function flagTable(flags: Flags): string {
   const rows = Object.entries(flags).map(([flag, { value, help, default: fallback, otherwise = fallback }]) => {
     const said = otherwise === undefined ? '' : ` [${otherwise}]`;
@@ -144,7 +146,7 @@ function overview<C>(program: Program<C>): string {
   return `${program.about}\n\n${columns(rows)}\n\n${program.name} COMMAND --help tells more.\n\n${program.exitCodes}`;
 }
 
-/** Wider names push their own text only. */
+/** A wider name only moves its own text. */
 const COLUMN_MAX = 28;
 
 function columns(rows: readonly (readonly [string, string])[]): string {

@@ -1,14 +1,14 @@
 import { UsageError } from './error.ts';
 import { complaint, EXIT_DONE, EXIT_USAGE, type Program, readCommand } from './program.ts';
 
-/** Where a program's words go, and what its errors mean. */
+/** Where a program writes, and which exit codes its errors have. */
 interface RunOptions {
   out(text: string): void;
-  /** For the person at the terminal: what is wrong. */
+  /** For the person at the terminal: the error message. */
   complain(text: string): void;
-  /** The exit code of an error that the program expects. Undefined: a fault of the program, told with its stack. */
+  /** The exit code of an expected error. Undefined: a bug, printed with its stack. */
   exitOf(error: unknown): number | undefined;
-  /** The exit code of a fault. */
+  /** The exit code of a bug. */
   failed: number;
 }
 

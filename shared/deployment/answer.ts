@@ -1,10 +1,10 @@
-/** What an agent answers: to an order, or to the question what it has and would take. */
+/** An agent's reply to an order, or to the question what it runs and which orders it accepts. */
 import * as z from 'zod';
 import { REFUSALS } from './error.ts';
 import { deploymentIdSchema } from './order.ts';
 import { parameterSpecsSchema, parametersSchema, templateNameSchema } from './parameters.ts';
 
-/** What an agent would start. The command itself is left out: only the agent's operator may see it. */
+/** A template that an agent would start. The command is omitted: only the agent's operator may see it. */
 export const offerSchema = z.object({ template: templateNameSchema, parameters: parameterSpecsSchema });
 export type Offer = z.infer<typeof offerSchema>;
 
@@ -14,7 +14,7 @@ export const deploymentSchema = z.object({
   id: deploymentIdSchema,
   template: templateNameSchema,
   parameters: parametersSchema,
-  /** `failed`: it is over, and the reason is why. */
+  /** `failed`: it is over, and `reason` says why. */
   state: z.enum(DEPLOYMENT_STATES),
   /** RFC 3339, by the node's clock. */
   since: z.iso.datetime(),
@@ -27,38 +27,38 @@ export const OFFERS_MAX = 64;
 
 const describedSchema = z.object({
   kind: z.literal('described'),
-  /** What it takes while nothing runs there. */
+  /** What it accepts while nothing runs there. */
   offers: z.array(offerSchema).max(OFFERS_MAX),
   deployment: deploymentSchema.optional(),
 });
 export type Described = z.infer<typeof describedSchema>;
 
-/** Bytes of the engine's output in one answer: JSON may double them, and `ANSWER_MAX_BYTES` holds that. */
+/** Bytes of the engine's output in one reply. JSON may double them, and `ANSWER_MAX_BYTES` allows that. */
 export const INSPECTED_LOG_MAX_BYTES = 32 * 1024;
-/** Of the agent's own. */
+/** The same for the agent's own log. */
 export const AGENT_LOG_MAX_BYTES = 16 * 1024;
 /** GPUs of one node. */
 const GPUS_MAX = 64;
 
 const gpuUseSchema = z.object({
-  /** Share of the last second in which a kernel ran, 0..1; null where the driver does not tell, as of MIG slices. */
+  /** Share of the last second in which a kernel ran, 0..1; null if the driver does not report it, as for MIG slices. */
   use: z.number().min(0).max(1).nullable(),
   memory_used_mib: z.number().min(0).nullable(),
   memory_total_mib: z.number().min(0).nullable(),
-  /** Watts; absent where the tool does not tell. */
+  /** Watts; absent if the tool does not report it. */
   power_w: z.number().min(0).max(100_000).nullable().optional(),
 });
 export type GpuUse = z.infer<typeof gpuUseSchema>;
 
 export const inspectedSchema = z.object({
   kind: z.literal('inspected'),
-  /** The last lines that the engine printed, without control characters. */
+  /** The engine's last output lines, without control characters. */
   log: z.string().max(INSPECTED_LOG_MAX_BYTES),
-  /** Null: the node has no tool that tells. */
+  /** Null: the node has no tool that reports them. */
   gpus: z.array(gpuUseSchema).max(GPUS_MAX).nullable(),
-  /** What the agent itself said last; older agents do not tell. */
+  /** The end of the agent's own log; absent from older agents. */
   agent_log: z.string().max(AGENT_LOG_MAX_BYTES).optional(),
-  /** Why there is no log: the provider keeps it, or the node opened sealed requests. */
+  /** Why there is no log: the provider forbids it, or the node opened sealed requests. */
   withheld: z.enum(['forbidden', 'sealed']).optional(),
 });
 export type Inspected = z.infer<typeof inspectedSchema>;
@@ -66,14 +66,14 @@ export type Inspected = z.infer<typeof inspectedSchema>;
 export const answerSchema = z.discriminatedUnion('kind', [
   describedSchema,
   z.object({ kind: z.literal('accepted'), deployment: deploymentSchema }),
-  /** To an order to drain; `running` requests are waited for. */
+  /** Reply to an order to drain; `running` requests are waited for. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
-  /** To an order to restart; `from`: the version that runs until then. */
+  /** Reply to an order to restart; `from`: the version that runs until then. */
   z.object({ kind: z.literal('restarting'), running: z.number().int().min(0), from: z.string().max(64) }),
   inspectedSchema,
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),
 ]);
 export type DeploymentAnswer = z.infer<typeof answerSchema>;
 
-/** As it travels. */
+/** Size limit of the encoded reply. */
 export const ANSWER_MAX_BYTES = 128 * 1024;

@@ -1,4 +1,4 @@
-/** Why an agent does not do what an order says. */
+/** Why an agent refuses an order. */
 export const REFUSALS = [
   'malformed',
   'foreign_issuer',

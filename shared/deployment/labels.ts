@@ -1,21 +1,23 @@
-/** What a session says of deployments in the registry. These labels are the agent's own: its operator cannot give them by --label. */
+/**
+ * Deployment labels of a session in the registry. They belong to the agent: its operator cannot set them by --label.
+ */
 export const RESERVED_PREFIX = 'otela.';
-/** Names of the templates that it would start now, by commas; absent while it would start none. */
+/** Names of the templates that it would start now, separated by commas; absent while it would start none. */
 export const ACCEPTS_LABEL = 'otela.accepts';
-/** Id of the deployment that this session is. */
+/** Id of the deployment that this session runs. */
 export const DEPLOYMENT_LABEL = 'otela.deployment';
-/** `ID reason` of the deployment before this session, where that failed. */
+/** `ID reason` of the previous deployment, if it failed. */
 const FAILED_LABEL = 'otela.deployment-failed';
 /** Labels that an agent may add to those of its operator. */
 export const OWN_LABELS_MAX = 2;
 
-/** Of a label's value: shared/lattice/node. */
+/** Length of a label's value: shared/lattice/node. */
 const VALUE_MAX = 255;
 
 export type DeploymentNews =
   | { kind: 'idle'; templates: readonly string[]; failed?: { id: string; reason: string } | undefined }
   | { kind: 'deployed'; id: string }
-  /** What ran here still ends. */
+  /** The previous deployment is still ending. */
   | { kind: 'ending'; failed?: { id: string; reason: string } | undefined };
 
 export function deploymentLabels(news: DeploymentNews): Record<string, string> {
@@ -32,7 +34,7 @@ export function failedDeployment(labels: Readonly<Record<string, string>>): { id
   return id === undefined || reason === undefined ? undefined : { id, reason };
 }
 
-/** The registry counts UTF-16 units; what an engine printed may be anything. */
+/** The registry counts UTF-16 units, and an engine's output may contain anything. */
 function cut(text: string): string {
   return text.replace(/[^\x20-\x7e]+/g, ' ').slice(0, VALUE_MAX);
 }

@@ -1,7 +1,7 @@
 /**
- * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, end the one that runs, drain
- * and go, or drain and come back as another version.
- * A carrier (a tunnel, a relay, a foreign gateway) can neither make one nor use one twice.
+ * An order to one session, signed by a gateway of the institution that admitted it: start this deployment, stop the
+ * running one, drain and leave, or drain and restart as another version. A carrier (a tunnel, a relay, a foreign
+ * gateway) can neither create one nor use one twice.
  */
 import * as z from 'zod';
 import { ByteReader, ByteWriter, ownBytes } from '../lattice/bytes.ts';
@@ -12,7 +12,7 @@ import { packSession, readSession, SESSION_BYTES } from '../lattice/session.ts';
 import { DeploymentError } from './error.ts';
 import { parametersSchema, templateNameSchema } from './parameters.ts';
 
-/** Ids of deployments, chosen by the caller: the session that follows says which one it is. */
+/** Ids of deployments, chosen by the caller. The session that follows publishes its id. */
 const DEPLOYMENT_ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const deploymentIdSchema = z.string().regex(DEPLOYMENT_ID_PATTERN);
 
@@ -28,34 +28,36 @@ const stopSchema = z.strictObject({
   /** Longest wait for running requests. */
   drain_ms: z.number().int().nonnegative().max(86_400_000),
 });
-/** The agent takes nothing new, lets what runs finish, and ends. */
+/** The agent accepts nothing new, finishes running requests, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
-/** The agent drains and begins anew as the program that is installed where it was started from, which has to be of that version. */
+/**
+ * The agent drains and restarts as the program that is installed where it was started, which must have that version.
+ */
 const restartSchema = z.strictObject({ action: z.literal('restart'), version: z.string().min(1).max(64) });
-/** The agent tells what its engine prints and how busy its GPUs are. It changes nothing. */
+/** The agent reports its engine's output and its GPUs' load. Changes nothing. */
 const inspectSchema = z.strictObject({ action: z.literal('inspect') });
 const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema, restartSchema, inspectSchema]);
 
 export type StartWish = z.infer<typeof startSchema>;
 export type StopWish = z.infer<typeof stopSchema>;
-/** What is to be done. */
+/** The action to take. */
 export type Wish = z.infer<typeof wishSchema>;
 
 export const NONCE_BYTES = 16;
 const WISH_MAX_BYTES = 8 * 1024;
 const ORDER_MAX_BYTES = CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + WISH_MAX_BYTES + SIGNATURE_BYTES;
 
-/** An order is on its way for a second; clocks of clusters are not always right. */
+/** An order travels for a second, but clusters' clocks are not always right. */
 export const ORDER_LIFE_S = 120;
-/** What an agent remembers of nonces ends with their orders, so none may live for long. */
+/** An agent remembers a nonce until its order expires, so no order may be valid for longer. */
 export const ORDER_LIFE_MAX_S = 600;
 
 export interface OrderFields {
-  /** Of the gateway that signs. */
+  /** Certificate of the signing gateway. */
   certificate: Uint8Array;
   session: string;
   nonce: Uint8Array;
-  /** Seconds since 1970: the first one in which it counts no more. */
+  /** Seconds since 1970: the first one in which it is no longer valid. */
   notAfter: number;
   wish: Wish;
 }
@@ -77,12 +79,12 @@ export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
 
 /** What the receiver of an order knows. */
 interface OrderContext {
-  /** The receiver's. */
+  /** The receiver's session. */
   session: string;
-  /** Of the receiver's ticket: no other issuer's order counts. */
+  /** The issuer of the receiver's ticket: no other issuer's order is valid. */
   issuer: string;
   nowS: number;
-  /** Whether the institution has taken that key (or root) back. */
+  /** True if the institution has revoked that key or root. */
   revoked(keyName: string): boolean;
   crypto: Crypto;
 }
@@ -94,8 +96,8 @@ export interface Order {
 }
 
 /**
- * Reads an order and checks everything but whether it came before. The cheap and telling things come first: an order of another
- * institution is called that, whatever else is wrong with it.
+ * Reads an order and checks everything except whether it was used before. The most informative checks come first: an
+ * order of another institution is reported as such, whatever else is wrong with it.
  * @throws DeploymentError
  */
 export function openOrder(bytes: Uint8Array, context: OrderContext): Order {

@@ -1,6 +1,6 @@
 /**
- * Parameters of a template: typed, and only what the operator of the node allows. The agent decides by `bindParameters`; who plans uses
- * it to find a template that would be accepted.
+ * Parameters of a template: typed, and restricted to what the node's operator allows. The agent decides with
+ * `bindParameters`; planners use it to find a template that would be accepted.
  */
 import * as z from 'zod';
 import { DeploymentError } from './error.ts';
@@ -11,13 +11,13 @@ export const templateNameSchema = z
   .string()
   .regex(TEMPLATE_NAME_PATTERN, 'a template is named by lower-case letters, digits and . _ -');
 
-/** Parameters of one template. */
+/** Parameters per template. */
 const PARAMETERS_MAX = 16;
 const ALLOWED_MAX = 128;
 
 /**
- * A value becomes (a part of) one argument of a command, and some templates hand that to a shell or a path: it begins with a letter or a
- * digit, so that it is no option, and has no character that means something to a shell.
+ * A value becomes (a part of) one argument of a command, and some templates pass it to a shell or a path. So it begins
+ * with a letter or a digit, which cannot start an option, and contains no character that is special to a shell.
  */
 const SAFE = /^[A-Za-z0-9][A-Za-z0-9._/:@=,+-]{0,255}$/;
 
@@ -26,10 +26,10 @@ export const parametersSchema = z
   .record(z.string().regex(NAME_PATTERN), valueSchema)
   .refine((given) => Object.keys(given).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`)
   .meta({ maxProperties: PARAMETERS_MAX });
-/** As ordered. */
+/** As in the order. */
 export type Parameters = z.infer<typeof parametersSchema>;
 
-/** `org/*` is all that begins with `org/`; anything else is itself. */
+/** `org/*` matches everything that begins with `org/`; anything else matches itself. */
 const patternSchema = z
   .string()
   .min(1)
@@ -75,7 +75,7 @@ export const parameterSpecsSchema = z
 type ParameterSpecs = z.infer<typeof parameterSpecsSchema>;
 
 /**
- * What is wrong with each, by name, in one error; else the values as they go into the command.
+ * Returns the values as they go into the command. If any is invalid, one error names all problems.
  * @throws DeploymentError bad_parameters
  */
 export function bindParameters(specs: ParameterSpecs, given: Parameters): Record<string, string> {
@@ -106,7 +106,7 @@ function problemOfText(allow: readonly string[], value: string | number): string
   if (typeof value !== 'string') return 'must be a string';
   const shown = JSON.stringify(value.slice(0, 80));
   if (!SAFE.test(value)) return `${shown} has characters that must not reach a command`;
-  // `org/*` must not become a way out of org.
+  // `org/*` must not allow leaving org.
   if (value.split('/').some((part) => part === '..' || part === '.')) return `${shown} has a path's dots in it`;
   const fits = allow.some((pattern) =>
     pattern.endsWith('*') ? value.startsWith(pattern.slice(0, -1)) : value === pattern,
@@ -126,7 +126,7 @@ function problemOfInteger(
   return undefined;
 }
 
-/** So many are named in a message. */
+/** How many are named in a message. */
 const LISTED = 8;
 
 function listed(allow: readonly (string | number)[]): string {

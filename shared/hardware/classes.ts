@@ -1,21 +1,22 @@
 /**
- * GPU classes: one short name per kind of silicon, whatever drivers, clouds and people call it.
- * Memory is nominal (GiB per device, as data sheets print it); what a device has is asked of its driver.
+ * GPU classes: one short name per kind of silicon, whatever drivers, clouds and people call it. Memory is nominal (GiB
+ * per device, as in data sheets); the actual size comes from the driver.
  */
 
 interface GpuClass {
   /** As in `x-otela-require: gpu=GH200`. */
   name: string;
   vendor: 'nvidia' | 'amd' | 'intel';
-  /** Sizes it is sold with. */
+  /** Sizes that are sold. */
   memoryGib: readonly number[];
-  /** Words that name it in a driver's product name, compared without case, blanks and dashes. */
+  /** Words that identify it in a driver's product name, compared without case, blanks and dashes. */
   aliases: readonly string[];
 }
 
 /**
- * Longer names stand before the names they contain: `GH200 480GB` is no H200, `RTX 6000 Ada` no RTX 6000, `L40S` no L40.
- * AMD: one entry of the driver is one device; an MI250X card has two dies of 64 GiB, which engines see as two devices.
+ * Longer names come before the names they contain: `GH200 480GB` is not an H200, `RTX 6000 Ada` not an RTX 6000, `L40S`
+ * not an L40. AMD: one entry of the driver is one device; an MI250X card has two dies of 64 GiB, which engines see as
+ * two devices.
  */
 export const GPU_CLASSES: readonly GpuClass[] = [
   { name: 'GB300', vendor: 'nvidia', memoryGib: [288], aliases: ['GB300'] },
@@ -72,7 +73,7 @@ export function gpuClass(productName: string): string {
   return findGpuClass(productName)?.name ?? unknownClass(productName);
 }
 
-/** The table's row for a product name or for what a person wrote (`gh200`, `rtx-3090`, `A100-80GB`). */
+/** The table's row for a product name or for a name that a person wrote (`gh200`, `rtx-3090`, `A100-80GB`). */
 export function findGpuClass(name: string): GpuClass | undefined {
   const words = wordsOf(name);
   const joined = words.join('');

@@ -1,19 +1,21 @@
 import type { Family, HistogramFamily } from './family.ts';
 
-/** Series of one family at most. What comes above it is counted under OTHER: a stranger must not be able to fill a memory. */
+/**
+ * Maximum number of series per family. Further ones are counted under OTHER, so that a client cannot fill the memory.
+ */
 export const SERIES_MAX = 1_000;
-/** The value of every label of what has no series of its own. */
+/** The value of every label of a series that has no row. */
 export const OTHER = '_other';
-/** Of one label's value, in characters. */
+/** Length of a label's value, in characters. */
 const VALUE_MAX = 128;
 
-/** Between the values of a series' labels in its key: none of them holds it. */
+/** Separates the label values in a series' key; no value contains it. */
 const SEPARATOR = '\u001f';
 
-/** A number; of a histogram the counts of its buckets, the infinite one last, and then the sum. */
+/** A number, or for a histogram the counts of its buckets, the infinite one last, and then the sum. */
 type Value = number | number[];
 
-/** Plain data: goes from isolates to objects and to disk. Families by name, series by their labels' values. */
+/** Plain data: sent from isolates to objects and to disk. Families by name, series by their labels' values. */
 export type BookState = Record<string, Sample[]>;
 
 interface Sample {
@@ -22,8 +24,8 @@ interface Sample {
 }
 
 /**
- * Counts, by family and labels, as they add up: in an isolate until they are reported, in an object for good. Counting costs a
- * string and two look-ups, which is why requests can afford it.
+ * Counters by family and labels: in an isolate until they are reported, in an object permanently. Counting costs a
+ * string and two look-ups, which is cheap enough for every request.
  */
 export class Book {
   readonly #families = new Map<string, Map<string, Value>>();
@@ -40,7 +42,7 @@ export class Book {
     series.set(key, (typeof known === 'number' ? known : 0) + by);
   }
 
-  /** What is now, instead of what was. */
+  /** Sets the current value of a gauge. */
   set(family: Family, labels: readonly string[], value: number): void {
     const series = this.#series(family.name);
     series.set(keyFor(series, labels), value);
@@ -71,7 +73,7 @@ export class Book {
     return series;
   }
 
-  /** Adds what another book counted. Histograms whose buckets are others (of another version) start anew. */
+  /** Adds the counts of another store. A histogram with other buckets (of another version) starts again. */
   merge(state: BookState): void {
     for (const [name, samples] of Object.entries(state)) {
       const series = this.#series(name);
@@ -82,7 +84,7 @@ export class Book {
     }
   }
 
-  /** All of it; the book is empty then. */
+  /** Returns everything and empties the store. */
   take(): BookState {
     const state = this.state();
     this.#families.clear();
@@ -97,7 +99,7 @@ export class Book {
     return state;
   }
 
-  /** Samples of a family: its labels' values, and what was counted. */
+  /** Samples of a family: its labels' values and the counted value. */
   *samples({ name }: Family): Generator<{ labels: string[]; value: Value }> {
     for (const [key, value] of this.#families.get(name) ?? []) yield { labels: key.split(SEPARATOR), value };
   }

@@ -4,7 +4,7 @@ import type { Family } from './family.ts';
 
 export const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** The families that have samples, in the order given; a counter without labels is there from the start, as 0. */
+/** The families that have samples, in the given order. A counter without labels is always present, starting at 0. */
 export function exposition(families: readonly Family[], book: Book): string {
   const lines: string[] = [];
   for (const family of families) {
@@ -22,7 +22,7 @@ export function exposition(families: readonly Family[], book: Book): string {
   return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
 }
 
-/** Buckets are cumulative, and the infinite one is the count. */
+/** Buckets are cumulative, and the infinite one equals the count. */
 function histogram({ name, bounds = [] }: Family, labels: readonly string[], value: readonly number[]): string[] {
   const lines: string[] = [];
   let count = 0;

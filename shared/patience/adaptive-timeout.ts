@@ -1,22 +1,22 @@
 /**
- * How long an answer is waited for, by how long the last ones took: the retransmission timer of TCP (RFC 6298). A peer that is slow but well
- * is waited for longer from its first slow answer on, a fast one as shortly as `leastMs`.
+ * A time limit for answers that follows how long recent answers took, as TCP's retransmission timer does (RFC 6298).
+ * The limit for a slow but healthy peer grows from its first slow answer on; for a fast peer it stays at `leastMs`.
  */
 export interface TimeoutBounds {
-  /** For a peer that is fast. */
+  /** For a fast peer. */
   leastMs: number;
-  /** For a peer that is not known yet; `leastMs` if absent. */
+  /** For an unknown peer; default `leastMs`. */
   firstMs?: number;
-  /** However slow it was: a peer that is gone is found in the end. */
+  /** Upper bound, so that a peer that is gone is always detected. */
   mostMs: number;
 }
 
 export class AdaptiveTimeout {
   readonly #bounds: TimeoutBounds;
-  /** Smoothed time of an answer, and how much times vary; undefined: none was measured. */
+  /** Smoothed duration of an answer, and its variation; undefined: none was measured. */
   #smoothed: number | undefined;
   #variation = 0;
-  /** Doubles with each wait that was in vain. */
+  /** Doubles with each expired wait. */
   #backoff = 1;
 
   constructor(bounds: TimeoutBounds) {
@@ -29,7 +29,7 @@ export class AdaptiveTimeout {
     return Math.min(mostMs, Math.max(leastMs, measured) * this.#backoff);
   }
 
-  /** An answer came after so long, in time or late. */
+  /** An answer arrived after this time, in time or late. */
   answered(tookMs: number): void {
     this.#backoff = 1;
     if (this.#smoothed === undefined) {
@@ -41,7 +41,7 @@ export class AdaptiveTimeout {
     this.#smoothed += (tookMs - this.#smoothed) / 8;
   }
 
-  /** No answer came in time. */
+  /** No answer arrived in time. */
   expired(): void {
     if (this.ms < this.#bounds.mostMs) this.#backoff *= 2;
   }

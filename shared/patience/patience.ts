@@ -2,32 +2,35 @@ import type { After } from '../collections/timer.ts';
 import type { AdaptiveTimeout } from './adaptive-timeout.ts';
 import { PatientClock, TURN_MS } from './patient-clock.ts';
 
-/** Turns are counted until nobody has read the clock for so many of them: an idle process is not woken. */
+/** Turns are counted until the clock has not been read for this many of them, so that an idle process is not woken. */
 const IDLE_TURNS = 40;
 
 export interface PatienceHost {
-  /** Milliseconds of a clock that is never set back. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
   after: After;
   /**
-   * Rings every `ms` until the result is called, and keeps no process alive. Undefined on a host that runs this code only while a request
-   * is handled: there all time counts, as no turns can be counted.
+   * Calls back every `ms` until the returned function is called, and keeps no process alive. Undefined on a host that
+   * runs this code only while a request is handled: there all time counts, because turns cannot be counted.
    */
   every: After | undefined;
 }
 
-/** What waits for an answer is told so by its signal. */
+/** The reason in the signal of an operation that got no answer in time. */
 export class NoAnswer extends Error {
   override readonly name = 'TimeoutError';
 }
 
-/** The one owner of how long a process waits: deadlines are set and judged by `now`, timers that end a wait are set by `after`. */
+/**
+ * The one owner of how long a process waits: deadlines are set and checked with `now`, and timers that end a wait are
+ * set with `after`.
+ */
 export class Patience {
   readonly #host: PatienceHost;
   readonly #clock: PatientClock;
   #stop: (() => void) | undefined;
   #idleTurns = 0;
-  /** Timers that run. */
+  /** Running timers. */
   #waits = 0;
 
   constructor(host: PatienceHost) {
@@ -35,7 +38,7 @@ export class Patience {
     this.#clock = new PatientClock(host.now());
   }
 
-  /** Milliseconds in which this process had its turns. Equal to the host's while turns come on time. */
+  /** Milliseconds during which this process had its turns. Equal to the host's clock while turns come on time. */
   now(): number {
     if (this.#host.every === undefined) return this.#host.now();
     this.#idleTurns = 0;
@@ -55,8 +58,8 @@ export class Patience {
   }
 
   /**
-   * Rings once `ms` have passed on this clock. Timers come before sockets: a turn that is late itself rings nothing, once, since the answer
-   * may lie in a buffer of this process.
+   * Calls back once `ms` have passed on this clock. Timers run before sockets, so the first late turn does not call
+   * back: the answer may be in a buffer of this process.
    */
   readonly after: After = (ms, ring) => {
     const { after, every } = this.#host;
@@ -90,7 +93,10 @@ export class Patience {
     return over;
   };
 
-  /** Asks a peer, and learns how long it took. `late` is to end the question where no answer came in time. Rejects as `ask` does. */
+  /**
+   * Asks a peer, and learns how long it took. `late` must end the question if no answer arrives in time. Rejects as
+   * `ask` does.
+   */
   async call<T>(wait: AdaptiveTimeout, late: (why: NoAnswer) => void, ask: () => Promise<T>): Promise<T> {
     const { ms } = wait;
     const askedAt = this.now();

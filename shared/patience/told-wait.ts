@@ -1,11 +1,11 @@
 import type { After } from '../collections/timer.ts';
 
-/** A command says that it waits after so long, and again after each further one of these. */
+/** A command reports that it waits after these times, then after each further interval of the last one. */
 const TELL_MS = [5_000, 15_000, 40_000, 60_000] as const;
 
 /**
- * Waits for `work` for as long as it takes, and says every now and then for what: a person can end a command, and a command cannot know
- * whether what it asks is slow or dead. `tell` gets the seconds that have passed.
+ * Waits for `work` as long as it takes, and reports periodically what it waits for: a person can end a command, and a
+ * command cannot know whether the other side is slow or dead. `tell` receives the seconds so far.
  */
 export async function toldWait<T>(work: Promise<T>, after: After, tell: (seconds: number) => void): Promise<T> {
   let passedMs = 0;

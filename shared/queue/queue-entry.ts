@@ -4,15 +4,15 @@ import type { BusyNodes } from '../routing/busy.ts';
 import type { AttemptFailure } from '../upstream/attempt.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 
-/** Nodes that one turn tries, where none was told of: its place in the queue is worth more than a long search. */
+/** Nodes that one turn tries if none was named: the place in the queue is worth more than a long search. */
 const TRIES_IN_TURN = 3;
-/** Busy nodes whose ends it listens for. */
+/** Busy nodes whose ended requests it waits for. */
 const BUSY_MAX = 16;
 
-/** Failures that no engine had a part in: the node was gone already, or its engine was. */
+/** Failures without an engine: the node was gone already, or its engine was. */
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
-/** Failures that end the node's part: the next node may do better, and so may this one when it is back. */
+/** Failures that end the node's part. The next node may do better, and so may this one when it is back. */
 const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   ...ABSENT,
   'unreachable',
@@ -24,45 +24,48 @@ const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 ]);
 
 export interface QueueEntryOptions {
-  /** Of all requests of this asker. */
+  /** Shared by all requests of this caller. */
   busyNodes: BusyNodes;
-  /** Where no node is free it may wait. */
+  /** It may wait if no node is free. */
   queues: boolean;
-  /** Some node that it may go to was ever there, though none has capacity for it now. */
+  /** True if an allowed node has existed, though none has capacity now. */
   hopes(error: ApiError): boolean;
   /** Another attempt can have the whole body. */
   repeatable(): boolean;
   retriesMax: number;
-  /** Its client has the beginning of the answer already: it waits also where another request would be told that its engine failed. */
+  /**
+   * The client has received the beginning of the answer, so it also waits where another request would be told that its
+   * engine failed.
+   */
   begun?: boolean;
 }
 
-/** What one request knows of its way to a node: what it tried, who was busy, and whose turn it is. */
+/** One request's search for a node: what it tried, which nodes were busy, and its current turn. */
 export class QueueEntry {
-  /** Attempts made, over all its turns: their numbers never repeat. */
+  /** Attempts over all turns; their numbers never repeat. */
   attempts = 0;
-  /** In the queue, over all its waits. */
+  /** Milliseconds in the queue, over all waits. */
   queuedMs = 0;
   /** It is in the queue now. */
   queued = false;
   readonly #options: QueueEntryOptions;
   #turn: { session?: string } | undefined;
-  /** Attempts made before the turn. */
+  /** Attempts made before this turn. */
   #before = 0;
   #busy = new Set<string>();
-  /** Attempts that ended worse than with a no. */
+  /** Attempts that failed in another way than by a refusal. */
   #failures = 0;
 
   constructor(options: QueueEntryOptions) {
     this.#options = options;
   }
 
-  /** Its client has the beginning of the answer already. */
+  /** The client has received the beginning of the answer. */
   get begun(): boolean {
     return this.#options.begun ?? false;
   }
 
-  /** Attempts that it may still fail with. */
+  /** Remaining attempts that may fail. */
   get retriesLeft(): number {
     return Math.max(0, this.#options.retriesMax - this.#failures);
   }
@@ -72,7 +75,7 @@ export class QueueEntry {
     return [...this.#busy];
   }
 
-  /** It is let try. */
+  /** A turn starts. */
   begin(turn: { session?: string }): void {
     this.#turn = turn;
     this.#before = this.attempts;
@@ -80,7 +83,7 @@ export class QueueEntry {
     if (turn.session !== undefined) this.#options.busyNodes.clear(turn.session);
   }
 
-  /** Of those that it could ask, those that it should: none where all of them said a moment ago that they are busy. */
+  /** Of the candidates, those that should be asked: none if all of them said a moment ago that they are busy. */
   among<N extends { readonly session: string }>(candidates: readonly N[], now: number): readonly N[] {
     const { busyNodes, queues } = this.#options;
     const tried = this.attempts - this.#before;
@@ -108,7 +111,7 @@ export class QueueEntry {
     if (this.#busy.size < BUSY_MAX) this.#busy.add(session);
   }
 
-  /** Whether a request that ended so may find a node by waiting. */
+  /** True if a request that ended with this error may find a node by waiting. */
   mayWait(error: unknown): boolean {
     const { queues, hopes, repeatable, retriesMax, begun } = this.#options;
     if (!queues || !(error instanceof ApiError) || this.#failures > retriesMax || !repeatable()) return false;

@@ -1,4 +1,4 @@
-/** A request that finds no free node waits for its turn and tries again, until it is served or has waited too long. */
+/** A request without a free node waits for its turn and tries again, until it is served or its wait is over. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import type { QueueEntry } from './queue-entry.ts';
@@ -6,20 +6,20 @@ import type { PlaceAnswer } from './wait-queue.ts';
 
 export interface QueuedWork<D> {
   model: string;
-  /** The longest wait, all turns together; 0: none. */
+  /** The longest total wait; 0: none. */
   waitMs: number;
   entry: QueueEntry;
-  /** What it is told where it has waited as long as it may; undefined, or absent: that no node became free. */
+  /** The error if its wait is over; undefined or absent: no node became free. */
   late?(): ApiError | undefined;
-  /** Another request waits for the same nodes already, so that this one does not try first. */
+  /** Another request already waits for the same nodes, so this one does not try first. */
   behind(): boolean;
-  /** One wait, from entering the queue to its end, `until` at the latest. `back`: its turn came to nothing. */
+  /** One wait, from entering the queue to its end, at the latest `until`. `back`: the previous turn found no place. */
   wait(until: number, back: boolean): Promise<PlaceAnswer>;
-  /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
+  /** Asks the current nodes. Rejects with the client's error if none answers. */
   tryNodes(): Promise<D>;
   /** The client left. */
   left(): boolean;
-  /** Milliseconds of a clock that is never set back. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
 }
 
@@ -65,6 +65,6 @@ function queueFull(model: string, retryAfterMs: number): ApiError {
 function tooLate(model: string, waitMs: number): ApiError {
   const seconds = Math.round(waitMs / 1000);
   const message = `No node for '${model}' became free within ${seconds} s; try again later.`;
-  // It has waited as long as a request may: SDKs would make that three times as long.
+  // It has waited as long as a request may; retries by SDKs would triple that.
   return new ApiError('no_capacity', message, { headers: { 'x-should-retry': 'false' } });
 }

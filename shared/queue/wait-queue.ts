@@ -1,39 +1,42 @@
-/** A bounded, fair line of requests that wait for a node: who waits in it, and whose turn comes when. Timers are handed in. */
+/** A bounded, fair queue of requests that wait for a node. Timers are passed in. */
 
 import type { After } from '../collections/timer.ts';
 import type { Place } from '../routing/fair-queue.ts';
 import { type Turn, Turns } from '../routing/turns.ts';
 
-/** No setting makes a queue longer: each entry is an open request. */
+/** Upper bound of any setting: each entry is an open request. */
 const PLACES_MAX = 10_000;
 
-/** Turns of so long are counted, to tell who is refused when to come again. */
+/** Turns are counted over this time, to compute `retry-after` for refused requests. */
 const RATE_MS = 30_000;
 const RETRY_MIN_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 
-/** How a request asks for a turn. Plain data: a gateway's Worker hands it to a Durable Object as JSON. */
+/** How a request asks for a turn. Plain data: a gateway's Worker passes it to a Durable Object as JSON. */
 export interface PlaceRequest extends Place {
   /** Nodes that were busy. */
   busy: string[];
   /** How long it may wait from now on. */
   waitMs: number;
-  /** It had a turn, which came to nothing. */
+  /** Its previous turn found no place. */
   back: boolean;
-  /** How many may wait for this model. */
+  /** How many requests may wait for this model. */
   places: number;
   /** How many of them its key may have; absent: all, until others want them. */
   placesOfKey?: number;
-  /** Of a stream that broke off: those have at most half of the places, so that a dead fleet's streams do not refuse everybody else. */
+  /**
+   * For a stream that broke: such requests get at most half of the places, so that the streams of a dead fleet do not
+   * block everything else.
+   */
   begun?: boolean;
 }
 
-/** What it is told. */
+/** The result of waiting. */
 export type PlaceAnswer =
   /** Try now. `session`: the node that has a place. */
   | { kind: 'turn'; session?: string }
   | { kind: 'full'; retryAfterMs: number }
-  /** It waited as long as it may. */
+  /** Its wait is over. */
   | { kind: 'late' };
 
 export const LATE: PlaceAnswer = { kind: 'late' };
@@ -44,19 +47,19 @@ export interface Clock {
   after: After;
 }
 
-/** Calls `leave` when the entry's client leaves; what it returns ends that. */
+/** Calls `leave` when the entry's client leaves; the returned function unsubscribes. */
 type WhenLeft = (leave: () => void) => () => void;
 
-/** Nothing of it survives its process. */
+/** Its state does not outlive the process. */
 export class WaitQueue {
   readonly #clock: Clock;
   #turns: Turns<PlaceRequest> | undefined;
-  /** By name, one for each place of the queue. */
+  /** By name, one per place of the queue. */
   readonly #answers = new Map<string, (answer: PlaceAnswer) => void>();
-  /** Those of them whose streams broke off. */
+  /** Those of them whose streams broke. */
   readonly #begun = new Set<string>();
   #stop: () => void = () => {};
-  /** Turns given since `#countedFrom`. */
+  /** Turns granted since `#countedFrom`. */
   #given = 0;
   #countedFrom: number;
 
@@ -74,7 +77,7 @@ export class WaitQueue {
     };
   }
 
-  /** The request's place among the requests that wait for the same nodes: 1 is next. Undefined: it does not wait now. */
+  /** The request's position among those that wait for the same nodes: 1 is next. Undefined: it does not wait now. */
   position(name: string): number | undefined {
     const ahead = this.#turns?.queue.ahead(name);
     return ahead === undefined ? undefined : ahead + 1;
@@ -85,11 +88,11 @@ export class WaitQueue {
     return this.#turns?.idle ?? true;
   }
 
-  /** Resolves with whatever ends the wait. Who leaves is late. */
+  /** Resolves with whatever ends the wait. If the client leaves, the result is `late`. */
   wait(asked: PlaceRequest, whenLeft: WhenLeft): Promise<PlaceAnswer> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
-    // Its former call broke, so that answer has no listener.
+    // Its previous call broke, so that result has no listener.
     if (turns.leave(name)) this.#answers.get(name)?.(LATE);
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
@@ -131,17 +134,17 @@ export class WaitQueue {
     this.#look();
   }
 
-  /** Whether a request of that scope waits. */
+  /** True if a request of that scope waits. */
   waitsIn(scope: string): boolean {
     return this.#turns?.waitsIn(scope) ?? false;
   }
 
-  /** Whether a request waits for an end at that node. */
+  /** True if a request waits for a place at that node. */
   wants(session: string): boolean {
     return this.#turns?.wants(session) ?? false;
   }
 
-  /** Ends all waits: each request is told that it is too late. */
+  /** Ends all waits with `late`. */
   close(): void {
     for (const [name, answer] of this.#answers) {
       this.#turns?.leave(name);
@@ -150,7 +153,7 @@ export class WaitQueue {
     this.#stop();
   }
 
-  /** An empty queue takes the length that its next request names. */
+  /** An empty queue takes the length that its next request sets. */
   #turnsFor({ places }: PlaceRequest): Turns<PlaceRequest> {
     if (this.#turns === undefined || this.#turns.idle) {
       this.#turns = new Turns(Math.max(1, Math.min(places, PLACES_MAX)));
@@ -158,7 +161,7 @@ export class WaitQueue {
     return this.#turns;
   }
 
-  /** When a place will have become free, by the pace of late. */
+  /** Estimates when a place becomes free, by the recent rate. */
   #full(): PlaceAnswer {
     const elapsed = Math.max(1, this.#clock.now() - this.#countedFrom);
     const perTurn = this.#given === 0 ? RETRY_MAX_MS : elapsed / this.#given;
@@ -166,7 +169,7 @@ export class WaitQueue {
     return { kind: 'full', retryAfterMs: Math.min(RETRY_MAX_MS, Math.max(RETRY_MIN_MS, perTurn * some)) };
   }
 
-  /** Gives the turns that are due, and sets the clock for the next. */
+  /** Grants the turns that are due, and sets the timer for the next. */
   #look(): void {
     const turns = this.#turns;
     if (turns === undefined) return;

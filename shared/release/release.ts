@@ -1,6 +1,6 @@
 /**
- * Which program an agent says it is: the manifest of a release, signed by its publisher, and the agent's word for its own
- * digest under a challenge. docs/trust.md tells what that proves and what it cannot.
+ * Which program an agent claims to be: a release's manifest, signed by its publisher, and the agent's statement of its
+ * own digest for a challenge. docs/trust.md says what that proves and what it cannot.
  */
 import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
@@ -8,7 +8,7 @@ import { hex } from '../lattice/bytes.ts';
 import { type Crypto, KEY_BYTES } from '../lattice/crypto.ts';
 import { jsonOf } from '../text/json.ts';
 
-/** Kinds of machine that the agent is also made for as one file, which needs no Node: as Node names them. */
+/** Platforms for which the agent is also built as a single file, which needs no Node. Named as Node does. */
 export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const;
 export type Platform = (typeof PLATFORMS)[number];
 
@@ -16,8 +16,8 @@ export type Platform = (typeof PLATFORMS)[number];
 const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
 
 /**
- * The oldest agent that a gateway admits, and an agent accepts as a peer, unless its operator sets another. A release that
- * closes a hole raises it.
+ * The oldest agent that a gateway admits, and that an agent accepts as a peer, unless its operator sets another
+ * version. A release that fixes a vulnerability raises it.
  */
 export const OLDEST_VERSION = '0.1.0';
 
@@ -32,7 +32,7 @@ export const SIGNATURE_FILE = 'manifest.sig';
 export const MANIFEST_MAX_CHARS = 32 * 1024;
 const FILES_MAX = 256;
 
-/** Releases that one gateway takes are signed by this many keys at most: a former one, and that of a fork. */
+/** Maximum number of keys that sign the releases that one gateway accepts, such as a former key or a fork's. */
 const RELEASE_KEYS_MAX = 16;
 
 const digestSchema = z.string().regex(/^[0-9a-f]{64}$/);
@@ -46,20 +46,20 @@ export const manifestSchema = z.object({
 });
 export type Manifest = z.infer<typeof manifestSchema>;
 
-/** What an agent brings of its release: the manifest as it was signed, byte for byte. */
+/** An agent's copy of its release: the signed manifest, byte for byte. */
 export const releaseSchema = z.object({
   manifest: z.string().max(MANIFEST_MAX_CHARS),
-  /** Of the release's key, base64url. */
+  /** By the release's key, base64url. */
   signature: z.string().max(128),
 });
 export type Release = z.infer<typeof releaseSchema>;
 
-/** What it answers to a challenge. */
+/** The agent's response to a challenge. */
 export const attestationSchema = z.object({
   challenge: z.string().min(1).max(512),
-  /** SHA-256 of the program that runs, hex. */
+  /** SHA-256 of the running program, hex. */
   digest: digestSchema,
-  /** Of the session's key, base64url. */
+  /** By the session's key, base64url. */
   signature: z.string().max(128),
 });
 export type Attestation = z.infer<typeof attestationSchema>;
@@ -71,14 +71,14 @@ export function releaseMessage(manifest: string): Uint8Array {
   return encoder.encode(`otela-release-1\n${manifest}`);
 }
 
-/** What the session's key signs: good for this challenge, this manifest and this digest alone, and by this key alone. */
+/** What the session's key signs. Valid only for this challenge, this manifest and this digest, and by this key. */
 export function attestationMessage(challenge: string, manifest: string, digest: string, crypto: Crypto): Uint8Array {
   return encoder.encode(
     `otela-attestation-1\n${challenge}\n${hex(crypto.sha256(encoder.encode(manifest)))}\n${digest}`,
   );
 }
 
-/** The manifest where one of `keys` signed it; else why not, as a clause. */
+/** The manifest if one of `keys` signed it; otherwise why not, as a clause. */
 export function openRelease(
   { manifest, signature }: Release,
   keys: readonly Uint8Array[],
@@ -94,15 +94,15 @@ export function openRelease(
 
 /** Which releases are accepted. */
 export interface ReleaseRules {
-  /** Raw Ed25519 keys. A release has to be signed by one of them. */
+  /** Raw Ed25519 keys. A release must be signed by one of them. */
   keys: readonly Uint8Array[];
-  /** The oldest version, as `isVersion` takes it. */
+  /** The oldest version, in the form that `isVersion` accepts. */
   oldest: string;
 }
 
 /**
- * Checks a release and the digest that the running program says it has. Returns the manifest, or why the release is not
- * accepted, as a clause. The digest is that program's own word: see docs/trust.md.
+ * Checks a release and the digest that the running program claims. Returns the manifest, or why the release is not
+ * accepted, as a clause. The digest is the program's own claim; see docs/trust.md.
  */
 export function checkRelease(
   release: Release,
@@ -126,7 +126,9 @@ export function isVersion(text: string): boolean {
   return VERSION.test(text);
 }
 
-/** A version that cannot be read is older than any: an unknown version must not pass a floor. A pre-release comes before its release. */
+/**
+ * An unreadable version is older than any, so that it does not pass a minimum. A pre-release comes before its release.
+ */
 export function isOlder(version: string, than: string): boolean {
   const [a, b] = [VERSION.exec(version), VERSION.exec(than)];
   if (a === null || b === null) return true;
@@ -137,12 +139,12 @@ export function isOlder(version: string, than: string): boolean {
   return a[4] !== undefined && b[4] === undefined;
 }
 
-/** A switch that is set is on: only the words for "no" are off. */
+/** A variable that is set is on; only the words for "no" are off. */
 export function isOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }
 
-/** Keys as the environment lists them: base64url, between commas or spaces. Undefined where one of them is no key. */
+/** Keys from an environment variable: base64url, separated by commas or spaces. Undefined if one of them is invalid. */
 export function readReleaseKeys(text: string | undefined): Uint8Array[] | undefined {
   const listed = (text ?? '').split(/[\s,]+/).filter((one) => one !== '');
   const keys = listed.map((one) => fromBase64url(one, KEY_BYTES)).filter((key) => key?.length === KEY_BYTES);

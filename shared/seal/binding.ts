@@ -1,4 +1,6 @@
-/** What a sealed request says in clear, and how its seal binds that: a changed word makes the request unreadable. */
+/**
+ * The clear-text fields of a sealed request, and how its seal binds them: a changed field makes the request unreadable.
+ */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { concat, field, u32, utf8 } from './bytes.ts';
 import { SealError } from './error.ts';
@@ -20,23 +22,23 @@ import {
 } from './suite.ts';
 
 export interface SealStamp {
-  /** 16 bytes, never used twice. */
+  /** 16 random bytes, never reused. */
   nonce: Uint8Array;
-  /** Seconds since 1970, UTC: made, and not to be answered any more from then on. */
+  /** Seconds since 1970, UTC: creation time, and the time from which on it must not be answered. */
   at: number;
   until: number;
 }
 
 export interface Binding extends SealStamp {
-  /** The endpoint, as in the URL: `/v1/chat/completions`. */
+  /** The endpoint's path: `/v1/chat/completions`. */
   path: string;
   model: string;
   stream: boolean;
-  /** The stream may go on at another candidate. */
+  /** The stream may continue at another candidate. */
   resume: boolean;
 }
 
-/** What a node needs of a request's own headers to open it; `undefined` where it is not sealed. */
+/** The headers that a node needs to open a request; empty if it is not sealed. */
 export function sealedHeaders(value: (name: string) => string | null | undefined): [string, string][] {
   return [SEAL_HEADER, SEAL_TO_HEADER, MODEL_HEADER, RESUME_HEADER].flatMap((name): [string, string][] => {
     const given = value(name) ?? undefined;
@@ -51,7 +53,7 @@ export function requestInfo({ path, model, stream, resume, nonce, at, until }: B
   return concat(LABEL_REQUEST, new Uint8Array([0]), ...fields.map(field));
 }
 
-/** The value of `x-otela-seal`. */
+/** Formats the value of `x-otela-seal`. */
 export function writeStamp({ nonce, at, until }: SealStamp): string {
   return `v=1; n=${toBase64url(nonce)}; at=${at}; until=${until}`;
 }
@@ -69,7 +71,7 @@ export function readStamp(text: string): SealStamp {
   return { nonce, at, until };
 }
 
-/** Why it is not to be answered at `now` (seconds since 1970). Undefined: it is. */
+/** Why it must not be answered at `now` (seconds since 1970). Undefined: it may be. */
 export function whyUntimely({ at, until }: SealStamp, now: number): string | undefined {
   if (at - now > AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the clock here`;
   if (until <= now) return `it was good until ${Math.round(now - until)} s ago by the clock here`;
@@ -86,7 +88,7 @@ export interface Envelope {
 const SEALED_BYTES = CEK_BYTES + DIGEST_BYTES + TAG_BYTES;
 const ENVELOPE_BYTES = KID_BYTES + ENC_BYTES + SEALED_BYTES;
 const ENVELOPE_CHARS = (ENVELOPE_BYTES / 3) * 4;
-/** Nodes that one request may be sealed to. */
+/** Nodes to which one request may be sealed. */
 export const ENVELOPES_MAX = 16;
 
 export function writeEnvelope({ kid, enc, sealed }: Envelope): string {

@@ -1,4 +1,4 @@
-/** Plain bytes: no runtime's own helpers, so that browsers, workerd and Node run the same code. */
+/** Works on plain bytes without runtime helpers, so that browsers, workerd and Node run the same code. */
 import { SealError } from './error.ts';
 
 const encoder = new TextEncoder();
@@ -44,7 +44,7 @@ export function readU32(bytes: Uint8Array, at: number): number {
   return new DataView(bytes.buffer, bytes.byteOffset + at, 4).getUint32(0);
 }
 
-/** A field behind its length in two bytes: two lists of fields that differ are never the same bytes. */
+/** A field prefixed with its length in two bytes, so that different lists of fields never have the same encoding. */
 export function field(bytes: Uint8Array): Uint8Array {
   if (bytes.length > 0xffff) throw new SealError('too_large', `a field of ${bytes.length} bytes`);
   return concat(u16(bytes.length), bytes);

@@ -1,4 +1,7 @@
-/** What stands inside: `varint length ‖ JSON`, then the body's bytes. Of a request the JSON is its headers, of an answer status and headers. */
+/**
+ * The sealed content: `varint length ‖ JSON`, then the body's bytes. For a request the JSON is its headers, for an
+ * answer its status and headers.
+ */
 import { concat, textOf, utf8 } from './bytes.ts';
 import { SealError } from './error.ts';
 import { isRecord } from './json.ts';
@@ -13,21 +16,21 @@ export interface AnswerHead {
   continues?: Continued | undefined;
 }
 
-/** Where in an answer a node goes on. The chunks' own numbers say that none before it is missing. */
+/** Where a node continues an answer. The chunk numbers prove that none before it is missing. */
 export interface Continued {
-  /** The response nonce of the part that breaks off, base64url. */
+  /** The response nonce of the part that broke off, base64url. */
   segment: string;
-  /** Chunks of that part. */
+  /** Number of chunks in that part. */
   chunks: number;
 }
 
 /**
- * Headers of an engine that go inside of an answer, and all that a client takes from there, whatever a node writes. Not `location`: SDKs follow it,
- * and send their key where a provider likes.
+ * Headers of an engine that are sealed into an answer, and the only ones that a client takes from it. Not `location`:
+ * SDKs follow it, and would send their key wherever a provider wants.
  */
 export const ANSWER_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition']);
 
-/** Of the JSON, bytes. */
+/** Length of the JSON in bytes. */
 const HEAD_MAX_BYTES = 8 * 1024;
 const HEADERS_MAX = 32;
 
@@ -55,7 +58,7 @@ export function readRequestContent(content: Uint8Array): { headers: Headers; bod
   return { headers: headersOf(head), body };
 }
 
-/** Of the first chunk's content. @throws SealError malformed */
+/** Reads the first chunk's content. @throws SealError malformed */
 export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uint8Array } {
   const { head, body } = splitHead(content);
   if (typeof head !== 'object' || head === null || !('status' in head) || !('headers' in head))
@@ -73,7 +76,7 @@ function continuedOf(value: unknown): Continued {
   return { segment, chunks };
 }
 
-/** Names in lower case (RFC 9110 §5.1), values that no header line breaks at. */
+/** Names in lower case (RFC 9110 §5.1), and values without line breaks. */
 const NAME = /^[a-z0-9-]{1,64}$/;
 const VALUE = /^[\t\x20-\x7e]{0,4096}$/;
 

@@ -1,4 +1,4 @@
-/** Why sealed bytes are not taken. Told to no one in detail: which check failed is the first thing that an attacker asks. */
+/** Why sealed bytes are refused. The peer never learns details: which check failed is what an attacker asks first. */
 export type SealErrorCode = 'malformed' | 'too_large' | 'not_opened' | 'cut';
 
 export class SealError extends Error {

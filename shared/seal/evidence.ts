@@ -1,21 +1,24 @@
-/** What a site's machine says of itself, bound to a key that clients seal to and to the client's own nonce. docs/sealed-wire.md has the form. */
+/**
+ * A machine's attestation evidence, bound to its encryption key and to the client's nonce. docs/sealed-wire.md has the
+ * format.
+ */
 import { fromBase64url } from '../lattice/base64url.ts';
 import { concat, field } from './bytes.ts';
 import { SealError } from './error.ts';
 import { isRecord } from './json.ts';
 import { KEY_BYTES, LABEL_EVIDENCE } from './suite.ts';
 
-/** Asked as any sealed request is: of one node, which alone can answer under its key. */
+/** Requested with a sealed request to one node, the only one that can answer under its key. */
 export const EVIDENCE_PATH = '/v1/otela/evidence';
 export const EVIDENCE_NONCE_BYTES = 32;
-/** Reports of a processor and of eight GPUs with their certificates are below this. */
+/** The reports of a processor and of eight GPUs, with certificates, are smaller than this. */
 export const EVIDENCE_MAX_BYTES = 256 * 1024;
 
-/** A machine's kinds of evidence, in words of the site: `tdx`, `snp`, `nvidia`. */
+/** Kinds of evidence, named by the site: `tdx`, `snp`, `nvidia`. */
 export const EVIDENCE_KIND = /^[a-z0-9-]{1,16}$/;
 export const EVIDENCE_KINDS_MAX = 4;
 
-/** Its SHA-512 is the 64 bytes of `report_data`. @param key raw X25519 */
+/** `report_data` is the SHA-512 of this message. @param key raw X25519 */
 export function evidenceMessage(key: Uint8Array, nonce: Uint8Array): Uint8Array<ArrayBuffer> {
   return concat(LABEL_EVIDENCE, new Uint8Array([0]), field(key), field(nonce));
 }
@@ -30,11 +33,11 @@ export function readEvidenceRequest(body: unknown): Uint8Array {
 export interface EvidenceAnswer {
   object: 'otela.evidence';
   kinds: string[];
-  /** What the site's helper printed, base64. */
+  /** Output of the site's helper program, base64. */
   evidence: string;
 }
 
-/** Undefined where it is none. */
+/** Undefined if it is not a valid answer. */
 export function readEvidenceAnswer(answer: unknown): Pick<EvidenceAnswer, 'kinds' | 'evidence'> | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.kinds) || typeof answer.evidence !== 'string') return undefined;
   const kinds = answer.kinds.filter((kind) => typeof kind === 'string' && EVIDENCE_KIND.test(kind));

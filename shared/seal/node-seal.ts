@@ -1,4 +1,4 @@
-/** What a node's record says of sealing, and what the discovery route says of a node. */
+/** What a node's record contains for sealing, and what the discovery route returns for a node. */
 import { isRecord } from './json.ts';
 
 /** In the record's payload, beside `encryption_key`. */
@@ -6,11 +6,11 @@ export interface NodeSeal {
   v: 1;
   /** base64url of the first 8 bytes of SHA-256("otela seal 1" ‖ key). */
   kid: string;
-  /** Seconds since 1970, UTC: what is sealed to the key is opened until then. */
+  /** Seconds since 1970, UTC. The node opens what is sealed to the key until then. */
   until: number;
   /** See vouch.ts. */
   vouch?: string | undefined;
-  /** Kinds of evidence that the node has of its machine. Absent: none. See evidence.ts. */
+  /** Kinds of evidence that the node has about its machine. Absent: none. See evidence.ts. */
   evidence?: string[] | undefined;
 }
 
@@ -28,7 +28,10 @@ export interface SealCandidates {
   data: SealCandidate[];
 }
 
-/** What does not look like a node is left out: a client may be older than what it asks. Undefined: no such answer at all. */
+/**
+ * Ignores entries that are not valid nodes, because the gateway may be newer than the client. Undefined: not such an
+ * answer at all.
+ */
 export function readSealCandidates(answer: unknown): SealCandidate[] | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.data)) return undefined;
   return answer.data.flatMap((one: unknown) => {

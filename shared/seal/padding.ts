@@ -1,4 +1,4 @@
-/** A chunk's plaintext is its length in two bytes, the content, zeros. The zeros hide how long the content is. */
+/** A chunk's plaintext is its length in two bytes, the content, and zeros. The zeros hide the length of the content. */
 import { SealError } from './error.ts';
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './suite.ts';
 
@@ -6,14 +6,14 @@ import { CHUNK_MAX_BYTES, TAG_BYTES } from './suite.ts';
 const LENGTH_BYTES = 2;
 export const CONTENT_MAX_BYTES = CHUNK_MAX_BYTES - TAG_BYTES - LENGTH_BYTES;
 
-/** @param size of the plaintext, bytes; at least two more than the content has. */
+/** @param size of the plaintext in bytes, at least two more than the content */
 export function padded(content: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
   const plain = new Uint8Array(size);
   pad(content, plain);
   return plain;
 }
 
-/** Writes the whole of `plain`, which may hold another chunk's plaintext. */
+/** Overwrites all of `plain`, which may hold another chunk's plaintext. */
 export function pad(content: Uint8Array, plain: Uint8Array): void {
   const end = LENGTH_BYTES + content.length;
   if (content.length > CONTENT_MAX_BYTES || end > plain.length)
@@ -24,7 +24,7 @@ export function pad(content: Uint8Array, plain: Uint8Array): void {
   plain.fill(0, end);
 }
 
-/** A view of the content. @throws SealError malformed, also where something else than zeros follows */
+/** A view of the content. @throws SealError malformed, also if anything but zeros follows it */
 export function unpadded(plain: Uint8Array): Uint8Array {
   const [high = 0, low = 0] = plain;
   const end = LENGTH_BYTES + (high & 0x3f) * 256 + low;
@@ -43,10 +43,12 @@ export function answerSize(contentBytes: number, step = ANSWER_STEP_BYTES): numb
   return Math.min(CHUNK_MAX_BYTES - TAG_BYTES, Math.max(needed, Math.ceil(needed / step) * step));
 }
 
-/** Below it every request has the same size. */
+/** Shorter requests are padded to this size. */
 const REQUEST_LEAST_BYTES = 256;
 
-/** The size that a request of `bytes` is padded to: at most 12 % more, and few sizes are left (Padmé, PETS 2019 §4.3). */
+/**
+ * The size to which a request of `bytes` is padded: at most 12 % more, and few distinct sizes (Padmé, PETS 2019 §4.3).
+ */
 export function padme(bytes: number): number {
   const size = Math.max(REQUEST_LEAST_BYTES, bytes);
   const exponent = Math.floor(Math.log2(size));
@@ -55,7 +57,7 @@ export function padme(bytes: number): number {
   return Math.ceil(size / step) * step;
 }
 
-/** Sizes and contents of a request's chunks, in order. The last of them is the final one. */
+/** Splits a request into padded chunks, the final one last. */
 export function chunksOf(content: Uint8Array): Uint8Array<ArrayBuffer>[] {
   const total = padme(content.length);
   const chunks: Uint8Array<ArrayBuffer>[] = [];

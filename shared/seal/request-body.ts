@@ -1,4 +1,4 @@
-/** A sealed request's body: `(varint length, sealed)*, 0, sealed final`, as chunked OHTTP frames its own. */
+/** A sealed request's body: `(varint length, sealed)*, 0, sealed final`, framed as in chunked OHTTP. */
 import { concat } from './bytes.ts';
 import { SealError } from './error.ts';
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './suite.ts';

@@ -1,6 +1,6 @@
 /**
- * A sealed answer: frames `type 1 ‖ varint length ‖ payload`. The gateway between may put NOTEs between frames, and reads of the others
- * their lengths alone.
+ * A sealed answer: frames `type 1 ‖ varint length ‖ payload`. The gateway in between may insert NOTEs, and reads only
+ * the lengths of the other frames.
  */
 import { concat } from './bytes.ts';
 import { SealError } from './error.ts';
@@ -8,12 +8,12 @@ import { CHUNK_MAX_BYTES } from './suite.ts';
 import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
 
 export const FRAME = {
-  /** From the gateway, in clear and signed by no one: nothing, or an error's JSON. */
+  /** From the gateway, in clear and unsigned: empty, or an error's JSON. */
   note: 0,
-  /** `kid 8 ‖ response nonce 32`: what a node's part begins with. */
+  /** `kid 8 ‖ response nonce 32`: begins a node's part. */
   segment: 1,
   chunk: 2,
-  /** The last chunk. An answer without it was cut. */
+  /** The last chunk. An answer without it was cut off. */
   final: 3,
 } as const;
 
@@ -27,7 +27,7 @@ export interface ResponseFrame {
 const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 const isType = (byte: number): byte is FrameType => TYPES.has(byte);
 
-/** No frame is longer: an error's JSON is shorter than a chunk. */
+/** Longest frame: an error's JSON is shorter than a chunk. */
 export const FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
 
 export function frame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
@@ -37,7 +37,7 @@ export function frame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8
   return bytes;
 }
 
-/** @param bytes as long as the frame, at least. @throws SealError too_large */
+/** @param bytes at least as long as the frame. @throws SealError too_large */
 export function writeFrame(bytes: Uint8Array, type: FrameType, payload: readonly Uint8Array[]): void {
   const length = payload.reduce((sum, part) => sum + part.length, 0);
   if (length > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length} bytes`);
@@ -49,16 +49,16 @@ export function writeFrame(bytes: Uint8Array, type: FrameType, payload: readonly
   }
 }
 
-/** Of a frame with its type and length. */
+/** Size of a frame with its type and length. */
 export function frameBytes(payloadBytes: number): number {
   return 1 + varintBytes(payloadBytes) + payloadBytes;
 }
 
-/** Frames of pieces that may be cut anywhere. Holds no more than one frame. */
+/** Splits arbitrarily cut pieces into frames. Holds at most one frame. */
 export class FrameSplitter {
   #rest: Uint8Array = new Uint8Array(0);
 
-  /** Nothing of a frame is held. */
+  /** No partial frame is held. */
   get atBoundary(): boolean {
     return this.#rest.length === 0;
   }
@@ -89,21 +89,21 @@ function readHead(bytes: Uint8Array, at: number): { type: FrameType; end: number
   return { type, end: length.end, length: length.value };
 }
 
-/** Where in its frames a stream stands, for a gateway that passes it on and may have to say something between them. */
+/** Tracks the frame boundaries of a stream, for a gateway that passes it on and may have to insert a message. */
 export class FrameCursor {
-  /** Of the payload that is under way, bytes to come. */
+  /** Bytes of the current payload still to come. */
   #left = 0;
-  /** Of a frame's head that is under way. */
+  /** The current frame's head, as far as received. */
   readonly #head = new Uint8Array(1 + VARINT_MAX_BYTES);
   #headBytes = 0;
-  /** What passes is no frame: nothing more is said in between. */
+  /** The data is not framed, so nothing can be inserted any more. */
   #lost = false;
 
   get atBoundary(): boolean {
     return !this.#lost && this.#left === 0 && this.#headBytes === 0;
   }
 
-  /** Never throws: what passes is the client's to judge. */
+  /** Never throws: the client judges the data. */
   pass(piece: Uint8Array): void {
     for (let at = 0; at < piece.length && !this.#lost; ) {
       if (this.#left > 0) {

@@ -1,7 +1,7 @@
-/** Nonces of one key's chunks: the base, XOR how many there were (chunked OHTTP §6; RFC 9180 §5.2). */
+/** Nonces of the chunks under one key: the base XOR the number of previous chunks (chunked OHTTP §6; RFC 9180 §5.2). */
 import { SealError } from './error.ts';
 
-/** A key whose counter went round would seal two chunks alike; nothing comes near. */
+/** A counter that wraps would reuse a nonce. No stream gets near this limit. */
 const CHUNKS_MAX = 2 ** 32 - 1;
 
 export class ChunkNonces {
@@ -12,10 +12,11 @@ export class ChunkNonces {
     this.#base = base;
   }
 
-  /** Of the next chunk. @throws SealError too_large */
+  /** The nonce of the next chunk. @throws SealError too_large */
   next(): Uint8Array<ArrayBuffer> {
     if (this.#count > CHUNKS_MAX) throw new SealError('too_large', 'too many chunks under one key');
-    // Byte by byte: a view of its buffer would move these 12 bytes out of the heap, where each is freed for itself.
+    // Byte by byte: a DataView of its buffer would move these 12 bytes off the heap, where each allocation is freed
+    // separately.
     const nonce = new Uint8Array(this.#base);
     for (let at = nonce.length - 1, rest = this.#count; rest > 0; at--, rest >>>= 8)
       nonce[at] = (nonce[at] ?? 0) ^ rest;

@@ -1,9 +1,11 @@
-/** Lengths as QUIC writes them (RFC 9000 §16): one, two, four or eight bytes, told by the first two bits. */
+/**
+ * Variable-length integers as in QUIC (RFC 9000 §16): one, two, four or eight bytes, indicated by the first two bits.
+ */
 import { SealError } from './error.ts';
 
 export const VARINT_MAX_BYTES = 8;
 
-/** Of the shortest form. */
+/** Length of the shortest form. */
 export function varintBytes(value: number): number {
   if (value < 0x40) return 1;
   if (value < 0x4000) return 2;
@@ -17,7 +19,7 @@ export function varint(value: number): Uint8Array {
   return bytes;
 }
 
-/** @param value a safe integer from 0 on. @returns how many bytes it takes */
+/** @param value a safe integer, at least 0. @returns the number of bytes written */
 export function writeVarint(into: Uint8Array, at: number, value: number): number {
   const bytes = varintBytes(value);
   let rest = value;
@@ -29,7 +31,7 @@ export function writeVarint(into: Uint8Array, at: number, value: number): number
   return bytes;
 }
 
-/** The number at `at` and where it ends; undefined where more bytes are needed. @throws SealError above 2^53 */
+/** The number at `at` and where it ends; undefined if more bytes are needed. @throws SealError above 2^53 */
 export function readVarint(bytes: Uint8Array, at: number): { value: number; end: number } | undefined {
   const first = bytes[at];
   if (first === undefined) return undefined;

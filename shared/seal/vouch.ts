@@ -1,6 +1,7 @@
 /**
- * A provider's word for a node's encryption key. Its root key stays offline and signs delegates, a delegate lives where the provider's agents
- * run and signs keys. No gateway has either, so none can put a key of its own in a node's place.
+ * A provider's signature for a node's encryption key. The provider's root key stays offline and signs delegates. A
+ * delegate runs where the provider's agents run and signs keys. No gateway has either key, so no gateway can substitute
+ * its own key for a node's.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { concat, field, readU32, u32, utf8 } from './bytes.ts';
@@ -9,32 +10,32 @@ import { KEY_BYTES, LABEL_DELEGATE, LABEL_VOUCH } from './suite.ts';
 
 /** Ed25519. */
 const SIGNATURE_BYTES = 64;
-/** A delegate that was stolen unseen is good for no longer. */
+/** Bounds how long a stolen delegate is valid. */
 export const DELEGATE_LIFE_MAX_S = 90 * 86_400;
 
 export interface Delegation {
   root: Uint8Array;
   delegate: Uint8Array;
-  /** First second in which it counts no more. */
+  /** First second in which it is no longer valid. */
   notAfter: number;
   signature: Uint8Array;
 }
 
 export interface Vouch extends Delegation {
-  /** Of the encryption key, seconds. */
+  /** Validity of the encryption key, in seconds. */
   until: number;
   keySignature: Uint8Array;
 }
 
 interface Vouched {
-  /** As its provider calls itself: `eth`. */
+  /** The provider's own name: `eth`. */
   provider: string;
   session: string;
   encryptionKey: Uint8Array;
   until: number;
 }
 
-/** What the root signs. */
+/** What the root key signs. */
 export function delegationMessage(provider: string, { delegate, notAfter }: Pick<Delegation, 'delegate' | 'notAfter'>) {
   return concat(LABEL_DELEGATE, new Uint8Array([0]), field(utf8(provider)), delegate, u32(notAfter));
 }
@@ -51,7 +52,7 @@ export function writeVouch({ root, delegate, notAfter, signature, until, keySign
   return toBase64url(concat(root, delegate, u32(notAfter), signature, u32(until), keySignature));
 }
 
-/** Reads; signatures are not looked at. @throws SealError malformed */
+/** Parses without verifying signatures. @throws SealError malformed */
 export function readVouch(text: string): Vouch {
   const bytes = fromBase64url(text, VOUCH_BYTES);
   if (bytes?.length !== VOUCH_BYTES) throw new SealError('malformed', 'no vouch');
@@ -67,7 +68,7 @@ export function readVouch(text: string): Vouch {
   return { root, delegate, notAfter, signature, until, keySignature: take(SIGNATURE_BYTES) };
 }
 
-/** A provider's id without the institution that another one knows it by: `eth` of `eth@peer`. */
+/** A provider's id without the institution suffix that others add: `eth` of `eth@peer`. */
 export function ownNameOf(provider: string): string {
   return provider.split('@', 1)[0] ?? provider;
 }

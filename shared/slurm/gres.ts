@@ -1,7 +1,7 @@
 /** GPUs in Slurm's lists of generic resources: the GRES and GRES_USED columns of sinfo(1), and the requests of sbatch(1). */
 
 interface GpuGres {
-  /** Slurm's name of the kind; undefined where the list has none: `gpu:8`, `gpu:(null):8`. */
+  /** Slurm's name of the type; undefined if the list has none: `gpu:8`, `gpu:(null):8`. */
   type: string | undefined;
   count: number;
 }
@@ -24,7 +24,7 @@ const SCALES: Readonly<Record<string, number>> = {
  */
 export function gpuGres(list: string): GpuGres[] {
   return entries(list.slice(0, LIST_MAX_CHARS)).flatMap((entry): GpuGres[] => {
-    // `(null)` stands for no type; what follows the count, `(S:0-1)`, `(IDX:0,2-3)`, tells which GPUs.
+    // `(null)` means no type. What follows the count, such as `(S:0-1)` or `(IDX:0,2-3)`, says which GPUs.
     const [name, ...fields] = entry.replace('(null)', '').replace(/\(.*$/, '').trim().split(':');
     if (name !== 'gpu') return [];
     const given = fields.filter((field) => field !== 'no_consume');
@@ -35,7 +35,7 @@ export function gpuGres(list: string): GpuGres[] {
   });
 }
 
-/** Between the commas outside of parentheses. */
+/** Splits at commas outside of parentheses. */
 function entries(list: string): string[] {
   const found: string[] = [];
   let depth = 0;
@@ -52,8 +52,8 @@ function entries(list: string): string[] {
 }
 
 /**
- * GPUs that no job has, by type. Used GPUs without a type may be of any type, and count against each: a node is never said to have
- * more than is free.
+ * GPUs without a job, by type. Used GPUs without a type may be of any type and count against each, so a node is never
+ * reported with more free GPUs than it has.
  */
 export function freeGpus(configured: string, used: string): Map<string | undefined, number> {
   const free = byType(gpuGres(configured));
@@ -77,12 +77,15 @@ function byType(gpus: readonly GpuGres[]): Map<string | undefined, number> {
   return counts;
 }
 
-/** Whether Slurm's type names a part of a GPU (`1g.10gb`, `a100_3g.20gb`): engines that want whole GPUs cannot use it. */
+/**
+ * True if Slurm's type names a part of a GPU (`1g.10gb`, `a100_3g.20gb`), which engines that need whole GPUs cannot
+ * use.
+ */
 export function isGpuSlice(type: string): boolean {
   return /(^|[^a-z\d])\d+g\.\d+gb/i.test(type);
 }
 
-/** What `--gpus-per-node` of sbatch takes: a number, or Slurm's type and a number. Undefined where `text` is neither. */
+/** Parses the value of sbatch's `--gpus-per-node`: a number, or Slurm's type and a number. Undefined: neither. */
 export function gpuRequest(text: string): { type: string | undefined; count: number } | undefined {
   const [, type, count] = /^(?:([A-Za-z\d][\w.-]{0,127}):)?([1-9]\d{0,2})$/.exec(text) ?? [];
   return count === undefined ? undefined : { type, count: Number(count) };

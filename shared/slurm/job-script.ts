@@ -1,4 +1,4 @@
-/** An sbatch script that serves a model: what the dashboard's wizard shows and `otela-agent sbatch` prints. */
+/** An sbatch script that serves a model, as shown by the dashboard's wizard and printed by `otela-agent sbatch`. */
 export const JOB_ENGINES = ['vllm', 'sglang'] as const;
 export const JOB_CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
 
@@ -7,23 +7,23 @@ export interface JobRequest {
   model: string;
   engine: (typeof JOB_ENGINES)[number];
   gpus: number;
-  /** Slurm's name of their kind; absent: any. */
+  /** Slurm's name of the GPU type; absent: any. */
   gpuType?: string;
   /** Empty: the cluster's default. */
   partition: string;
-  /** As Slurm writes it: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
+  /** In Slurm's notation: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
   time: string;
   container: (typeof JOB_CONTAINERS)[number];
-  /** Of a container; empty: `defaultImage`. */
+  /** Image of the container; empty: `defaultImage`. */
   image: string;
-  /** Path of the join token in the job, `~/` for the home there; absent: `~/.otela-token`. */
+  /** Path of the join token in the job, `~/` for the home directory there; absent: `~/.otela-token`. */
   tokenFile?: string;
-  /** The allocation that pays; absent or empty: the user's default. So for the four below. */
+  /** The allocation that pays; absent or empty: the user's default. The same applies to the four below. */
   account?: string;
   qos?: string;
-  /** Features of the node, in Slurm's own form: `a100|h100`, `[rack1|rack2]`. */
+  /** Features of the node, in Slurm's notation: `a100|h100`, `[rack1|rack2]`. */
   constraint?: string;
-  /** Per node, as Slurm writes it: `64G`. */
+  /** Per node, in Slurm's notation: `64G`. */
   memory?: string;
   cpusPerTask?: number;
   /** Further options of sbatch without their dashes: `reservation=maint`, `exclusive`. */
@@ -32,11 +32,11 @@ export interface JobRequest {
   engineArguments?: readonly string[];
 }
 
-/** One script has room for every option of sbatch and no more. */
+/** More than sbatch has options. */
 export const SBATCH_OPTIONS_MAX = 32;
 export const ENGINE_ARGUMENTS_MAX = 128;
 
-/** A file by the engine's name, of the kind that the container's program starts. */
+/** A file named after the engine, of the type that the container runtime starts. */
 export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 'container'>): string {
   return `${engine}.${container === 'enroot' ? 'sqsh' : 'sif'}`;
 }
@@ -46,22 +46,25 @@ function shellQuoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Slurm reads these lines itself: one word each, without anything that could begin another line. */
+/** Slurm parses these lines itself: one word each, without anything that could start another line. */
 export function directive(text: string): string {
   return text.replace(/[^\w.:,@/-]/g, '');
 }
 
-/** A directive whose value may hold Slurm's operators as well (sbatch(1), --constraint): still one word, without quotes and comments. */
+/**
+ * A directive whose value may contain Slurm's operators (sbatch(1), --constraint): still one word, without quotes and
+ * comments.
+ */
 export function expression(text: string): string {
   return text.replace(/[^\w.:,@/=+%&|*()[\]!<>-]/g, '');
 }
 
-/** `#SBATCH --NAME=VALUE`, or no line where `value` is empty. */
+/** `#SBATCH --NAME=VALUE`, or no line if `value` is empty. */
 function option(name: string, value: string | number | undefined): string[] {
   return value === undefined || value === '' ? [] : [`#SBATCH --${name}=${value}`];
 }
 
-/** The lines that ask Slurm for a place. */
+/** The lines that request resources. */
 function placement(job: JobRequest): string[] {
   return [
     `#SBATCH --gpus-per-node=${job.gpuType === undefined ? '' : `${directive(job.gpuType)}:`}${job.gpus}`,
@@ -79,12 +82,15 @@ function placement(job: JobRequest): string[] {
   ];
 }
 
-/** The shell of the job knows where its home is; quotes would keep it from saying so. */
+/** The job's shell expands its home directory; quotes would prevent that. */
 function pathQuoted(path: string): string {
   return path.startsWith('~/') ? `$HOME/${shellQuoted(path.slice(2))}` : shellQuoted(path);
 }
 
-/** Loopback is open to everybody on a node. SGLang takes a key on its command line alone, where everybody sees it as well. */
+/**
+ * Every user of a node can reach loopback. SGLang accepts a key only on its command line, which every user can read,
+ * too.
+ */
 const ENGINE_KEY = {
   vllm: [
     '# Other users of the node reach the engine too; without this key it answers them with 401.',
@@ -94,7 +100,10 @@ const ENGINE_KEY = {
   sglang: [],
 } as const satisfies Record<JobRequest['engine'], readonly string[]>;
 
-/** Whatever the fields hold, the script does nothing but what it says: they are quoted, or reduced to what Slurm's lines may have. */
+/**
+ * Whatever the fields contain, the script does only what it shows: values are quoted, or reduced to the characters that
+ * Slurm's lines allow.
+ */
 export function jobScript(job: JobRequest): string {
   const { gateway, engine, container, tokenFile = '~/.otela-token' } = job;
   const lines = [
@@ -102,7 +111,7 @@ export function jobScript(job: JobRequest): string {
     '#SBATCH --job-name=otela',
     '#SBATCH --nodes=1',
     ...placement(job),
-    // Two minutes before its end the agent takes no more requests and finishes what runs.
+    // Two minutes before its end the agent accepts no more requests and finishes the running ones.
     '#SBATCH --signal=B:USR1@120',
     '',
     `export OTELA_GATEWAY=${shellQuoted(gateway)}`,
@@ -114,7 +123,7 @@ export function jobScript(job: JobRequest): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Jobs of others may run on the same node, on the engine's usual port. */
+/** Other jobs may run on the same node, on the engine's usual port. */
 const LISTEN = ['--host', '127.0.0.1', '--port', '$((20000 + SLURM_JOB_ID % 10000))'];
 
 function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): string[] {
@@ -127,7 +136,8 @@ function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): strin
 
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', shellQuoted(image)];
-  // Unlike Apptainer it hands no variable on that it is not told of: here the key from above, and what the agent tells SGLang.
+  // Unlike Apptainer, enroot passes on only named variables: here the key from above, and what the agent sets for
+  // SGLang.
   const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
   if (container === 'enroot') return ['enroot', 'start', '--env', variable, shellQuoted(image)];
   return [];

@@ -1,12 +1,12 @@
 import type { Colour, Paint } from './paint.ts';
 
-/** What one look at this machine showed. */
+/** The result of one check of this machine. */
 export interface Finding {
   what: string;
-  /** `odd`: it works, but probably not as meant. */
+  /** `odd`: it works, but probably not as intended. */
   verdict: 'good' | 'odd' | 'bad';
   found: string;
-  /** What to do about it; absent where nothing is to be done. */
+  /** What to do about it; absent if nothing needs to be done. */
   fix?: string;
 }
 
@@ -20,7 +20,7 @@ const MARKS = {
   bad: ['red', 'BAD'],
 } as const satisfies Record<Finding['verdict'], readonly [Colour, string]>;
 
-/** For people: a line, and one more for the fix. */
+/** For people: one line, and another for the fix. */
 export function described({ what, verdict, found, fix }: Finding, paint: Paint): string {
   const [colour, mark] = MARKS[verdict];
   return `${paint(colour, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;

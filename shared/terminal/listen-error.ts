@@ -1,4 +1,4 @@
-/** Why an address could not be listened on, for the person who chose it. */
+/** Why listening on an address failed, for the person who chose it. */
 export function listenError(error: unknown, { host, port }: { host: string; port: number }): Error {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;

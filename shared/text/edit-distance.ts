@@ -1,4 +1,7 @@
-/** Levenshtein distance, one row at a time. Costs the product of the lengths: bound what strangers may write first. */
+/**
+ * Levenshtein distance, one row at a time. Takes time proportional to the product of the lengths, so limit untrusted
+ * input first.
+ */
 export function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {

@@ -1,14 +1,17 @@
-/** Deeper values are refused wherever JSON comes in: what parses them without trouble may fail at writing them, and engines die of it. */
+/**
+ * Deeper values are refused wherever JSON is read: a parser may accept them, but serializing them may fail, and engines
+ * crash on them.
+ */
 export const JSON_DEPTH_MAX = 512;
 
-/** @throws SyntaxError where the text is no JSON, or is nested deeper than JSON_DEPTH_MAX */
+/** @throws SyntaxError if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX */
 export function parseJson(text: string): unknown {
-  // Before it is parsed: 4 MiB of brackets become 100 MiB of arrays.
+  // Checked before parsing: 4 MiB of brackets become 100 MiB of arrays.
   if (isDeep(text)) throw new SyntaxError(`nested deeper than ${JSON_DEPTH_MAX}`);
   return JSON.parse(text);
 }
 
-/** Undefined where the text is no JSON, or is nested deeper than JSON_DEPTH_MAX. */
+/** Undefined if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX. */
 export function jsonOf(text: string): unknown {
   try {
     return parseJson(text);
@@ -37,7 +40,7 @@ function isDeep(text: string): boolean {
   return false;
 }
 
-/** Where the string that begins at `start` has its closing quote. */
+/** Position of the closing quote of the string that begins at `start`. */
 function stringEnd(text: string, start: number): number {
   for (let at = text.indexOf('"', start + 1); at >= 0; at = text.indexOf('"', at + 1)) {
     let from = at;

@@ -1,6 +1,6 @@
 import { editDistance } from './edit-distance.ts';
 
-/** Longer names are cut: the distance costs the product of the lengths. */
+/** Longer names are cut: the distance takes time proportional to the product of the lengths. */
 const NAME_MAX_CHARS = 128;
 
 /** The names in `known` that a person who wrote `name` may have meant, best first, at most `limit`. */
@@ -10,10 +10,10 @@ export function nearestNames(name: string, known: readonly string[], limit = 3):
     .map(({ candidate }) => candidate);
 }
 
-/** The one that was most likely meant; undefined where none is near. */
+/** The most likely intended name; undefined if none is near. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const [best] = ranked(name, known);
-  // A third of the letters may be wrong, or two exchanged; more than that is another word.
+  // A third of the letters may be wrong, or two swapped. With more it is another word.
   const near = best !== undefined && (best.inside || best.letters <= Math.max(2, Math.floor(name.length / 3)));
   return near ? best.candidate : undefined;
 }
@@ -30,7 +30,7 @@ function ranked(name: string, known: readonly string[]) {
     .sort((a, b) => a.rank - b.rank || a.candidate.localeCompare(b.candidate));
 }
 
-/** A name of this length that stands inside another counts as near. */
+/** A name of at least this length that is contained in another counts as near. */
 const INSIDE_MIN_CHARS = 3;
 
 const plain = (name: string) => name.toLowerCase().replace(/[^a-z0-9]+/g, '');

@@ -1,4 +1,7 @@
-/** The text of the first element of that name. For the answers of S3: no attributes, no nesting, no other markup than these entities. */
+/**
+ * The text of the first element with that name. For S3's answers: no attributes, no nesting, no markup other than these
+ * entities.
+ */
 export function tag(xml: string, name: string): string | undefined {
   return tags(xml, name)[0];
 }

@@ -1,16 +1,17 @@
 /**
- * The GPU time of requests: the node's GPUs times the time that a request ran there, at every instant divided by the number of requests of
- * this asker that ran there then. In sum over its requests, an asker's GPU seconds are the seconds in which its node worked for it, times
- * the node's GPUs. Pure: times are handed in, in milliseconds of a clock that never goes back.
+ * The GPU time of requests: the node's GPUs times the time that a request ran there, divided at every instant by the
+ * number of this caller's requests that were running there. Over all its requests, a caller's GPU seconds equal the
+ * time its node worked for it times the node's GPUs. Pure: times are passed in, in milliseconds of a monotonic clock.
  *
- * Generalized processor sharing (Parekh and Gallager, 1993): one virtual clock, which advances by dt over the number of those that run.
+ * Generalized processor sharing (Parekh and Gallager, 1993): one virtual clock that advances by dt divided by the
+ * number of running requests.
  */
 export class GpuShare {
   #running = 0;
   #virtualMs = 0;
   #at = 0;
 
-  /** One more runs. What it returns gives its share until now, in milliseconds of one GPU, for so many `gpus`. */
+  /** A request starts. The returned object gives its share so far, in milliseconds of one GPU, for `gpus` GPUs. */
   begin(gpus: number, now: number): ShareOfOne {
     const from = this.#advance(now);
     this.#running++;
@@ -33,8 +34,8 @@ export class GpuShare {
 }
 
 export interface ShareOfOne {
-  /** GPU milliseconds until `now`, or until its end. */
+  /** GPU milliseconds until `now`, or until the request's end. */
   at(now: number): number;
-  /** It runs no more. Idempotent. */
+  /** The request ended. Idempotent. */
   end(now: number): void;
 }

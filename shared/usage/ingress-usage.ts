@@ -1,41 +1,41 @@
-/** What an agent's ingress used without a gateway, on its way to one: JSON in USAGE frames. */
+/** Usage of an agent's ingress, on its way to a gateway: JSON in USAGE frames. */
 import * as z from 'zod';
 import { sessionSchema } from '../lattice/node.ts';
 import { PROVIDER_ID_PATTERN } from '../routing/trust.ts';
 
 const count = z.number().int().nonnegative();
 
-/** More tokens than any attempt has: sums of many stay exact, whatever a node says. */
+/** More tokens than any attempt can have, so that sums of many stay exact whatever a node reports. */
 export const TOKENS_MAX = 1_000_000_000;
 const tokens = count.max(TOKENS_MAX);
 
-/** One attempt. Its name (request, attempt) is random: storing it twice is storing it once. */
+/** One attempt. Its name (request, attempt) is random, and storing it twice has no effect. */
 export const ingressUsageSchema = z.object({
   request_id: z.string().min(1).max(128),
   attempt: count,
   model: z.string().max(1024),
-  /** The node that served it, and that node's provider. The gateway cannot check either, so no row carries them. */
+  /** The serving node and its provider. The gateway cannot check either, so no row contains them. */
   session: sessionSchema,
   provider: z.string().regex(PROVIDER_ID_PATTERN).optional(),
   prompt_tokens: tokens,
   completion_tokens: tokens,
   cached_tokens: tokens,
   reasoning_tokens: tokens,
-  /** Counted from events or bytes, since the engine gave no numbers. */
+  /** Counted from events or bytes, because the engine gave no numbers. */
   estimated: z.boolean(),
   complete: z.boolean(),
   /** The client left before the end. */
   aborted: z.boolean(),
   answer_bytes: count,
-  /** What was asked, and what came when; absent where only a late report told of the attempt. */
+  /** What was requested, and the timings; absent if only a late report described the attempt. */
   course: z
     .object({
       /** Row of shared/openai/endpoints. */
       endpoint: count,
       streamed: z.boolean(),
-      /** The engine's; 0 where no head came. */
+      /** The engine's status; 0 without a head. */
       status: z.number().int().min(0).max(599),
-      /** Since the opening; 0 where no data came. */
+      /** Milliseconds since the opening; 0 without data. */
       first_ms: count,
       total_ms: count,
     })
@@ -47,12 +47,15 @@ export const ingressUsageSchema = z.object({
 export type IngressUsage = z.infer<typeof ingressUsageSchema>;
 
 /**
- * How old a record may be when a gateway takes it. Agents keep records in a file while no gateway can be reached. A week is as long as
- * a session's ticket lasts.
+ * How old a record may be when a gateway accepts it. Agents keep records in a file while no gateway is reachable. A
+ * week is the lifetime of a session's ticket.
  */
 export const INGRESS_USAGE_AGE_MAX_MS = 7 * 24 * 60 * 60_000;
 
-/** How far a node's clock may be ahead of the gateway's. A record within it is dated now; a record beyond it is refused. */
+/**
+ * How far a node's clock may be ahead of the gateway's. A record within this limit is dated now; a later one is
+ * refused.
+ */
 export const CLOCK_AHEAD_MAX_MS = 5 * 60_000;
 
 /** Records in one frame. */
@@ -61,8 +64,8 @@ export const USAGE_BATCH_MAX = 16;
 const batchSchema = z.array(z.unknown()).min(1).max(USAGE_BATCH_MAX);
 
 /**
- * The records of a batch that can be read: one that cannot (of a newer agent, say) must not hold up those behind it for ever.
- * Undefined for what is no batch.
+ * The readable records of a batch. An unreadable one (for example of a newer agent) must not block those behind it
+ * forever. Undefined: not a batch.
  */
 export function parseUsageBatch(json: string): IngressUsage[] | undefined {
   try {

@@ -11,18 +11,18 @@ import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts'
 /** How long an agent may take to report on an attempt that the gateway has ended. */
 const REPORT_WAIT_MS = 30_000;
 
-/** Anomalies between two looks at them: a node says at most so many reports in a quarter of a second. */
+/** Anomalies kept between two reads: a node sends at most this many reports in a quarter of a second. */
 const ANOMALIES_MAX = 10_000;
 
-/** Attempts that used nothing, remembered so that no late report charges for them; the oldest are forgotten. */
+/** Attempts that used nothing, remembered so that a late report does not charge for them; the oldest are forgotten. */
 const UNUSED_MAX = 10_000;
 
-/** At most this many ended attempts are remembered for their report; the oldest are settled by estimate. */
+/** Ended attempts remembered until their report arrives; the oldest are settled by estimate. */
 const WAITING_MAX = 10_000;
 
 /**
- * Whether what may have been counted before was counted costs the store a look at all that is kept, be it one record or thousands:
- * they are given out together, and so seldom.
+ * A record that may be counted already makes the store check all that it keeps, for one record or for thousands. So
+ * such records are written together, at most this often.
  */
 const REPEATED_EVERY_MS = 1_000;
 
@@ -44,8 +44,8 @@ export function goesBy({ request }: UpstreamStream, { requestId, attempt }: Repo
 }
 
 /**
- * From reports to records: every attempt that reached an engine becomes exactly one. Exact where the agent reported, estimated
- * from what passed through here where it did not.
+ * Turns reports into records: every attempt that reached an engine becomes exactly one. Exact if the agent reported,
+ * otherwise estimated from what passed through here.
  */
 export class Settlement {
   readonly #session: string;
@@ -54,18 +54,18 @@ export class Settlement {
   readonly #unused = new TransientMap<string, true>();
   #anomalies: ReportAnomaly[] = [];
   readonly #waiting = new TransientMap<number, Ended>();
-  /** Reported while the Worker still reads: the agent keeps the answer until that is over too. */
+  /** Reported while the Worker still reads. The agent keeps the answer until that is over, too. */
   readonly #reported = new Set<number>();
   #due: UsageRecord[] = [];
-  /** One of those may have been counted before. */
+  /** One of those may be counted already. */
   #repeated = false;
   #repeatedAt = 0;
-  /** Streams that the agent may forget once what is due is stored. */
+  /** Streams that the agent may forget once the due records are stored. */
   #forget: number[] = [];
 
   /**
-   * @param now in all calls: of a clock that is never set back
-   * @param wall milliseconds since the epoch, for the date of a record; without it records bear the time of the calls
+   * @param now in all calls: of a monotonic clock
+   * @param wall milliseconds since the epoch, for a record's date; without it records are dated by the calls
    */
   constructor(session: string, late?: LateReports, wall?: () => number) {
     this.#session = session;
@@ -77,12 +77,12 @@ export class Settlement {
     return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
   }
 
-  /** Records that wait to be taken and may be at once. */
+  /** Number of records that may be taken now. */
   get due(): number {
     return this.#repeated ? 0 : this.#due.length;
   }
 
-  /** The attempt is still waited for by its report. */
+  /** The attempt's report is still expected. */
   awaits(stream: number): boolean {
     return this.#waiting.has(stream);
   }
@@ -101,7 +101,7 @@ export class Settlement {
     this.#waiting.set(upstream.stream, {
       upstream,
       aborted: failure === 'cancelled' || failure === 'hung',
-      until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // an agent that was killed reports nothing
+      until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // A killed agent reports nothing.
     });
     if (this.#waiting.size <= WAITING_MAX) return;
     const oldest = this.#waiting.values().next().value;
@@ -114,26 +114,26 @@ export class Settlement {
     if (oldest !== undefined) this.#unused.delete(oldest);
   }
 
-  /** It goes on under another number, and reports under that one again. */
+  /** It continues under another number, and will be reported again under that number. */
   renumbered(stream: number): void {
     if (this.#reported.delete(stream)) this.#forget.push(stream);
   }
 
-  /** Its end is asked for again under another number, and so is its report. */
+  /** Its end, and so its report, is requested again under another number. */
   moved(from: number, to: number): void {
     const ended = this.#waiting.get(from);
     if (ended === undefined) return;
     this.#waiting.delete(from);
     ended.upstream.stream = to;
-    ended.upstream.repeated = true; // what was said of it under the former number may still come
+    ended.upstream.repeated = true; // The report under its previous number may still arrive.
     this.#waiting.set(to, ended);
   }
 
-  /** A report on a stream of this object. `open` is its upstream where it is still running. */
+  /** A report on a stream of this object. `open`: its upstream, if still running. */
   report(stream: number, usage: ReportedUsage, open: UpstreamStream | undefined, now: number): void {
     const upstream = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
-    if (upstream === undefined) return; // unknown here: the agent sends it again with its name
+    if (upstream === undefined) return; // Unknown here; the agent sends it again with its name.
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
     this.#owe(this.#record(upstream, usage, now));
@@ -144,13 +144,13 @@ export class Settlement {
     this.#repeated ||= record.repeated;
   }
 
-  /** The node knows nothing of it (any more), so that no report comes under this number. */
+  /** The node does not know the stream (any more), so no report will come under this number. */
   unknown(stream: number, now: number): void {
     const ended = this.#waiting.get(stream);
     if (ended !== undefined) this.#estimate(ended, now);
   }
 
-  /** Whether this settlement knows the attempt itself, so that a named report of it needs no proof. */
+  /** True if this settlement knows the attempt itself, so that a named report of it needs no proof. */
   knows(name: ReportName, open: UpstreamStream | undefined): boolean {
     return (
       (open !== undefined && goesBy(open, name)) ||
@@ -165,8 +165,8 @@ export class Settlement {
   }
 
   /**
-   * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the upstream that goes on
-   * under this one, if any.
+   * A report that outlived its object or its socket; the attempt may meanwhile wait under another number. `open`: the
+   * upstream that continues under this number, if any.
    */
   named(report: NamedReport, open: UpstreamStream | undefined, now: number): void {
     const { stream, usage, name } = report;
@@ -174,7 +174,7 @@ export class Settlement {
     if (ended !== undefined) this.#waiting.delete(ended.stream);
     if (open !== undefined && goesBy(open, name)) {
       open.repeated = true;
-      return this.report(stream, usage, open, now); // the rest of its answer is still to come: the agent must not forget it
+      return this.report(stream, usage, open, now); // The rest of its answer is still to come, so the agent must not forget it.
     }
     this.#forget.push(stream);
     if (ended !== undefined) return this.#owe({ ...this.#record(ended, usage, now), repeated: true });
@@ -195,13 +195,13 @@ export class Settlement {
     });
   }
 
-  /** The proof says what was opened, and the agent how it went. What the agent does not say stays unknown. */
+  /** The proof says what was opened, and the agent says how it went. What the agent omits stays unknown. */
   #prove(late: LateReports, { usage, name, timings }: NamedReport, now: number): void {
     const opening = late.opening(name);
     if (opening === undefined) return this.#note('unproven');
     const running = late.running(name);
     if (running !== undefined) {
-      running.repeated = true; // its report under its own number must not count beside this one
+      running.repeated = true; // Its report under its own number must not be counted in addition.
       return this.report(running.stream, usage, running, now);
     }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
@@ -224,7 +224,7 @@ export class Settlement {
 
   #estimate(ended: Ended, now: number): void {
     this.#waiting.delete(ended.upstream.stream);
-    if (!ended.upstream.accepted) return; // cancelled before the node acknowledged it
+    if (!ended.upstream.accepted) return; // Cancelled before the node acknowledged it.
     const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
     this.#owe(this.#record(ended.upstream, usage, now));
   }
@@ -255,17 +255,17 @@ export class Settlement {
     return usage;
   }
 
-  /** What was odd in reports since it was asked last. */
+  /** Anomalies in reports since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
     const taken = this.#anomalies;
     if (taken.length > 0) this.#anomalies = [];
     return taken;
   }
 
-  /** What is to be stored now; hand `streams` back to the agent once it is. `last`: nothing is waited for any more. */
+  /** What to store now; return `streams` to the agent once it is stored. `last`: do not wait for anything any more. */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
-    const since = now - this.#repeatedAt; // below 0 where the clock was set back
+    const since = now - this.#repeatedAt; // Negative if the clock was set back.
     if (this.#repeated && !last && since >= 0 && since < REPEATED_EVERY_MS) return { records: [], streams: [] };
     if (this.#repeated) this.#repeatedAt = now;
     const taken = { records: this.#due, streams: this.#forget };

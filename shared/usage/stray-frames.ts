@@ -6,26 +6,32 @@ import type { Settlement } from './settlement.ts';
 
 type StreamFrame = Exclude<Extract<Frame, { stream: number }>, { type: 'report' }>;
 
-/** Frames of streams that are not open here: late ones of a stream that has ended, or those of a stream that this side has forgotten. */
+/**
+ * Frames of streams that are not open here: late frames of a stream that has ended, or of one that this side has
+ * forgotten.
+ */
 export class StrayFrames {
   readonly #settlement: Settlement;
   readonly #abandoned: AbandonedAttempts;
   readonly #max: number;
   #unknown = 0;
 
-  /** `max`: frames of unknown streams on one link. Each is answered, and the answers would be kept for a peer that does not read. */
+  /**
+   * `max`: frames of unknown streams per link. Each is answered, and the answers accumulate for a peer that does not
+   * read.
+   */
   constructor(settlement: Settlement, abandoned: AbandonedAttempts, max: number) {
     this.#settlement = settlement;
     this.#abandoned = abandoned;
     this.#max = max;
   }
 
-  /** Frames come on another link from now on. */
+  /** From now on frames come on another link. */
   connect(): void {
     this.#unknown = 0;
   }
 
-  /** @throws WireError for one too many */
+  /** @throws WireError above the limit */
   receive(link: Link, frame: StreamFrame, now: number): void {
     const { stream } = frame;
     if (frame.type === 'data') link.consumed(frame.bytes.length);

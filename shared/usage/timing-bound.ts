@@ -1,4 +1,4 @@
-/** How long one attempt can have taken at most, by its asker's proof. A node's report above it is cut to it. */
+/** Upper bound of one attempt's duration, by its caller's proof. A node's report above it is cut to it. */
 import type { ReportedTimings } from '../wire/usage.ts';
 import type { Course } from './usage-record.ts';
 
@@ -7,8 +7,9 @@ type Timings = Pick<Course, 'status' | 'firstMs' | 'totalMs'>;
 const UNKNOWN: Timings = { status: null, firstMs: null, totalMs: null };
 
 /**
- * @param ageMs since the attempt was opened, by the asker's clock. Below 0 where that clock was set back: then no time is believed.
- * @returns `over`: the node reported a longer time than that
+ * @param ageMs since the attempt was opened, by the caller's clock. Negative if that clock was set back; then no time
+ * is trusted.
+ * @returns `over`: the node reported a longer time
  */
 export function cutToAge(reported: ReportedTimings | undefined, ageMs: number): { timings: Timings; over: boolean } {
   if (reported === undefined) return { timings: UNKNOWN, over: false };

@@ -1,46 +1,46 @@
-/** What askers keep of attempts that are over, and what proves a report of one that its asker forgot. */
+/** What callers keep about finished attempts, and what proves a report on a forgotten one. */
 
 import type { TokenBound } from '../upstream/token-bound.ts';
 import type { UpstreamStream } from '../upstream/upstream-stream.ts';
 import type { ReportName } from '../wire/frames.ts';
 import type { ReportedUsage } from '../wire/usage.ts';
 
-/** What one attempt used. Storing it twice is storing it once. */
+/** Usage of one attempt. Storing it twice has no effect. */
 export interface UsageRecord extends ReportedUsage {
   requestId: string;
   attempt: number;
   session: string;
-  /** The attempt's stream, unique within its session: a report that is said again says it with the same number. */
+  /** The attempt's stream, unique within its session. A repeated report has the same number. */
   stream: number;
-  /** Who pays: given by the asker when it opened the attempt, opaque on the way. */
+  /** The account that pays: set by the caller when it opened the attempt, opaque in transit. */
   receipt: string;
-  /** Bytes of the answer that came through the asker. */
+  /** Bytes of the answer that passed through the caller. */
   answerBytes: number;
   /** Milliseconds since the epoch. */
   at: number;
-  /** What its opening said, and what came when; absent where its asker forgot both. */
+  /** What was requested, and the timings; absent if the caller forgot both. */
   course?: Course;
-  /** Of a late report: when its proof expires. Milliseconds since the epoch. */
+  /** For a late report: when its proof expires. Milliseconds since the epoch. */
   expiresAt?: number;
-  /** The same attempt may have reported under another stream: a lost object, a parked reader. */
+  /** The same attempt may have been reported under another stream, after a lost object or a parked reader. */
   repeated: boolean;
 }
 
 export interface Course {
   endpoint: number;
   streamed: boolean;
-  /** The engine's; 0 where no head came; null where it is not known whether one came. */
+  /** The engine's status; 0 without a head; null if unknown. */
   status: number | null;
-  /** Since the opening; 0 where no data came; null where it is not known. */
+  /** Milliseconds since the opening; 0 without data; null if unknown. */
   firstMs: number | null;
   totalMs: number | null;
-  /** Milliseconds of one GPU: see gpu-share.ts. Absent where its asker does not count them. */
+  /** Milliseconds of one GPU; see gpu-share.ts. Absent if the caller does not count them. */
   gpuMs?: number;
-  /** What the request had waited when this attempt was opened; absent where its asker does not say. */
+  /** How long the request had waited when this attempt was opened; absent if the caller does not say. */
   queueMs?: number;
 }
 
-/** An attempt that its asker has forgotten, as the proof in its report describes it. */
+/** An attempt that its caller has forgotten, as described by the proof in its report. */
 export interface ProvenOpening {
   receipt: string;
   endpoint: number;
@@ -52,15 +52,18 @@ export interface ProvenOpening {
   bound: TokenBound;
 }
 
-/** What an asker that may forget its openings makes of reports on them. Without it, its owner believes the reports that it hands over. */
+/**
+ * How a caller that may forget its openings treats reports on them. Without it, the owner trusts the reports that it
+ * passes in.
+ */
 export interface LateReports {
-  /** The opening that the report proves; undefined where it proves none. */
+  /** The opening that the report proves; undefined: none. */
   opening(name: ReportName): ProvenOpening | undefined;
-  /** The attempt where it still runs, under whatever number. */
+  /** The attempt if it is still running, under any number. */
   running(name: ReportName): UpstreamStream | undefined;
-  /** A stream number of the asker's own: a record is never stored under a number that a node chose. */
+  /** A stream number of the caller: a record is never stored under a number that a node chose. */
   nextStream(): number;
 }
 
-/** `unproven`: a late report of an attempt that was never opened. `over_bound`: a report above what the attempt can have used. */
+/** `unproven`: a late report on an attempt that was never opened. `over_bound`: a report above the possible usage. */
 export type ReportAnomaly = 'unproven' | 'over_bound';

@@ -1,7 +1,8 @@
 /**
- * Assigns senders to the nodes that want a blob. The node that `coordinatorOf` names answers each question: read the source, take it from that node, or wait.
- * Answers make a tree: each node sends to at most `fanout` others. What the coordinator knows it learned from questions, which nodes repeat every
- * few seconds: a coordinator that is lost is followed by another, which learns the same from the next questions.
+ * Assigns senders to the nodes that want a blob. The node named by `coordinatorOf` answers each question: read the
+ * source, take it from that node, or wait. The answers form a tree: each node sends to at most `fanout` others. The
+ * coordinator learns its state from the questions, which nodes repeat every few seconds. So if a coordinator is lost,
+ * the next one learns the same from the next questions.
  */
 import * as z from 'zod';
 import { sessionSchema } from '../lattice/node.ts';
@@ -10,33 +11,39 @@ import { digestSchema } from './manifest.ts';
 interface CoordinatorOptions {
   /** Nodes that one node sends a blob to. */
   fanout: number;
-  /** An asker that was not heard of for so long is gone, and its lease with it. */
+  /** A node that has not asked for this long is considered gone, and its lease ends. */
   leaseMs?: number;
-  /** The lease of nodes that hold a blob, which say so less often. */
+  /** The lease of nodes that hold a blob, which ask less often. */
   holdMs?: number;
-  /** Whether gossip still counts a session among the living. */
+  /** True if gossip still counts the session as alive. */
   lives(session: string): boolean;
 }
 
-/** Two: of three, one stream gets too little of a link; docs/weights.md has figures. */
+/** With three, one stream gets too little of a link; docs/weights.md has figures. */
 export const FANOUT = 2;
 export const LEASE_MS = 15_000;
 export const HOLD_MS = 120_000;
 
-/** A membership is a blob and a node that wants or holds it; 186 nodes of a model of 300 files have 55,800. Beyond it the node with the most loses its oldest. */
+/**
+ * A membership is a pair of a blob and a node that wants or holds it. 186 nodes with a model of 300 files have 55,800.
+ * Above the limit the node with the most loses its oldest.
+ */
 export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
-/** Deeper than any tree of so many members that is not broken. */
+/** Deeper than any valid tree of this many members. */
 const DEPTH_MAX = 64;
 const AVOID_MAX = 64;
 
 export const questionSchema = z.strictObject({
   blob: digestSchema,
-  /** `holds`: all of it is there. `reads`: from the source. `cannot`: wants it and could not read the source. `drops`: has it no more. */
+  /**
+   * `holds`: has all of it. `reads`: reads it from the source. `cannot`: wants it and could not read the source.
+   * `drops`: no longer has it.
+   */
   role: z.enum(['wants', 'cannot', 'reads', 'holds', 'drops']),
-  /** Where the asker gets the blob now, by its own account. */
+  /** Where the node gets the blob now, as it reports. */
   parent: sessionSchema.optional(),
-  /** Nodes that failed it lately. */
+  /** Nodes that failed it recently. */
   avoid: z.array(sessionSchema).max(AVOID_MAX).optional(),
 });
 export type Question = z.infer<typeof questionSchema>;
@@ -52,15 +59,15 @@ export type Answer = z.infer<typeof answerSchema>;
 interface Member {
   role: 'wants' | 'cannot' | 'reads' | 'holds';
   parent: string | undefined;
-  /** When it asked last. */
+  /** When it last asked. */
   seen: number;
 }
 
 export class Coordinator {
   readonly #options: Required<CoordinatorOptions>;
-  /** By blob and session. Together at most MEMBERSHIPS_MAX. */
+  /** By blob and session; at most MEMBERSHIPS_MAX in total. */
   readonly #blobs = new Map<string, Map<string, Member>>();
-  /** Blobs by session, least lately asked for first: the same memberships. */
+  /** The same memberships: blobs by session, least recently asked for first. */
   readonly #asked = new Map<string, Set<string>>();
   #memberships = 0;
 
@@ -69,8 +76,9 @@ export class Coordinator {
   }
 
   /**
-   * `now`: milliseconds of a clock that does not jump. `settled`: the nodes of the cluster have had time to meet. Before that, a node that gossip
-   * has not brought yet may be reading already, so no node is told to read the source.
+   * `now`: milliseconds of a monotonic clock. `settled`: the nodes of the cluster have had time to find each other.
+   * Before that, a node that gossip has not announced yet may be reading already, so no node is told to read the
+   * source.
    */
   answer(session: string, { blob, role, parent, avoid = [] }: Question, now: number, settled = true): Answer {
     const members = this.#membersOf(blob, now);
@@ -86,7 +94,7 @@ export class Coordinator {
     this.#remember(blob, session, member);
     if (role === 'holds') return { kind: 'known' };
     if (role === 'reads') {
-      // Where its source is slow for it alone, it may go on there.
+      // If its source is slow only for this node, it can continue there.
       const holder = this.#choose(members, session, avoid, (other) => other.role === 'holds');
       return holder === undefined ? { kind: 'known' } : { kind: 'peer', session: holder };
     }
@@ -100,7 +108,7 @@ export class Coordinator {
     return { kind: 'read' };
   }
 
-  /** Members that read or hold a blob, for what people see. */
+  /** Members that read or hold a blob, for display. */
   roots(blob: string): string[] {
     return [...(this.#blobs.get(blob) ?? [])].filter(([, member]) => isRoot(member)).map(([session]) => session);
   }
@@ -136,7 +144,10 @@ export class Coordinator {
     if (asked?.size === 0) this.#asked.delete(session);
   }
 
-  /** Nodes that have left first; then the node that has the most, so that one which asks for anything pushes out its own. */
+  /**
+   * Removes nodes that have left first, then from the node that has the most, so that a node that asks for everything
+   * pushes out its own entries.
+   */
   #makeRoom(): void {
     for (const [session, asked] of this.#asked)
       if (!this.#options.lives(session)) for (const blob of [...asked]) this.#forget(blob, session);
@@ -147,7 +158,9 @@ export class Coordinator {
     }
   }
 
-  /** The parent it has, where nothing speaks against it: a tree that is built anew with each question never carries a byte. */
+  /**
+   * Its current parent, if nothing speaks against it: a tree that is rebuilt with each question never carries a byte.
+   */
   #kept(members: ReadonlyMap<string, Member>, session: string, parent: string | undefined, avoid: readonly string[]) {
     if (parent === undefined || avoid.includes(parent)) return undefined;
     return depthOf(members, parent, session) === undefined ? undefined : parent;
@@ -186,7 +199,9 @@ function rooted(members: ReadonlyMap<string, Member>, avoid: readonly string[]):
   return [...members].some(([id, member]) => isRoot(member) && !avoid.includes(id));
 }
 
-/** Steps from `id` to a node that reads or holds; undefined where none is reached without `without`: no cycles. */
+/**
+ * Steps from `id` to a node that reads or holds; undefined if none is reached without `without`, which prevents cycles.
+ */
 function depthOf(members: ReadonlyMap<string, Member>, id: string, without: string): number | undefined {
   let at: string | undefined = id;
   for (let depth = 0; depth < DEPTH_MAX && at !== undefined && at !== without; depth++) {

@@ -1,4 +1,4 @@
-/** Chooses the models to delete when the disk's share is full: those that were not used for longest and that nothing uses now. */
+/** Chooses the models to delete when the disk quota is full: the least recently used ones that nothing uses now. */
 
 export interface Kept {
   id: string;
@@ -9,7 +9,9 @@ export interface Kept {
   pinned: boolean;
 }
 
-/** Ids to delete so that `needed` more bytes fit beside the `usedBytes`; undefined where they do not fit even then, and nothing should be deleted. */
+/**
+ * Ids to delete so that `needed` more bytes fit; undefined if they do not fit even then, and nothing should be deleted.
+ */
 export function evictionFor(
   kept: readonly Kept[],
   usedBytes: number,

@@ -1,8 +1,8 @@
-/** Leaves peers out for a while: the rule of TaskVine (cctools, `vine_blocklist.c`). */
+/** Blocks peers for a while, by the rule of TaskVine (cctools, `vine_blocklist.c`). */
 
-/** A passing trouble is over by then. */
+/** A temporary problem is over by then. */
 const REST_MS = 15_000;
-/** A peer with so many bad pieces in a row, and no more good than bad ones, is left out for longer. */
+/** A peer with this many consecutive bad pieces, and no more good than bad ones, is blocked for longer. */
 const STREAK_MAX = 5;
 const BAN_MS = 10 * 60_000;
 const PEERS_MAX = 1024;
@@ -15,7 +15,7 @@ interface Row {
 }
 
 export class PeerBlocklist {
-  /** Least lately changed first; at most PEERS_MAX. */
+  /** Least recently changed first; at most PEERS_MAX. */
   readonly #rows = new Map<string, Row>();
 
   succeeded(peer: string): void {

@@ -1,4 +1,7 @@
-/** Which node coordinates a blob: all nodes that see the same nodes agree without a word (Thaler and Ravishankar, 1998). */
+/**
+ * Which node coordinates a blob: nodes with the same view choose alike without communication (Thaler and Ravishankar,
+ * 1998).
+ */
 
 export function coordinatorOf(blob: string, sessions: Iterable<string>): string | undefined {
   let best: { session: string; weight: number } | undefined;
@@ -10,7 +13,7 @@ export function coordinatorOf(blob: string, sessions: Iterable<string>): string 
   return best?.session;
 }
 
-/** FNV-1a with the last mix of MurmurHash3: neighbouring names would keep their order without it. */
+/** FNV-1a with the last step of MurmurHash3; without it similar names would keep their order. */
 function weightOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

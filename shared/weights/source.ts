@@ -1,9 +1,9 @@
-/** Where weights come from, as a person writes it. */
+/** Where weights come from, in the notation of a command line. */
 
 export type Source =
   /** `org/name@revision` of a Hugging Face hub. */
   | { kind: 'hub'; repository: string; revision: string }
-  /** A directory or one file, on the shared file system for instance. */
+  /** A directory or one file, for example on the shared file system. */
   | { kind: 'dir'; path: string }
   | { kind: 's3'; bucket: string; prefix: string };
 
@@ -11,7 +11,10 @@ const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}(\/[A-Za-z0-9][\w.-]{0,95})?$/;
 const REVISION = /^[A-Za-z0-9][\w./-]{0,127}$/;
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,62}$/;
 
-/** `hub:org/name@revision` (revision `main` without one), `dir:/path`, `s3://bucket/prefix`; undefined for anything else. */
+/**
+ * Parses `hub:org/name@revision` (default revision `main`), `dir:/path`, `s3://bucket/prefix`; undefined for anything
+ * else.
+ */
 export function parseSource(text: string): Source | undefined {
   if (text.startsWith('hub:')) {
     const [repository = '', revision = 'main', ...more] = text.slice('hub:'.length).split('@');
@@ -24,7 +27,7 @@ export function parseSource(text: string): Source | undefined {
   return BUCKET.test(bucket) && !prefix.includes('\0') ? { kind: 's3', bucket, prefix: trimmed(prefix) } : undefined;
 }
 
-/** Equal for equal sources: nodes of a cluster ask each other by it. */
+/** Equal for equal sources: nodes of a cluster identify a source by it. */
 export function sourceText(source: Source): string {
   switch (source.kind) {
     case 'hub':
@@ -36,7 +39,7 @@ export function sourceText(source: Source): string {
   }
 }
 
-/** The folder of a Hugging Face cache: `models--org--name`. Sources that are no repository get a name of the same form. */
+/** The folder of a Hugging Face cache: `models--org--name`. Other sources get a name of the same form. */
 export function cacheFolder(source: Source): string {
   const name =
     source.kind === 'hub'
