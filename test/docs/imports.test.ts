@@ -1,0 +1,42 @@
+/** The order of imports holds, and the page shows it. */
+import { expect, it } from 'vitest';
+import { importsOf, readOrder, violation, violations, withTable } from '../../packaging/imports.ts';
+import { read } from './markdown.ts';
+
+const order = readOrder();
+
+it('every import follows docs/imports.json', () => {
+  expect(Object.keys(order.programs).flatMap(importsOf).length).toBeGreaterThan(1_000);
+  expect(violations(order)).toEqual([]);
+});
+
+it.each([
+  ['gateway/app.ts', 'agent/cli/main.ts', 'gateway may not import it'],
+  ['shared/proxy/handle.ts', 'gateway/app.ts', 'shared may not import it'],
+  ['dashboard/main.tsx', 'shared/proxy/handle.ts', 'dashboard may not import it'],
+  ['gateway/accounts/a.ts', 'gateway/admin/b.ts', 'not in a lower layer'],
+  ['gateway/files/a.ts', 'gateway/usage/b.ts', 'not in a lower layer'],
+  ['gateway/new/a.ts', 'gateway/usage/b.ts', 'gateway/new has no layer'],
+])('%s may not import %s', (from, to, reason) => {
+  expect(violation({ from, to }, order)).toContain(reason);
+});
+
+it.each([
+  ['gateway/admin/a.ts', 'gateway/accounts/b.ts'],
+  ['gateway/accounts/a.ts', 'gateway/env.ts'],
+  ['gateway/app.ts', 'shared/proxy/handle.ts'],
+  ['dashboard/main.tsx', 'clients/seal/index.ts'],
+  ['gateway/app.ts', 'package.json'],
+])('%s may import %s', (from, to) => {
+  expect(violation({ from, to }, order)).toBeUndefined();
+});
+
+it('docs/architecture.md shows the order', () => {
+  const page = read('docs/architecture.md');
+  expect(page).toContain('<!-- imports -->');
+  expect(withTable(page, order)).toBe(page);
+});
+
+it('the file that names the bindings of the gateway imports types only', () => {
+  expect(read('gateway/env.ts')).not.toMatch(/^(?:import|export) (?!type |interface )/m);
+});
