@@ -27,6 +27,8 @@ const CHECKS: Record<string, string[]> = {
   biome: ['biome', 'check', '.'],
   'lock file': ['node', 'packaging/install/lock.ts', '--check'],
   'generated files': ['node', 'packaging/generated.ts'],
+  imports: ['node', 'packaging/imports.ts'],
+  commits: ['node', 'packaging/commits.ts'],
   'tsc shared': ['tsc', '-p', 'tsconfig.shared.json'],
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],
