@@ -77,7 +77,7 @@ export type Gpu = z.infer<typeof gpuSchema>;
 /** The owner's half of a registry entry. */
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
-/** A node's encryption key, base64url, and its provider's statement about it; see docs/sealed-wire.md. */
+/** A node's encryption key, base64url, and its provider's statement about it; see docs/design/sealed-wire.md. */
 interface NodeSealing {
   v: 1;
   key: string;

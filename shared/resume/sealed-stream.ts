@@ -1,7 +1,7 @@
 /**
  * A sealed stream. Its frames so far go unchanged to the next candidate, which opens them and continues after them.
  * Nothing is read here, and the node and the client detect any frame that is removed, added or exchanged here; see
- * docs/sealed-wire.md.
+ * docs/design/sealed-wire.md.
  */
 import { concat } from '../collections/concat.ts';
 import { SealError } from '../seal/error.ts';

@@ -1,5 +1,5 @@
 /**
- * A machine's attestation evidence, bound to its encryption key and to the client's nonce. docs/sealed-wire.md has the
+ * A machine's attestation evidence, bound to its encryption key and to the client's nonce. docs/design/sealed-wire.md has the
  * format.
  */
 import { fromBase64url } from '../lattice/base64url.ts';

@@ -1,5 +1,5 @@
 /**
- * Names and sizes of the only suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7). docs/sealed-wire.md has the
+ * Names and sizes of the only suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7). docs/design/sealed-wire.md has the
  * format.
  */
 import { ascii } from './bytes.ts';

@@ -1,6 +1,6 @@
 /**
  * The frames of the tunnel, their fields and type numbers. A message is a sequence of frames, encoded by
- * frame-codec.ts. docs/protocol.md has the table of frames. `stream` numbers are chosen by the opener and never repeat
+ * frame-codec.ts. docs/design/protocol.md has the table of frames. `stream` numbers are chosen by the opener and never repeat
  * within a session.
  */
 import type { HeaderList } from './headers.ts';

@@ -1,5 +1,5 @@
 /**
- * Constants of the protocol. Both ends assume the same values for one PROTOCOL_VERSION. docs/protocol.md explains them.
+ * Constants of the protocol. Both ends assume the same values for one PROTOCOL_VERSION. docs/design/protocol.md explains them.
  */
 
 /** Increases when an older peer could misread us. Checked at the upgrade, before any frame. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { convergence, falseSuspicions, idle, killed, rejoining, republishing, silentHang } from './figures.ts';
 
-/** What docs/registry.md promises, on fewer nodes and trials than `npm run sim`; with the same seed always the same. */
+/** What docs/design/gossip.md promises, on fewer nodes and trials than `npm run sim`; with the same seed always the same. */
 const seed = 3;
 
 describe('what an owner says', () => {

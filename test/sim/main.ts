@@ -1,5 +1,5 @@
 /**
- * `npm run sim`: the table of docs/registry.md. Every line names the seed and options that bring it back:
+ * `npm run sim`: the table of docs/design/gossip.md. Every line names the seed and options that bring it back:
  * `npm run sim -- --seed 7 --only idle`, `--quick` for fewer nodes and trials.
  */
 import { parseArgs } from 'node:util';

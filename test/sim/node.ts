@@ -20,7 +20,7 @@ import type { CountingCrypto } from './crypto.ts';
 import { HEADER_BYTES } from './network.ts';
 import { exponential, type Rng } from './random.ts';
 
-/** Measured on one core of a small cloud machine; docs/registry.md. */
+/** Measured on one core of a small cloud machine; docs/design/gossip.md. */
 const CPU = { sendMs: 0.012, receiveMs: 0.03, verifyMs: 0.12 };
 /** A garbage collection, a neighbour's burst: every 10 s for 20 ms, both exponential. */
 const STALL = { everyMs: 10_000, meanMs: 20 };

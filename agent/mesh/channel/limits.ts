@@ -1,4 +1,4 @@
-/** Constants of the channels between agents; docs/protocol.md explains them. */
+/** Constants of the channels between agents; docs/design/protocol.md explains them. */
 
 /** First bytes of a connection; grows its number when an older agent could misread us. */
 export const PREFACE = 'otela-mesh-1\n';

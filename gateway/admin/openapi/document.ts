@@ -74,7 +74,7 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
   'x-otela-wait': 'Seconds that the request waits for a model that is being started, 0 to 3600.',
   'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
-  'x-otela-seal': 'Of a sealed request: version, nonce and times (docs/sealed-wire.md).',
+  'x-otela-seal': 'Of a sealed request: version, nonce and times (docs/design/sealed-wire.md).',
   'x-otela-seal-to': 'Of a sealed request: its key, sealed to each node that may open it.',
   'x-request-id': 'Comes back with the answer.',
 };

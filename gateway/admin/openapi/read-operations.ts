@@ -131,7 +131,7 @@ export function readOperations(): Operation[] {
       answer: listOf(MODEL),
     }),
     read('/v1/models/{id}', 'One of them.', { ...models, answer: MODEL }),
-    // See docs/sealed-wire.md.
+    // See docs/design/sealed-wire.md.
     read(
       '/v1/otela/seal',
       'Nodes that open sealed requests for a model, in the order in which a request of now would try them.',

@@ -6,7 +6,7 @@ import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');
-/** As README.md and docs/registry.md promise. */
+/** As README.md and docs/design/gossip.md promise. */
 const NODES = 30_000;
 
 test('thirty thousand nodes, each with all that an agent tells, fit one message to a new isolate', async () => {

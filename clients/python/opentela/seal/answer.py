@@ -1,4 +1,4 @@
-"""Sealed answers: docs/sealed-wire.md has their format. No I/O."""
+"""Sealed answers: docs/design/sealed-wire.md has their format. No I/O."""
 
 import json
 from typing import Iterator

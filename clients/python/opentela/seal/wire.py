@@ -1,4 +1,4 @@
-"""The format of sealed requests: docs/sealed-wire.md has it byte by byte. No I/O."""
+"""The format of sealed requests: docs/design/sealed-wire.md has it byte by byte. No I/O."""
 
 import base64
 import hashlib
