@@ -1,6 +1,6 @@
 /**
- * `npm run bench:tables`: writes the tables of README.md and bench/README.md from bench/results/, between their marks. `--check` writes nothing
- * and fails where one is not what the results say: a figure on a page is one that a run gave.
+ * `npm run bench:tables`: writes the tables of bench/README.md and docs/comparison.md from bench/results/, between their marks. `--check` writes
+ * nothing and fails if a table differs from the results: a figure on a page comes from a run.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -72,7 +72,7 @@ function filled(page: string): string {
 }
 
 const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
-for (const name of ['README.md', 'bench/README.md', 'docs/comparison.md']) {
+for (const name of ['bench/README.md', 'docs/comparison.md']) {
   const path = join(ROOT, name);
   const page = readFileSync(path, 'utf8');
   const made = filled(page);

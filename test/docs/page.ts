@@ -4,9 +4,10 @@
  *
  *     <!-- run: yours -->                  a reader puts values of their own here; a test exports its own for the same names
  *     <!-- run: stays until REGEX -->      in a terminal of its own, which goes on; the next block follows when its output has the REGEX
- *     <!-- run: again until REGEX -->      the same, in place of the last one, which gets Ctrl-C before
+ *     <!-- run: again until REGEX -->      the same, in place of the last one that runs the same program, which gets Ctrl-C before
  *     <!-- run: file NAME -->              no command: the block is saved under that name
  *     <!-- run: needs WHAT -->             only where there is WHAT; the text around it says so too
+ *     <!-- run: by FILE -->                that file of tests runs it; here it is not run
  *
  * A `text` block after a `sh` block shows what comes out; `…` in it stands for anything.
  */
@@ -17,7 +18,7 @@ import { ROOT } from '../support/where.ts';
 export type Step =
   | { kind: 'run' | 'yours'; line: number; code: string; needs?: string; shows: string[] }
   | { kind: 'stays' | 'again'; line: number; code: string; until: RegExp }
-  | { kind: 'file'; line: number; code: string; name: string };
+  | { kind: 'file' | 'by'; line: number; code: string; name: string };
 
 interface Block {
   language: string;
@@ -51,6 +52,7 @@ function stepOf({ code, line, mark = '', language }: Block, page: string): Step 
     case 'again':
       return { kind, line, code, until: new RegExp(rest) };
     case 'file':
+    case 'by':
       return { kind, line, code, name: rest };
     default:
       throw new Error(`${page}:${line}: "${mark}" before this ${language} block means nothing`);

@@ -1,17 +1,17 @@
 /** What the quick starts say, done as they say it. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { afterAll, afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
 import { ENGINE_MAIN } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL, openHouse } from '../support/house.ts';
 import { endAll, freePort, temporaryDirectory } from '../support/processes.ts';
-import { BUILT_VARIABLE, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
+import { AGENT_MAIN, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 import { follow, type Place, type Read } from './reader.ts';
+import { release } from './release.ts';
 
 afterEach(endAll);
 
@@ -50,38 +50,36 @@ function run(program: string, ...args: string[]): string {
   return `${stdout ?? ''}${stderr ?? ''}`;
 }
 
-/** A signed release of this clone, made once: its address, as pages have it in OTELA_RELEASE. */
-function release(): Promise<string> {
-  made ??= (async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'otela-quickstart-release-'));
-    removeAtEnd.push(directory);
-    const [key, out] = [join(directory, 'key.pem'), join(directory, 'release')];
-    const main = join(ROOT, 'packaging/main.ts');
-    const run = (...args: string[]) => execFileSync(NODE, [main, ...args], { cwd: ROOT, encoding: 'utf8' });
-    run('--new-key', key);
-    const built = process.env[BUILT_VARIABLE] === undefined ? [] : ['--no-build'];
-    run(
-      '--key',
-      key,
-      '--out',
-      out,
-      '--platform',
-      `${process.platform}-${process.arch}`,
-      '--without',
-      'image',
-      ...built,
-    );
-    return `file://${out}`;
-  })();
-  return made;
-}
-let made: Promise<string> | undefined;
-const removeAtEnd: string[] = [];
-afterAll(() => Promise.all(removeAtEnd.map((one) => rm(one, { recursive: true, force: true }))));
-
 function tell({ skipped }: Read): void {
   for (const one of skipped) console.log(`not run: ${one}`);
 }
+
+const QWEN = 'Qwen/Qwen3-8B';
+
+/** `vllm serve NAME`, played by the mock engine; vLLM's own port may be taken on this machine. */
+async function vllmAt(model: string): Promise<{ programs: Record<string, string>; replace: Record<string, string> }> {
+  const port = await freePort();
+  return {
+    programs: { vllm: `${NODE} ${ENGINE_MAIN} --model '${model}' --port ${port}` },
+    replace: { ' -- vllm serve': ` --engine-port ${port} -- vllm serve` },
+  };
+}
+
+it('README.md', async () => {
+  const port = String(await freePort());
+  const engine = await vllmAt(QWEN);
+  const here = await place({ 'otela-agent': `${NODE} ${AGENT_MAIN}`, ...engine.programs }, {}, []);
+  const gateway = `${NODE} ${GATEWAY_MAIN}`;
+  // The page's port may be taken on this machine.
+  await writeFile(
+    join(here.env.HOME ?? '', 'bin/otela-gateway'),
+    `#!/bin/sh\n[ "$1" = serve ] && exec ${gateway} "$@" --port ${port}\nexec ${gateway} "$@" --url http://127.0.0.1:${port}\n`,
+    { mode: 0o755 },
+  );
+  const replace = { '127.0.0.1:8787': `127.0.0.1:${port}`, ...engine.replace };
+  const read = await follow('README.md', { ...here, replace });
+  expect(read.skipped).toEqual([]);
+});
 
 it('docs/quickstart-consumer.md', async () => {
   const house = await openHouse();
@@ -114,6 +112,7 @@ it('docs/quickstart-provider.md, without Slurm', async () => {
   const here = await place({ vllm }, yours, []);
   here.env.OTELA_RELEASE = await release();
   await writeFile(join(here.cwd, 'otela-token'), `${await gateway.createJoinToken('eth', 'alps')}\n`);
+  await writeFile(join(here.cwd, 'otela-key'), `${await gateway.createKey('provider')}\n`);
   const read = await follow('docs/quickstart-provider.md', here);
   tell(read);
   expect(new Set(read.skipped.map((one) => one.split(' needs ')[1]))).toEqual(new Set(['Slurm']));
@@ -122,9 +121,11 @@ it('docs/quickstart-provider.md, without Slurm', async () => {
 
 it('docs/quickstart-operator.md', async (context) => {
   const port = await freePort();
-  const here = await place({}, { PORT: String(port), DATA: join(await temporaryDirectory(), 'data') }, NETWORK);
+  const { programs, replace } = await vllmAt(QWEN);
+  const yours = { PORT: String(port), DATA: join(await temporaryDirectory(), 'data'), MODEL: QWEN };
+  const here = await place(programs, yours, NETWORK);
   here.env.OTELA_RELEASE = await release();
-  const read = await follow('docs/quickstart-operator.md', here);
+  const read = await follow('docs/quickstart-operator.md', { ...here, replace });
   tell(read);
   expect(read.skipped).toEqual([]);
   const installed = join(here.env.HOME ?? '', '.local/lib/node_modules/opentela/dist');

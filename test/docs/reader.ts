@@ -1,7 +1,9 @@
 /** Somebody who follows a page: one terminal for what ends, others for what stays. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { Managed, type SpawnOptions } from '../support/processes.ts';
+import { ROOT } from '../support/where.ts';
 import { namesOf, type Step, stepsOf } from './page.ts';
 
 /** An installation and a model that loads are the slowest things on the pages. */
@@ -15,6 +17,8 @@ export interface Place extends Pick<SpawnOptions, 'uid' | 'gid'> {
   yours: Record<string, string>;
   /** What is here of the things that blocks need. */
   has: readonly string[];
+  /** Words of the page, such as a fixed port, and what this reader types instead. */
+  replace?: Readonly<Record<string, string>>;
 }
 
 export interface Read {
@@ -24,13 +28,16 @@ export interface Read {
   skipped: string[];
   /** What stays, in the order of the page. */
   terminals: Managed[];
+  /** The first word of what runs in each. */
+  programs: Map<Managed, string>;
 }
 
 /** Runs every block of a page. @throws Error with the block's line and what it printed, where one fails or shows something else */
 export async function follow(page: string, place: Place): Promise<Read> {
   const shell = new Shell(place);
-  const read: Read = { printed: new Map(), skipped: [], terminals: [] };
+  const read: Read = { printed: new Map(), skipped: [], terminals: [], programs: new Map() };
   for (const step of stepsOf(page)) {
+    for (const [word, other] of Object.entries(place.replace ?? {})) step.code = step.code.replaceAll(word, other);
     try {
       await take(step, page, place, shell, read);
     } catch (cause) {
@@ -45,17 +52,21 @@ async function take(step: Step, page: string, place: Place, shell: Shell, read: 
   switch (step.kind) {
     case 'yours':
       return void (await shell.run(exportsOf(step.code, place.yours)));
+    case 'by':
+      return void expectScripts(step.code, step.name);
     case 'file':
       return writeFileSync(join(await shell.directory(), step.name), `${step.code}\n`, { mode: 0o644 });
     case 'stays':
     case 'again': {
-      const before = read.terminals.at(-1);
+      const program = programOf(step.code);
+      const before = read.terminals.findLast((one) => read.programs.get(one) === program);
       if (step.kind === 'again' && before !== undefined) {
         before.signal('SIGINT', 'group');
         await before.end(BLOCK_MS);
       }
       const terminal = await shell.another(step.code);
       read.terminals.push(terminal);
+      read.programs.set(terminal, program);
       await terminal.line(step.until, BLOCK_MS);
       return;
     }
@@ -69,6 +80,22 @@ async function take(step: Step, page: string, place: Place, shell: Shell, read: 
       const missing = firstMissing(step.shows, printed);
       if (missing !== undefined) throw new Error(`the page shows "${missing}"; printed was\n${printed}`);
     }
+  }
+}
+
+function programOf(code: string): string {
+  return code.trim().split(/\s/, 1)[0] ?? '';
+}
+
+/** Commands that another file of tests runs: they are scripts of package.json, and the file is there. */
+function expectScripts(code: string, file: string): void {
+  if (!existsSync(join(ROOT, file))) throw new Error(`there is no ${file}`);
+  const { scripts } = z
+    .object({ scripts: z.record(z.string(), z.string()) })
+    .parse(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')));
+  for (const line of code.split('\n')) {
+    const [, name = ''] = /^npm ci && npm (?:run )?([\w:]+)(?: +#.*)?$/.exec(line) ?? [];
+    if (scripts[name] === undefined) throw new Error(`"${line}" is no script of package.json`);
   }
 }
 
