@@ -1,39 +1,39 @@
 import { RETRY_MS, storageHealth, writeIfPossible } from '../../storage/health.ts';
 import type { Database, Row } from './sqlite.ts';
 
-/** An alarm whose handler failed is tried again after this, doubled each time up to the second. */
+/** A failed alarm is retried after the minimum, doubled each time up to the maximum. */
 const AGAIN_MIN_MS = 2_000;
 const AGAIN_MAX_MS = 10 * 60_000;
-/** Handlers that run at once. */
+/** Handlers that run concurrently. */
 const TOGETHER_MAX = 32;
-/** setTimeout takes no longer one. */
+/** setTimeout supports no longer delay. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** Runs the alarm of one object; rejects where it failed. */
+/** Runs the alarm of one object; rejects if it failed. */
 export type Ring = (className: string, name: string) => Promise<void>;
 
-/** One object's alarm. */
+/** The alarm of one object. */
 export interface ObjectAlarm {
-  /** Milliseconds since the epoch; null: none, or it is being handled. */
+  /** Milliseconds since the epoch; null: none, or its handler is running. */
   get(): number | null;
   set(at: number): void;
   delete(): void;
 }
 
 interface Running {
-  /** The handler set another one, or deleted it. */
+  /** The handler set another alarm, or deleted it. */
   replaced: boolean;
 }
 
 /**
- * The alarms of all objects, in one file: at a start the host must know them without opening every object. An alarm stays stored until its
- * handler is done, so that it fires at least once.
+ * The alarms of all objects, in one file, because the host must know them at start without opening every object. An
+ * alarm stays stored until its handler is done, so it fires at least once.
  */
 export class Alarms {
   readonly #database: Database;
   readonly #ring: Ring;
   readonly #running = new Map<string, Running>();
-  /** Failures in a row. */
+  /** Consecutive failures. */
   readonly #failures = new Map<string, number>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #armedFor = Number.POSITIVE_INFINITY;
@@ -91,8 +91,8 @@ export class Alarms {
   #arm(): void {
     clearTimeout(this.#timer);
     this.#armedFor = Number.POSITIVE_INFINITY;
-    if (this.#closed || this.#running.size >= TOGETHER_MAX) return; // the end of a handler arms it again
-    // An object whose handler runs is looked at again when that ends.
+    if (this.#closed || this.#running.size >= TOGETHER_MAX) return; // The end of a handler arms it again.
+    // An object with a running handler is looked at again when that ends.
     const next = this.#database.rows('SELECT class, name, at FROM alarms ORDER BY at LIMIT ?', [TOGETHER_MAX + 1]);
     const [first] = next.filter((row) => !this.#runs(row));
     if (first === undefined) return;
@@ -138,7 +138,7 @@ export class Alarms {
     this.#delete(className, name);
   }
 
-  /** Once it can be stored: until then the alarm counts as being handled, and is not rung again. */
+  /** Waits until it can be stored. Until then the alarm counts as running and does not fire again. */
   async #store(running: Running, write: () => void): Promise<void> {
     while (!this.#closed && !running.replaced && !(storageHealth.failure === undefined && writeIfPossible(write)))
       await new Promise<void>((resolve) => setTimeout(resolve, RETRY_MS).unref());

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** The dashboard's files from a directory. Names come from the dashboard's own routes, which allow no `..`. */
+/** Serves the dashboard's files from a directory. Names come from the dashboard's routes, which allow no `..`. */
 export class Assets {
   readonly #directory: string;
 
@@ -10,7 +10,7 @@ export class Assets {
   }
 
   async fetch(url: string): Promise<Response> {
-    const { pathname } = new URL(url); // takes `..` away
+    const { pathname } = new URL(url); // Removes `..`.
     try {
       return new Response(await readFile(join(this.#directory, pathname)));
     } catch {

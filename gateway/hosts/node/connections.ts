@@ -1,23 +1,24 @@
 /**
- * Places for connections. A connection is proven when a request on it showed a valid key, or when the gateway accepted its WebSocket. The
- * unproven connections of one address have a share of the places; one more pushes out the oldest of them. So a client without a key cannot
- * keep out agents, other addresses, or a client with a key behind its own address. One person, or one key of no person, proves a share of
- * the places at most: what they open beyond it counts as a stranger's.
+ * Limits connections. A connection is proven when a request on it had a valid key, or when the gateway accepted its
+ * WebSocket. The unproven connections of one address have a share of the places; one more closes the oldest of them. So
+ * a client without a key cannot block agents, other addresses, or a client with a key behind the same address. One
+ * person, or one key without a person, can prove a limited share of the places; their further connections count as
+ * unproven.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import type { PlainConnection } from './plain/plain-connection.ts';
 
-/** Each takes a descriptor, and some 30 KiB while it is idle. */
+/** Each uses a descriptor and, while idle, about 30 KiB. */
 export const CONNECTIONS_MAX = 4_096;
-/** Unproven ones of one IPv4 address or one IPv6 network of 64 bits. A whole institution may stand behind one. */
+/** Unproven connections of one IPv4 address or one IPv6 network of 64 bits. A whole institution may share one. */
 const ADDRESS_UNPROVEN_MAX = 1_024;
-/** Unproven ones in all: the other 512 are a reserve for agents and clients with valid keys. */
+/** Unproven connections in total. The other 512 are reserved for agents and clients with valid keys. */
 const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
-/** Proven ones of one person: a quarter of all places, and more than a cluster's nodes ask for at once. */
+/** Proven connections of one person: a quarter of all, and more than the nodes of a cluster need concurrently. */
 const HOLDER_PROVEN_MAX = 1_024;
 
-/** How many connections, for tests that want fewer. */
+/** Lower limits, for tests. */
 interface Shares {
   max: number;
   unproven: number;
@@ -27,7 +28,7 @@ interface Shares {
 
 const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
 
-/** A request and its answer, on their way. */
+/** A request and its response in progress. */
 export interface Answering {
   message: IncomingMessage;
   response: ServerResponse;
@@ -35,22 +36,25 @@ export interface Answering {
 
 /** One client's connection. */
 export class Connection {
-  /** TCP's. TLS has a socket of its own above it. */
+  /** The TCP socket; TLS has another socket on top of it. */
   readonly socket: Socket;
   readonly ends: string;
   readonly network: string;
-  /** Undefined: `node:http` reads it. */
+  /** Undefined: `node:http` reads the connection. */
   plain: PlainConnection | undefined;
-  /** Requests of `node:http` without a complete answer, oldest first. It stops reading while the client does not take its answers. */
+  /**
+   * Requests read by `node:http` without a complete response, oldest first. It stops reading while the client does not
+   * read its responses.
+   */
   readonly answering: Answering[] = [];
   proven = false;
-  /** Whose key proved it. */
+  /** The owner of the key that proved it. */
   holder: string | undefined;
-  /** It is a WebSocket now. */
+  /** It has become a WebSocket. */
   upgraded = false;
-  /** What came on it is not HTTP. */
+  /** The data on it is not HTTP. */
   unreadable = false;
-  /** The answer to a request that has come is its last one. What the parser reads behind that request is not answered. */
+  /** The current request is the last one. Whatever the parser reads after it is not answered. */
   last = false;
 
   get idle(): boolean {
@@ -68,12 +72,12 @@ export class Connections {
   readonly #shares: Shares;
   /** At most `max`; oldest first. */
   readonly #all = new Map<string, Connection>();
-  /** The unproven ones by network, those that asked longest ago first. */
+  /** Unproven connections by network, least recently used first. */
   readonly #unproven = new Map<string, Set<Connection>>();
-  /** What `of` found: the ends of a socket are dear to ask for with each request. */
+  /** Cache of `of`, because a socket's addresses are expensive to read for each request. */
   readonly #found = new WeakMap<Socket, Connection>();
   #unprovenCount = 0;
-  /** Proven connections by holder: at most one entry for each connection. */
+  /** Number of proven connections by holder; at most one entry per connection. */
   readonly #proven = new Map<string, number>();
 
   constructor(shares: Shares = SHARES) {
@@ -84,7 +88,7 @@ export class Connections {
     return this.#all.size;
   }
 
-  /** Gives a new connection a place, or closes it. */
+  /** Admits a new connection, or closes it. */
   add(socket: Socket): void {
     const connection = new Connection(socket);
     const { max, unproven, unprovenPerAddress } = this.#shares;
@@ -99,27 +103,27 @@ export class Connections {
     socket.on('close', () => this.#remove(connection));
   }
 
-  /** The connection of a socket, of TCP or TLS. */
+  /** The connection of a TCP or TLS socket. */
   of(socket: Socket): Connection | undefined {
     const found = this.#found.get(socket) ?? this.#all.get(endsOf(socket));
     if (found !== undefined) this.#found.set(socket, found);
     return found;
   }
 
-  /** Call it when a request comes: the connection is then the youngest of its network. */
+  /** Call this when a request arrives; the connection then counts as the most recently used of its network. */
   asks(connection: Connection): void {
     if (connection.proven) return;
     const own = this.#unproven.get(connection.network);
     if (own?.delete(connection)) own.add(connection);
   }
 
-  /** Call it when an answer is out, or its client is gone. */
+  /** Call this when a response was sent, or its client left. */
   answered(connection: Connection, { response }: Pick<Answering, 'response'>): void {
     const at = connection.answering.findIndex((one) => one.response === response);
     if (at >= 0) connection.answering.splice(at, 1);
   }
 
-  /** Call it when a valid key or an agent's ticket was shown. @param holder whose key it is */
+  /** Call this after a valid key or an agent's ticket. @param holder owner of the key */
   prove(connection: Connection, holder?: string): void {
     if (connection.proven || this.#all.get(connection.ends) !== connection) return;
     if (holder !== undefined) {
@@ -132,7 +136,7 @@ export class Connections {
     this.#forget(connection);
   }
 
-  /** Of those that `node:http` has not: it knows its own. */
+  /** Closes idle connections that `node:http` does not read; it closes its own. */
   closeIdlePlain(): void {
     for (const { socket, plain } of this.#all.values()) if (plain?.answering === false) socket.destroy();
   }
@@ -149,7 +153,9 @@ export class Connections {
     return made;
   }
 
-  /** Those of the network that has most unproven connections. Looks at all networks, but only where places are short. */
+  /**
+   * The connections of the network with the most unproven ones. Searches all networks, but only if places are short.
+   */
   #largest(): Set<Connection> {
     let largest = new Set<Connection>();
     for (const own of this.#unproven.values()) if (own.size > largest.size) largest = own;
@@ -161,7 +167,7 @@ export class Connections {
     if (oldest !== undefined) this.#end(oldest);
   }
 
-  /** All places have proven connections: closes the oldest that waits for its next request. */
+  /** All places are taken by proven connections: closes the oldest idle one. */
   #pushOutIdle(): void {
     for (const connection of this.#all.values()) {
       if (connection.idle) return this.#end(connection);
@@ -198,7 +204,10 @@ function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket):
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }
 
-/** An IPv4 address, also one that is written as IPv6, or the network of an IPv6 address: a host has all of its addresses (RFC 6177). */
+/**
+ * An IPv4 address, even if written as IPv6, or the network of an IPv6 address, because a host owns all addresses of its
+ * network (RFC 6177).
+ */
 export function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;

@@ -1,11 +1,11 @@
-/** A value nested deeper goes to `structuredClone`: it may hold itself. */
+/** A value nested deeper goes to `structuredClone`, since it may contain itself. */
 const DEPTH_MAX = 32;
 const OTHER = Symbol('not a plain value');
 
 /**
- * A copy, as `structuredClone` makes it. Calls between objects consist of lists and plain objects, and each request makes several: these are
- * copied here, in a tenth of the time. All else goes to `structuredClone`.
- * @throws DataCloneError where a value cannot be copied, as a function
+ * A copy as made by `structuredClone`. Calls between objects consist of lists and plain objects, and each request makes
+ * several; these are copied here in a tenth of the time. Everything else goes to `structuredClone`.
+ * @throws DataCloneError if a value cannot be copied, such as a function
  */
 export function copyOf(value: unknown): unknown {
   const copy = plainCopy(value, DEPTH_MAX);
@@ -34,7 +34,7 @@ function recordCopy(record: object, depth: number): unknown {
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(record)) {
     const copied = plainCopy(member, depth - 1);
-    // Assigned, it would be the copy's prototype.
+    // An assignment would set the copy's prototype.
     if (copied === OTHER || name === '__proto__') return OTHER;
     copy[name] = copied;
   }

@@ -1,4 +1,7 @@
-/** The names of D1's types, which the rooms and drizzle use: @cloudflare/workers-types cannot be loaded beside @types/node. */
+/**
+ * The names of D1's types used by the gateway and drizzle. @cloudflare/workers-types cannot be loaded together with
+ * @types/node.
+ */
 interface D1Meta {
   changes: number;
   last_row_id: number;
@@ -26,5 +29,5 @@ interface D1Database {
   exec(query: string): Promise<{ count: number; duration: number }>;
 }
 
-/** R2 is Cloudflare's alone. */
+/** R2 exists only on Cloudflare. */
 type R2Bucket = never;

@@ -1,4 +1,4 @@
-/** D1's interface over a file, as far as the gateway and drizzle use it: see test/gateway/accounts/d1-contract.ts. */
+/** D1's interface on a file, as far as the gateway and drizzle use it; see test/gateway/accounts/d1-contract.ts. */
 import type { Database, Row, Value } from './sqlite.ts';
 
 interface Meta {
@@ -13,7 +13,7 @@ interface Result {
   meta: Meta;
 }
 
-/** SQLite's result codes, as D1 spells them. */
+/** SQLite's result codes, in D1's spelling. */
 const CODES: Readonly<Record<number, string>> = {
   1: 'SQLITE_ERROR',
   5: 'SQLITE_BUSY',
@@ -93,12 +93,12 @@ export class D1 {
     return new Statement(this.#database, text);
   }
 
-  /** All of them, or none. */
+  /** Atomic: all statements or none. */
   async batch(statements: readonly Statement[]): Promise<Result[]> {
     return told(() => this.#database.together(() => statements.map((one) => one.execute())));
   }
 
-  /** One statement a line. */
+  /** One statement per line. */
   async exec(text: string): Promise<{ count: number; duration: number }> {
     const lines = text.split('\n').filter((line) => line.trim() !== '');
     told(() => {
@@ -107,13 +107,13 @@ export class D1 {
     return { count: lines.length, duration: 0 };
   }
 
-  /** There is no replica that could lag behind. */
+  /** There is no replica that could be behind. */
   withSession(): D1 {
     return this;
   }
 }
 
-/** Applies what is missing, each file as a whole or not at all. The table is wrangler's own. */
+/** Applies the missing migrations, each file completely or not at all. The table is wrangler's. */
 export function migrate(database: Database, migrations: readonly { name: string; statements: readonly string[] }[]) {
   database.script(`CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE,
     applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)`);
@@ -126,7 +126,7 @@ export function migrate(database: Database, migrations: readonly { name: string;
   }
 }
 
-/** D1 has batches instead: one that stayed open would hold all other writers up. */
+/** D1 has batches instead. A transaction that stayed open would block all other writers. */
 function refuseTransaction(text: string): void {
   if (/^\s*(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/i.test(text))
     throw new Error('D1_ERROR: transactions are batches here');
@@ -144,7 +144,7 @@ function told<T>(work: () => T): T {
   }
 }
 
-/** Blobs are lists of numbers, as D1 gives them. */
+/** Blobs are lists of numbers, as D1 returns them. */
 function bytes(value: Value): Value {
   return value instanceof ArrayBuffer ? ([...new Uint8Array(value)] as unknown as Value) : value;
 }

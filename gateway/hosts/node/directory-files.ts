@@ -3,16 +3,22 @@ import { type FileHandle, mkdir, open, opendir, rename, rm, stat } from 'node:fs
 import { join } from 'node:path';
 import { type FileStore, FileStoreError, FileTooLarge, type StoredFile } from '../../files/file-store.ts';
 
-/** Ids as the gateway makes them: they cannot leave the directory. */
+/** Ids as the gateway generates them; they cannot leave the directory. */
 const ID = /^file-[0-9a-z]{24}$/;
 const UNFINISHED = '.part';
-/** Of one read: four times Node's own, for whole files. */
+/** Size of one read: four times Node's default, for whole files. */
 const READ_BYTES = 256 * 1024;
-/** Of one write. A socket gives 64 KiB at a time: each write is a turn of the thread pool, and costs more than a copy. */
+/**
+ * Size of one write. A socket provides 64 KiB at a time, and each write is a turn of the thread pool, which costs more
+ * than a copy.
+ */
 const WRITE_BYTES = 1024 * 1024;
 const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
-/** Files in one directory, readable by the gateway's user alone. A file appears under its name when it is whole and synced. */
+/**
+ * Stores files in one directory, readable only by the gateway's user. A file appears under its name when it is complete
+ * and synced.
+ */
 export class DirectoryFiles implements FileStore {
   readonly #directory: string;
 
@@ -109,7 +115,7 @@ class BlockWriter {
     this.#handle = handle;
   }
 
-  /** Takes a copy. @throws FileStoreError of this block or the one before */
+  /** Copies the piece. @throws FileStoreError of this block or the previous one */
   async write(piece: Uint8Array): Promise<void> {
     for (let at = 0; at < piece.length; ) {
       const taken = piece.subarray(at, at + WRITE_BYTES - this.#filled);
@@ -128,9 +134,9 @@ class BlockWriter {
   async #flush(): Promise<void> {
     await this.#writing;
     const block = this.#filling.subarray(0, this.#filled);
-    // Not `write`: on a disk that is nearly full it takes a part of the block, and that is no error.
+    // Not `write`: on a nearly full disk it writes part of the block without an error.
     this.#writing = storing(() => this.#handle.writeFile(block));
-    // Its error is told with the next block.
+    // Its error is reported with the next block.
     this.#writing.catch(() => {});
     [this.#filling, this.#written] = [this.#written, this.#filling];
     this.#filled = 0;

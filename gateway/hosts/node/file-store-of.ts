@@ -1,4 +1,4 @@
-/** The file store that `--files` names. */
+/** Opens the file store that `--files` names. */
 import { resolve } from 'node:path';
 import type { FileStore } from '../../files/file-store.ts';
 import { DirectoryFiles } from './directory-files.ts';
@@ -7,7 +7,7 @@ import { isS3, s3Config } from './s3/s3-config.ts';
 import { S3Files } from './s3/s3-files.ts';
 
 /**
- * @param files a directory, or `s3://BUCKET[/PREFIX]` with its credentials in the environment
+ * @param files a directory, or `s3://BUCKET[/PREFIX]` with credentials from the environment
  * @throws UsageError, CommandError
  */
 export function fileStoreOf(files: string, env: NodeJS.ProcessEnv): FileStore {
@@ -15,7 +15,7 @@ export function fileStoreOf(files: string, env: NodeJS.ProcessEnv): FileStore {
   return new S3Files(new S3Client(s3Config(files, env)));
 }
 
-/** Resolves with what is wrong with it, undefined where it can be asked. A gateway starts without its file store, too. */
+/** Resolves with its problem, or undefined if it can be read. A gateway also starts without its file store. */
 export async function problemOf(store: FileStore): Promise<string | undefined> {
   try {
     for await (const _ of store.list()) break;

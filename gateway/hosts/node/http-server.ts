@@ -1,4 +1,7 @@
-/** The socket that clients and agents see. `node:http`, strict, is the only parser; see plain/ for what needs none. */
+/**
+ * The socket for clients and agents. `node:http`, in strict mode, is the only parser; plain/ handles requests that need
+ * none.
+ */
 import { X509Certificate } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -40,22 +43,28 @@ import type { ResponseWriter } from './response-writer.ts';
 import { Upgrades } from './upgrades.ts';
 import { writeAnswer } from './write-answer.ts';
 
-/** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
+/** A peer that disappeared (power, cable) is detected by TCP after this and a few probes. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
-/** RFC 8996 ends TLS 1.0 and 1.1. Node's own default can be lowered by a flag or NODE_OPTIONS, which a site sets for another program. */
+/**
+ * RFC 8996 deprecates TLS 1.0 and 1.1. Node's default can be lowered by a flag or NODE_OPTIONS, which a site may set
+ * for another program.
+ */
 const TLS_VERSIONS = { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.3' } as const;
-/** A head that is not here by then is given up. Bodies have their own stall limit. */
+/** Time limit for a request's head. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
 /** How late that is noticed. */
 const HEADERS_LOOK_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
-/** They are held until there is work, and asked again: an end of this process does not wait for them. */
+/**
+ * These requests are held until there is work, and are repeated by their clients, so the end of this process does not
+ * wait for them.
+ */
 const WAITS_FOR_WORK: ReadonlySet<string> = new Set(['/agent/batch/lease', EXCHANGE_PATH]);
-/** No request is being answered, and nothing moved for so long: the last answers are out. */
+/** If no request is in progress and nothing moved for this long, the last responses are sent. */
 const QUIET_MS = 50;
 
-/** No dots, escapes or doubled slashes that a URL parser could read otherwise. */
+/** Without dots, escapes or doubled slashes that a URL parser could read differently. */
 const PLAIN_PATH = /^\/v1(?:\/[A-Za-z0-9_-]+)+$/;
 
 export interface TlsMaterial {
@@ -90,7 +99,7 @@ export class HttpServer {
     this.#listener = getRequestListener(
       (request, { incoming }) => {
         const accepted = this.#proof(incoming.socket);
-        // Left open where it is read in part: the client has to hear why.
+        // Left open if it is partly read, because the client must receive the reason.
         const pieces = () => incoming.iterator({ destroyOnReturn: false });
         return app.fetch(Object.assign(request, { accepted, pieces }), env, context);
       },
@@ -99,7 +108,7 @@ export class HttpServer {
     this.#upgrades = new Upgrades({ env, background, encrypted: this.#encrypted, connections: this.#connections });
     const http = {
       insecureHTTPParser: false,
-      requireHostHeader: false, // its refusal would be an answer that nothing here knows of: refusals.ts
+      requireHostHeader: false, // Its refusal would be a response that is not tracked here; see refusals.ts.
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
@@ -130,7 +139,7 @@ export class HttpServer {
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
     );
-    // Its own listener gets a connection only when something else than plain requests comes on it.
+    // Its listener gets a connection only when something other than a plain request arrives on it.
     const event = tls === undefined ? 'connection' : 'secureConnection';
     const [parse] = this.#server.listeners(event) as ((socket: Socket) => void)[];
     if (parse === undefined) throw new Error('node:http listens to no connection');
@@ -145,7 +154,7 @@ export class HttpServer {
       this.#server.once('error', reject);
       this.#server.listen(port, host, () => {
         this.#server.removeListener('error', reject);
-        // Running out of descriptors is reported here and is no reason to end.
+        // Running out of descriptors is reported here and must not end the process.
         this.#server.on('error', (error) => console.error(`public socket: ${error.message}`));
         const address = this.#server.address();
         resolve(typeof address === 'object' && address !== null ? address.port : port);
@@ -153,14 +162,17 @@ export class HttpServer {
     });
   }
 
-  /** For connections from now on; those that stand keep their certificate. @throws Error where it is no pair */
+  /** For new connections; existing ones keep their certificate. @throws Error if it is not a pair */
   reload(tls: TlsMaterial): void {
     if (!(this.#server instanceof TlsServer)) return;
     this.#server.setSecureContext({ ...tls, ...TLS_VERSIONS });
     tellEnd(tls);
   }
 
-  /** Behind the answers to earlier requests of the connection: else a client, or a proxy that shares it, takes what is written for one of them. */
+  /**
+   * After the responses to earlier requests on the connection; otherwise a client, or a proxy that shares it, would
+   * take this for one of them.
+   */
   #behindOthers(socket: Duplex, write: () => void): void {
     const last = this.#connections.of(socket as Socket)?.answering.at(-1);
     if (last === undefined) return write();
@@ -204,7 +216,7 @@ export class HttpServer {
     };
   }
 
-  /** Says that a valid key came on this connection. */
+  /** Called with a key's owner when a valid key arrived on this connection. */
   #proof(socket: Socket): (holder: string) => void {
     return (holder) => {
       const connection = this.#connections.of(socket);
@@ -212,7 +224,7 @@ export class HttpServer {
     };
   }
 
-  /** Looks at a request as soon as its head is here; `whenFree` runs what answers it. */
+  /** Checks a request as soon as its head arrived; `whenFree` runs what answers it. */
   #onRequest(message: IncomingMessage, response: ServerResponse, whenFree: WhenFree = atOnce): void {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
@@ -225,8 +237,9 @@ export class HttpServer {
       this.#asking -= answers;
       this.#connections.answered(connection, { response });
     });
-    response.on('error', () => {}); // 'close' follows
-    // Behind a request that offers another protocol the parser loses the rest of what it was given, in the middle of a request if need be.
+    response.on('error', () => {}); // 'close' follows.
+    // After a request that offers another protocol the parser loses the rest of its input, even in the middle of a
+    // request.
     if (isOffer(message)) connection.last = true;
     if (this.#closing || connection.last) response.setHeader('connection', 'close');
     const ambiguous = ambiguityOf(message);
@@ -238,7 +251,7 @@ export class HttpServer {
   }
 
   #answer(message: IncomingMessage, response: ServerResponse, connection: Connection): void {
-    // HTTP/1.0 needs no Host header, and health checks often speak HTTP/1.0.
+    // HTTP/1.0 needs no Host header, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (path.startsWith(LEADER_PATH)) return void this.#lead(message, response);
@@ -253,14 +266,14 @@ export class HttpServer {
     }
   }
 
-  /** Another gateway of the institution. */
+  /** A request of another gateway of the institution. */
   async #lead(message: IncomingMessage, response: ServerResponse): Promise<void> {
     const { leader } = this.#options.following;
     if (leader === undefined) return refuse(response, 'This gateway is starting.');
     await leader.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }
 
-  /** A request to a model: past the router and the Fetch classes. */
+  /** A request to a model: bypasses the router and the Fetch classes. */
   async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     const whole = await wholeBody(message);
     const accepted = this.#proof(message.socket);
@@ -281,7 +294,9 @@ export class HttpServer {
     }
   }
 
-  /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */
+  /**
+   * Accepts no more connections, lets running requests finish for at most `drainMs`, then ends everything. Idempotent.
+   */
   async close(drainMs: number): Promise<void> {
     this.#closing = true;
     this.#upgrades.close();
@@ -310,8 +325,9 @@ function isWebSocket({ method, headers }: IncomingMessage): boolean {
 }
 
 /**
- * 100 Continue, then `next`, when the answers to earlier requests of the connection are out. node:http says it at once: then it stands behind
- * the head of this request's answer, in its body, and the answer's last bytes are read as the next one.
+ * Sends 100 Continue, then calls `next`, after the responses to earlier requests on the connection. node:http would
+ * send it immediately: then it would end up after the head of the current response, in its body, and the response's
+ * last bytes would be read as the next response.
  */
 const inTurn: WhenFree = (response, next) => {
   const say = () => {
@@ -322,7 +338,7 @@ const inTurn: WhenFree = (response, next) => {
   else say();
 };
 
-/** Of a protocol that is not taken up; llhttp's own test. */
+/** True for an offered protocol that is not accepted; the same test as llhttp's. */
 function isOffer({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined && /upgrade/i.test(headers.connection ?? '');
 }

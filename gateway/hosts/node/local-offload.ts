@@ -1,4 +1,6 @@
-/** Answers that leave by the process's own sockets: the object's bytes are written to the client as they come, and no stream stands between. */
+/**
+ * Responses that the tunnel object writes directly to the client's socket in this process, without a stream in between.
+ */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { attemptName } from '../../../shared/upstream/attempt.ts';
 import { owned } from '../../../shared/wire/owned.ts';
@@ -6,11 +8,11 @@ import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offload
 import { type Held, OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
 import type { Offer, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
 
-/** What an answer is written to. */
+/** The destination of a response. */
 export interface Sink {
   write(bytes: Uint8Array): void;
   end(): void;
-  /** Nothing more comes, and this is no end. */
+  /** Ends the connection, because the response is incomplete. */
   destroy(): void;
 }
 
@@ -19,16 +21,16 @@ interface Offered {
   sink: Sink | undefined;
 }
 
-/** All answers that are offered, or on their way out; at most as many as there are attempts. */
+/** All responses that are offered or being sent; at most as many as there are attempts. */
 export class LocalOffloads {
   readonly #offered = new TransientMap<number, Offered>();
-  /** By session; of those with answers on their way out. */
+  /** By session; only those with responses being sent. */
   readonly #active = new TransientMap<string, LocalOffload>();
   #last = 0;
 
   /**
-   * The offload of one session's object, at the start of its life. What an earlier life of it left on its way out ends: that one was reset, and
-   * nothing of it will write to those clients again, or hear that they left.
+   * The offload of one session's object, called when an instance starts. Ends what a previous instance was still
+   * sending: that one was reset, and will neither write to those clients again nor learn that they left.
    */
   of(session: string): ResponseOffload {
     this.#active.get(session)?.lose();
@@ -53,7 +55,7 @@ export class LocalOffloads {
     this.#offered.delete(number);
   }
 
-  /** Writes the answer's rest to `sink`. Undefined: it is gone. */
+  /** Writes the rest of the response to `sink`. Undefined: it is gone. */
   take(number: number, sink: Sink): OffloadedStream | undefined {
     const offered = this.#offered.get(number);
     if (offered === undefined) return undefined;
@@ -67,7 +69,7 @@ class LocalOffload implements ResponseOffload {
   readonly #names = new TransientMap<string, { stream: OffloadedStream; number: number }>();
   readonly #active: (active: boolean) => void;
 
-  /** `active` hears whether it has answers on their way out. */
+  /** `active` is told whether responses are being sent. */
   constructor(offloads: LocalOffloads, active: (active: boolean) => void) {
     this.#offloads = offloads;
     this.#active = active;
@@ -121,7 +123,7 @@ class LocalOffload implements ResponseOffload {
     return this.#names.get(name)?.stream.withdraw();
   }
 
-  /** The object is gone: its clients are told by an end that is none. */
+  /** The object is gone: its clients get a broken connection. */
   lose(): void {
     for (const { stream, number } of [...this.#names.values()]) {
       this.#offloads.get(number)?.sink?.destroy();

@@ -8,7 +8,7 @@ import { NodeStorage } from './object-storage.ts';
 import { OutputGate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';
 
-/** Timers of one object: they end with it, and one that throws resets it. */
+/** Timers of one object. They end with it, and one that throws resets it. */
 class NodeClock implements Clock {
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #guard: (work: () => void) => void;
@@ -52,11 +52,11 @@ interface ContextOptions {
   database: Database;
   alarm: ObjectAlarm;
   handlers(): ObjectHandlers;
-  /** The object can go on no longer: something of it threw, or its file cannot be written. */
+  /** The object cannot continue: it threw, or its file cannot be written. */
   failed(cause: unknown): void;
 }
 
-/** What one instance of an object lives on. */
+/** The runtime of one object instance. */
 export class NodeContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
@@ -102,7 +102,7 @@ export class NodeContext implements ObjectContext {
     }
   }
 
-  /** Something of the object is under way: its memory is needed. */
+  /** The object has work in progress, so its memory is needed. */
   get busy(): boolean {
     return this.#background > 0 || this.clock.pending > 0 || this.sockets.size > 0;
   }
@@ -113,7 +113,7 @@ export class NodeContext implements ObjectContext {
     this.#database.close();
   }
 
-  /** The instance ends. `cause`: it is reset, and what its last turn wrote is undone. */
+  /** The instance ends. `cause`: it is reset, and the writes of its last turn are undone. */
   end(cause?: unknown): void {
     this.#over = true;
     if (cause === undefined) this.gate.commit();

@@ -28,7 +28,7 @@ import { ReportReads } from './reports/report-reads.ts';
 import { Database } from './sqlite.ts';
 import { watched } from './watched-policy.ts';
 
-/** By the binding that the gateway knows them by; also the names of their directories. */
+/** By binding name, which is also the name of the directory. */
 const CLASSES = {
   TUNNEL: TunnelObject,
   REGISTRY: RegistryObject,
@@ -44,9 +44,9 @@ const CLASSES = {
 } satisfies Record<string, ObjectClass>;
 
 export interface NodeGatewayOptions {
-  /** An absolute directory, which exists. */
+  /** An existing absolute directory. */
   objects: string;
-  /** An absolute file, made where it is missing. */
+  /** An absolute file, created if missing. */
   accounts: string;
   assets: string;
   files: FileStore;
@@ -54,9 +54,9 @@ export interface NodeGatewayOptions {
   /** Settings and secrets; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
   tls: TlsMaterial | undefined;
-  /** Of `--policy`. */
+  /** From `--policy`. */
   policies: readonly Policy[];
-  /** This gateway among others of its institution. */
+  /** This gateway's place among others of its institution. */
   following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number };
   log(line: string): void;
 }

@@ -11,7 +11,10 @@ interface Carrier {
   accepted(holder: string): void;
 }
 
-/** A request to a model as `node:http` parsed it. The classes of the Fetch standard cost as much as all that is done with it. */
+/**
+ * A request to a model as parsed by `node:http`. The classes of the Fetch standard would cost as much as everything
+ * else that is done with it.
+ */
 export class NodeRequest implements HttpRequest {
   readonly method: string;
   readonly path: string;
@@ -25,7 +28,7 @@ export class NodeRequest implements HttpRequest {
   #body: ReadableStream<Uint8Array> | null | undefined;
   #controller: AbortController | undefined;
 
-  /** `response` tells when the client leaves; `whole` is the body where it came with the head. */
+  /** `response` tells when the client leaves; `whole` is the body if it came with the head. */
   constructor({ message, response, encrypted, accepted }: Carrier, path: string, whole: Buffer | undefined) {
     this.method = message.method ?? 'GET';
     this.path = path;
@@ -55,7 +58,7 @@ export class NodeRequest implements HttpRequest {
     return this.#controller.signal;
   }
 
-  /** Null where there is none. */
+  /** Null if there is none. */
   get body(): ReadableStream<Uint8Array> | null {
     if (this.#body === undefined) {
       const { headers } = this.#message;
@@ -65,7 +68,7 @@ export class NodeRequest implements HttpRequest {
     return this.#body;
   }
 
-  /** The body whole, read without a stream. @throws Error where it breaks off */
+  /** The whole body, read without a stream. @throws Error if it breaks off */
   arrayBuffer(): Promise<ArrayBuffer> {
     const message = this.#message;
     if (this.#whole !== undefined) return Promise.resolve(new Uint8Array(this.#whole).buffer);
@@ -87,19 +90,19 @@ export class NodeRequest implements HttpRequest {
   }
 }
 
-/** `node:http` joins repeated headers as RFC 9110 §5.2 has it, and keeps the first of those that must not be repeated. */
+/** `node:http` joins repeated headers as in RFC 9110 §5.2, and keeps the first of those that must not be repeated. */
 function headerOf({ headers }: IncomingMessage, name: string): string | null {
   const value = headers[name];
   if (value === undefined) return null;
   return typeof value === 'string' ? value : value.join(', ');
 }
 
-/** Larger bodies are read as streams, which have bounds of their own. */
+/** Larger bodies are read as streams, which have their own limits. */
 const WHOLE_MAX_BYTES = 64 * 1024;
 
 /**
- * The body of a small request, if all of it is here in this round of the event loop, as nearly always. It costs a fraction of a stream.
- * Undefined: it comes slowly, or is large; what came of it can be read from `message` again.
+ * The body of a small request, if all of it arrived in this turn of the event loop, as it nearly always does. It costs
+ * a fraction of a stream. Undefined: it arrives slowly or is large; the received part can be read from `message` again.
  */
 export function wholeBody(message: IncomingMessage): Promise<Buffer | undefined> {
   const length = Number(message.headers['content-length'] ?? Number.NaN);

@@ -5,19 +5,19 @@ import type { ObjectHandlers } from '../../gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
 import type { OutputGate } from './output-gate.ts';
 
-/** Heartbeats come every 15 s. A peer that sends more of them and reads nothing gets no more answers than these wait for it. */
+/** Heartbeats come every 15 s. A peer that sends more and reads nothing gets at most one reply per interval. */
 const ANSWERED_EVERY_MS = 100;
-/** Messages that an object sends before the handshake is over: a challenge. */
+/** Messages that an object sends before the handshake is over, such as a challenge. */
 const EARLY_MAX = 16;
 /** RFC 6455 §7.4.1: the server restarts. */
 const RESTART = 1012;
 
 const [CONNECTING, OPEN, CLOSED] = [0, 1, 3];
 
-/** Sockets whose handshakes have yet to be answered, by the response that the object gave. */
+/** Sockets whose handshake is pending, by the response that the object returned. */
 const upgrades = new WeakMap<Response, { socket: NodeSocket; headers: Record<string, string> }>();
 
-/** What `response` asks for, where it is the answer to an upgrade. */
+/** The pending upgrade, if `response` accepts one. */
 export function upgradeOf(response: Response) {
   return upgrades.get(response);
 }
@@ -27,7 +27,9 @@ interface SocketEvents {
   close(socket: NodeSocket): void;
 }
 
-/** An object's end of a WebSocket. It is made before the handshake; what is sent until then follows that. */
+/**
+ * An object's end of a WebSocket. It is created before the handshake; what is sent until then follows the handshake.
+ */
 export class NodeSocket implements ObjectSocket {
   readonly #gate: OutputGate;
   readonly #on: SocketEvents;
@@ -53,13 +55,13 @@ export class NodeSocket implements ObjectSocket {
     connection.binaryType = 'arraybuffer';
     connection.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
     connection.on('close', () => this.#end());
-    connection.on('error', () => {}); // 'close' follows
+    connection.on('error', () => {}); // 'close' follows.
     for (const message of this.#early) connection.send(message);
     this.#early = [];
     if (this.#closing !== undefined) connection.close(this.#closing.code, this.#closing.reason);
   }
 
-  /** The upgrade has been dealt with. Without a handshake there is no connection whose end anybody would hear of. */
+  /** The upgrade was handled. Without a handshake there is no connection that would report its end. */
   settle(): void {
     if (this.#connection === undefined) this.#end();
   }
@@ -93,7 +95,7 @@ export class NodeSocket implements ObjectSocket {
     this.#gate.pass(() => this.#connection?.close(code, reason));
   }
 
-  /** Without a word from its object, which is gone. */
+  /** Closes without involving its object, which is gone. */
   abort(): void {
     this.#over = true;
     this.#connection?.close(RESTART, 'the gateway lost the state of this socket');
@@ -106,14 +108,14 @@ export class NodeSocket implements ObjectSocket {
   }
 }
 
-/** The object lives as long as its sockets: nothing outlives its memory. */
+/** The sockets keep the object alive; nothing outlives its memory. */
 export class NodeSockets implements ObjectSockets {
   readonly #gate: OutputGate;
   readonly #handlers: () => ObjectHandlers;
   readonly #guard: (work: () => void) => void;
   readonly #sockets = new Set<NodeSocket>();
 
-  /** `guard` runs a handler of the object's, and resets the object where that throws. */
+  /** `guard` runs a handler of the object, and resets the object if that throws. */
   constructor(gate: OutputGate, handlers: () => ObjectHandlers, guard: (work: () => void) => void) {
     this.#gate = gate;
     this.#handlers = handlers;
@@ -143,7 +145,7 @@ export class NodeSockets implements ObjectSockets {
   }
 
   note(): void {
-    // With the object its sockets end: there is no next life to write for.
+    // The sockets end with the object, so there is nothing to save for a next instance.
   }
 
   noted(): unknown {
@@ -154,7 +156,10 @@ export class NodeSockets implements ObjectSockets {
     return socket instanceof NodeSocket ? socket.pingedAt : 0;
   }
 
-  /** Behind all that the event loop has read in this round: sixty requests that came together are one message to the agent. */
+  /**
+   * After all that the event loop has read in this turn: sixty requests that arrive together are one message to the
+   * agent.
+   */
   schedule(flush: () => void): void {
     setImmediate(() => this.#guard(flush));
   }

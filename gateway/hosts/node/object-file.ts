@@ -1,19 +1,19 @@
-/** Names of objects as names of files. Two objects of a class never share a file. */
+/** Maps names of objects to file names. Two objects of a class never share a file. */
 import { createHash } from 'node:crypto';
 
-/** Longer names are hashed: a file's name has 255 bytes. */
+/** Longer names are hashed: a file name has at most 255 bytes. */
 const FILE_NAME_MAX = 150;
 const END = '.sqlite';
 const HASHED_END = '.hash.sqlite';
 
-/** Readable where the name allows it. */
+/** Readable if the name allows it. */
 export function fileName(name: string): string {
   const readable = encodeURIComponent(name).replace(/[.*~!'()]/g, (char) => `%${char.charCodeAt(0).toString(16)}`);
   if (readable.length <= FILE_NAME_MAX && readable !== '') return `${readable}${END}`;
   return `${createHash('sha256').update(name).digest('hex')}${HASHED_END}`;
 }
 
-/** The object that a file belongs to; undefined where the file's name does not tell. */
+/** The object that a file belongs to; undefined if the file name does not tell. */
 export function objectName(file: string): string | undefined {
   if (!file.endsWith(END) || file.endsWith(HASHED_END)) return undefined;
   return decodeURIComponent(file.slice(0, -END.length));

@@ -10,23 +10,26 @@ import { NodeContext } from './node-context.ts';
 import { fileName } from './object-file.ts';
 import { Database } from './sqlite.ts';
 
-/** An object that is not used for so long closes its file. */
+/** An object that is unused for this long closes its file. */
 const FILE_IDLE_MS = 10_000;
-/** And for so long is forgotten, unless something of it is under way: Durable Objects are after one to two minutes. */
+/**
+ * After this long its memory is dropped, unless it has work in progress. Durable Objects are evicted after one to two
+ * minutes.
+ */
 const MEMORY_IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 5_000;
 
 interface Instance {
   room: GatewayObject & ObjectHandlers;
   context: NodeContext;
-  /** Calls that have not returned, to be told if the object is reset. */
+  /** Pending calls, which are rejected if the object is reset. */
   calls: Set<(cause: unknown) => void>;
   usedAt: number;
   resting: boolean;
 }
 
 interface HostOptions {
-  /** Absolute; it exists. */
+  /** Absolute and existing. */
   directory: string;
   classes: Readonly<Record<string, ObjectClass>>;
   env(): Env;
@@ -34,8 +37,8 @@ interface HostOptions {
 }
 
 /**
- * The objects of one process. Each has a file of its own, and one instance while it is used. A call is a call, in the next turn; arguments
- * and results are copied.
+ * The objects of one process. Each has its own file, and one instance while it is in use. A call runs in the next turn;
+ * arguments and results are copied.
  */
 export class ObjectHost {
   readonly #options: HostOptions;
@@ -53,7 +56,7 @@ export class ObjectHost {
     this.#sweeper.unref();
   }
 
-  /** Alarms fire from now on: when all that objects need is there. */
+  /** From now on alarms fire; called when everything that objects need is ready. */
   start(): void {
     this.#alarms.start();
   }
@@ -103,7 +106,7 @@ export class ObjectHost {
     });
   }
 
-  /** Runs `work` in a turn of its own; what it gives is told when all that was written is committed. */
+  /** Runs `work` in its own turn. The result is returned after all writes are committed. */
   async #run<T>(className: string, name: string, work: (room: Instance['room']) => T | Promise<T>): Promise<T> {
     await undefined;
     const instance = this.#instance(className, name);
@@ -157,7 +160,7 @@ export class ObjectHost {
     }
   }
 
-  /** Its memory may not be what its file says: the next call finds a new instance. */
+  /** Its memory may differ from its file: the next call creates a new instance. */
   #reset(key: string, context: NodeContext, cause: unknown): void {
     const instance = this.#instances.get(key);
     const reason = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
@@ -168,7 +171,7 @@ export class ObjectHost {
   }
 
   #sweep(): void {
-    // A file that is closed now could not be opened again: SQLite makes two files beside it.
+    // A file that is closed now could not be reopened: SQLite creates two files beside it.
     if (storageHealth.failure !== undefined) return;
     const now = Date.now();
     for (const [key, instance] of this.#instances) {

@@ -2,26 +2,26 @@ import { storageHealth } from '../../storage/health.ts';
 import type { Database } from './sqlite.ts';
 
 /**
- * Keeps what an object says behind what it has written. The first write of a synchronous turn begins a transaction, which is committed
- * when the turn is over; what the object sends meanwhile waits for that. With WAL and synchronous=NORMAL a commit is a write without
- * fsync, some 30 µs, so that no longer batching pays.
+ * Holds an object's messages back until its writes are committed. The first write of a synchronous turn begins a
+ * transaction, which is committed at the end of the turn; messages sent meanwhile wait for that. With WAL and
+ * synchronous=NORMAL a commit is a write without fsync, about 30 µs, so longer batching is not worthwhile.
  */
 export class OutputGate {
   readonly #database: Database;
   readonly #onFailure: (error: unknown) => void;
   #open = true;
-  /** What leaves at the commit: at most what one turn says. */
+  /** Messages to send at the commit; at most those of one turn. */
   #waiting: (() => void)[] = [];
-  /** Of the open transaction; undefined while no caller waits for it. */
+  /** Promise of the open transaction; undefined while no caller waits for it. */
   #committed: PromiseWithResolvers<void> | undefined;
 
-  /** `onFailure`: the commit failed, and what waited for it will never leave. */
+  /** `onFailure`: the commit failed, and what waited for it will never be sent. */
   constructor(database: Database, onFailure: (error: unknown) => void) {
     this.#database = database;
     this.#onFailure = onFailure;
   }
 
-  /** Something is about to be written. */
+  /** Call this before a write. */
   write(): void {
     if (!this.#open) return;
     this.#database.begin();
@@ -29,13 +29,13 @@ export class OutputGate {
     queueMicrotask(() => this.commit());
   }
 
-  /** Calls `send` at once, or behind the commit of what was written. */
+  /** Calls `send` now, or after the commit of pending writes. */
   pass(send: () => void): void {
     if (this.#open) send();
     else this.#waiting.push(send);
   }
 
-  /** Resolves when all that was written is committed; rejects where it could not be. Undefined: nothing waits. */
+  /** Resolves when all writes are committed; rejects if that failed. Undefined: nothing is pending. */
   committed(): Promise<void> | undefined {
     if (this.#open) return undefined;
     this.#committed ??= Promise.withResolvers();
@@ -59,7 +59,7 @@ export class OutputGate {
     for (const send of waiting) send();
   }
 
-  /** The object is reset: what it wrote in this turn is undone, and what waited for that never leaves. */
+  /** The object is reset: the writes of this turn are undone, and what waited for them is never sent. */
   abandon(cause: unknown): void {
     if (this.#open) return;
     this.#open = true;

@@ -1,10 +1,10 @@
-/** Requests that the Node host answers before any room sees them. */
+/** Requests that the Node host refuses before the rest of the gateway sees them. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
 import type { Connection } from './connections.ts';
 
-/** A host as RFC 3986 §3.2.2 has it, without the characters that no host name has. */
+/** A host as in RFC 3986 §3.2.2, without characters that no host name has. */
 const HOST = /^(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
 export interface Refused {
@@ -14,13 +14,16 @@ export interface Refused {
 
 export const NO_HOST: Refused = { status: 400, message: 'The Host header names no host.' };
 
-/** A path, or a whole URL as a proxy is sent (RFC 9112 §3.2.1, §3.2.2). */
+/** A path, or a whole URL as sent to a proxy (RFC 9112 §3.2.1, §3.2.2). */
 function isTarget(target = ''): boolean {
   if (target.startsWith('/')) return !target.split('?', 1)[0]?.includes('\\');
   return /^https?:\/\//i.test(target) && URL.canParse(target);
 }
 
-/** Whether the router takes it for a path below `prefix`: `/./v1/models`, `/%76%31/models` and `http://any/v1/models` are below `/v1/`. */
+/**
+ * True if the router would treat it as a path below `prefix`: `/./v1/models`, `/%76%31/models` and
+ * `http://any/v1/models` are below `/v1/`.
+ */
 export function isBelow(prefix: string, target = '/'): boolean {
   const { pathname } = new URL(target.startsWith('/') ? `http://localhost${target}` : target);
   try {
@@ -30,10 +33,10 @@ export function isBelow(prefix: string, target = '/'): boolean {
   }
 }
 
-/** What `node:http` lets through and another reader on the way could understand otherwise (RFC 9112 §2.3, §3.2, §6.1). */
+/** What `node:http` accepts and another parser on the path could read differently (RFC 9112 §2.3, §3.2, §6.1). */
 export function ambiguityOf({ rawHeaders, headers, httpVersion, url }: IncomingMessage): Refused | undefined {
   if (!isTarget(url)) return bad('The target of the request is no path.');
-  // llhttp takes 0.9 and 2.0 as well, and reads their bodies as those of 1.1.
+  // llhttp also accepts 0.9 and 2.0, and reads their bodies like those of 1.1.
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
     return bad(`HTTP/${httpVersion} is no version that is spoken here.`);
   let hosts = 0;
@@ -43,7 +46,7 @@ export function ambiguityOf({ rawHeaders, headers, httpVersion, url }: IncomingM
   if (headers.host !== undefined && !HOST.test(headers.host)) return NO_HOST;
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && httpVersion === '1.0') return bad('HTTP/1.0 has no Transfer-Encoding.');
-  // "gzip, chunked" ends where its chunks end, and what is in them would go to an engine as it is.
+  // "gzip, chunked" ends where its chunks end, and their content would go to an engine unchanged.
   if (coding !== undefined && coding.toLowerCase() !== 'chunked')
     return bad('No Transfer-Encoding but chunked is read here.');
   const { expect } = headers;
@@ -56,7 +59,7 @@ function bad(message: string): Refused {
   return { status: 400, message };
 }
 
-/** The connection ends with it, and what came behind the request is not read. */
+/** Ends the connection; what follows the request is not read. */
 export function refuseAmbiguous(response: ServerResponse, { status, message }: Refused): void {
   const error = new ApiError('invalid_request', message);
   response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });
@@ -64,20 +67,21 @@ export function refuseAmbiguous(response: ServerResponse, { status, message }: R
 }
 
 /**
- * The parser cannot read on: one error is the last that goes out on the connection. It never stands inside another answer, and never before an
- * answer to an earlier request: a client, or a proxy that shares the connection, would take it for that one.
+ * The parser cannot continue, so an error is the last thing sent on the connection. It is never written inside another
+ * response, and never before the response to an earlier request: a client, or a proxy that shares the connection, would
+ * take it for that one.
  */
 export function refuseUnreadable(
   error: NodeJS.ErrnoException,
   socket: Duplex,
   connection: Connection | undefined,
 ): void {
-  // A second error: the client goes on sending, and nothing of it will ever be read.
+  // A second error: the client keeps sending, and nothing of it will ever be read.
   if (error.code === 'ECONNRESET' || !socket.writable || !connection || connection.unreadable)
     return void socket.destroy();
   const { answering } = connection;
   const last = answering.at(-1);
-  // The answer that ends the connection is out, or nothing that it waits for is missing.
+  // The last response was sent, or it waits for nothing more from the client.
   if (connection.last && (last === undefined || last.response.writableEnded || last.message.complete)) return;
   connection.unreadable = true;
   const tell = () => answerUnreadable(socket, UNREADABLE[error.code ?? ''] ?? CUT);
@@ -90,7 +94,7 @@ export function refuseUnreadable(
   });
 }
 
-/** What goes out instead of an answer where no request could be read. */
+/** The response if no request could be read. */
 interface Unreadable {
   status: number;
   words: string;
@@ -112,7 +116,7 @@ const UNREADABLE: Readonly<Record<string, Unreadable>> = {
   ERR_HTTP_REQUEST_TIMEOUT: LATE,
 };
 
-/** The connection ends with it. */
+/** Ends the connection. */
 export function answerUnreadable(socket: Duplex, { status, words, message }: Unreadable): void {
   const body = errorBody(new ApiError('invalid_request', message));
   const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;

@@ -1,14 +1,14 @@
-/** What an answer is written by: `node:http`'s ServerResponse is one, and PlainResponse. */
+/** The interface for writing a response: `node:http`'s ServerResponse implements it, and so does PlainResponse. */
 export interface ResponseWriter {
   readonly destroyed: boolean;
-  /** @throws Error where a header holds what no header may hold */
+  /** @throws Error if a header contains invalid characters */
   writeHead(status: number, headers: Record<string, string>): unknown;
-  /** Sends the head alone, where it has not gone. */
+  /** Sends the head alone, if it was not sent yet. */
   flushHeaders(): void;
-  /** False where what was written waits for the client. */
+  /** False if the written bytes wait for the client. */
   write(bytes: Uint8Array): boolean;
   end(body?: Uint8Array | string): unknown;
-  /** Ends the connection, so that no client takes half a body for all of it. */
+  /** Ends the connection, so that no client takes half a body for a whole one. */
   destroy(): unknown;
   on(event: 'drain' | 'close', call: () => void): unknown;
   removeListener(event: 'drain' | 'close', call: () => void): unknown;

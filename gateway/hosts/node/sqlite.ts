@@ -1,15 +1,18 @@
-/** SQLite as this host uses it. The only file that knows `node:sqlite`. */
+/** SQLite as this host uses it. The only file that imports `node:sqlite`. */
 import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { storageHealth } from '../../storage/health.ts';
 
-/** Statements that one database keeps prepared. Rooms have a few dozen texts each; the oldest makes room. */
+/** Prepared statements kept per database. Each object has a few dozen; the oldest is dropped. */
 const STATEMENTS_MAX = 128;
-/** Another process (a backup, `sqlite3`) may hold the file for a moment. The whole gateway waits: not while nothing can be written anyway. */
+/**
+ * Another process (a backup, `sqlite3`) may lock the file for a moment. The whole gateway waits, except while nothing
+ * can be written anyway.
+ */
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them. */
+/** SQLITE_CORRUPT and SQLITE_NOTADB, without their extended codes. */
 const DAMAGED: readonly number[] = [11, 26];
 const PRIMARY_CODE = 0xff;
 
@@ -21,13 +24,13 @@ interface Prepared {
   statement: StatementSync;
   /** It changes nothing. */
   reads: boolean;
-  /** A cursor steps through it: another use needs its own. */
+  /** A cursor is reading from it: another use needs its own. */
   busy: boolean;
 }
 
 /**
- * One file. Write-ahead log, synchronous=NORMAL: what is committed survives the end of the process, `kill -9` included. After a power
- * cut the file is whole, but the commits since the last checkpoint may be missing.
+ * One database file. Write-ahead log, synchronous=NORMAL: committed data survives the end of the process, even `kill
+ * -9`. After a power cut the file is intact, but commits since the last checkpoint may be missing.
  */
 export class Database {
   readonly path: string;
@@ -40,15 +43,15 @@ export class Database {
   readonly #readOnly: boolean;
 
   /**
-   * Nothing is opened, or made, before it is needed. A file that does not exist is made by the first write; `readOnly`: never, and a write
-   * is an error.
+   * Opens or creates nothing before it is needed. The first write creates a missing file. `readOnly`: never creates
+   * one, and a write is an error.
    */
   constructor(path: string, { readOnly = false }: { readOnly?: boolean } = {}) {
     this.path = path;
     this.#readOnly = readOnly;
   }
 
-  /** Whether `query` changes nothing. */
+  /** True if `query` changes nothing. */
   reads(query: string): boolean {
     return isRead(query);
   }
@@ -61,7 +64,7 @@ export class Database {
     });
   }
 
-  /** Row after row; the statement runs as it is read. */
+  /** Row by row; the statement runs while it is read. */
   *iterate(query: string, bindings: readonly unknown[]): IterableIterator<Row> {
     const prepared = this.#named(() => this.#prepare(query));
     prepared.busy = true;
@@ -72,7 +75,7 @@ export class Database {
     }
   }
 
-  /** Rows as lists, with the names of their columns. */
+  /** Rows as lists, with the column names. */
   lists(query: string, bindings: readonly unknown[]): { columns: string[]; rows: Value[][] } {
     const { statement } = this.#prepare(query);
     const columns = statement.columns().map(({ name }) => name);
@@ -90,7 +93,7 @@ export class Database {
     this.#named(() => this.#open(isRead(text)).exec(text));
   }
 
-  /** As SQLite counts: of this connection, and the last row that it inserted. */
+  /** SQLite's counters: changes of this connection, and the last inserted row. */
   counters(): { total: number; last: number } {
     const [row] = this.rows('SELECT total_changes() AS total, last_insert_rowid() AS last', []);
     return { total: Number(row?.total ?? 0), last: Number(row?.last ?? 0) };
@@ -105,7 +108,7 @@ export class Database {
     this.#named(() => this.#open(false).exec('BEGIN IMMEDIATE'));
   }
 
-  /** @throws Error where the disk is full or broken; what was written since `begin` is undone then */
+  /** @throws Error if the disk is full or broken; then everything since `begin` is undone */
   commit(): void {
     try {
       this.#database?.exec('COMMIT');
@@ -146,7 +149,7 @@ export class Database {
     for (const suffix of ['', '-wal', '-shm']) rmSync(`${this.path}${suffix}`, { force: true });
   }
 
-  /** An error that says the file is damaged names the file. */
+  /** Adds the file's name to an error about damage. */
   #named<T>(work: () => T): T {
     try {
       return work();
@@ -160,7 +163,7 @@ export class Database {
   #prepare(query: string): Prepared {
     const known = this.#statements.get(query);
     const reads = known?.reads ?? isRead(query);
-    const database = this.#open(reads); // may replace the connection, and with it the statements
+    const database = this.#open(reads); // It may replace the connection, and with it the statements.
     const kept = this.#statements.get(query);
     if (kept !== undefined && !kept.busy) return kept;
     const prepared = { statement: database.prepare(query), reads, busy: false };
@@ -173,18 +176,18 @@ export class Database {
   #url(): string | URL {
     if (!this.#readOnly) return this.path;
     const url = pathToFileURL(this.path);
-    url.searchParams.set('mode', 'rw'); // and not: make it
+    url.searchParams.set('mode', 'rw'); // Not "rwc", which would create it.
     return url;
   }
 
-  /** There is room again, and nothing is under way: opened anew, the file can be read by a backup. */
+  /** There is space again, and nothing is in progress: reopened, the file can be read by a backup. */
   #isToBeShared(): boolean {
     if (!this.#isExclusive || storageHealth.failure !== undefined || this.#database?.isTransaction === true)
       return false;
     return [...this.#statements.values()].every(({ busy }) => !busy);
   }
 
-  /** Reading what does not exist makes no file: an empty database in memory gives the same answers. */
+  /** Reading a missing file must not create it: an empty database in memory gives the same answers. */
   #open(toRead: boolean): DatabaseSync {
     if (this.#database !== undefined && (this.#isFile || toRead) && !this.#isToBeShared()) return this.#database;
     const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
@@ -193,14 +196,15 @@ export class Database {
     const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: failing ? 0 : BUSY_TIMEOUT_MS });
     this.#isExclusive = isFile && failing;
     try {
-      // Opened with the right to write, it takes its log away again when it is closed: many hours are read once.
+      // Opened with write permission, it removes its log when it is closed; many hours are read once.
       if (this.#readOnly) database.exec('PRAGMA query_only = ON');
-      // Without exclusive locking SQLite makes a file of shared memory beside this one, for which a full disk has no room.
+      // Without exclusive locking SQLite creates a shared-memory file beside this one, for which a full disk has no
+      // space.
       if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
       if (isFile && !this.#readOnly)
         database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
     } catch (error) {
-      database.close(); // or it keeps its lock, and the next opening stops this process for BUSY_TIMEOUT_MS
+      database.close(); // Otherwise it keeps its lock, and the next opening stops this process for BUSY_TIMEOUT_MS.
       throw error;
     }
     this.#database = database;
@@ -209,7 +213,7 @@ export class Database {
   }
 }
 
-/** SQLite says that the file's content is at fault, and not its disk or rights. */
+/** True if SQLite says that the file's content is damaged, and not that its disk or permissions are at fault. */
 export function isDamage(error: unknown): boolean {
   return error instanceof Error && 'errcode' in error && DAMAGED.includes(Number(error.errcode) & PRIMARY_CODE);
 }

@@ -1,4 +1,4 @@
-/** Agents' WebSockets: the app judges the request, `ws` shakes hands. */
+/** Agents' WebSockets: the app decides about the request, and `ws` performs the handshake. */
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -11,7 +11,7 @@ import type { Connections } from './connections.ts';
 import { upgradeOf } from './node-sockets.ts';
 import { ambiguityOf, answerUnreadable } from './refusals.ts';
 
-/** Messages of agents beyond our own limit are refused by the room that reads them, which says why. */
+/** Messages above our own limit are refused by their reader, which gives the reason. */
 const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
 
 interface UpgradeOptions {
@@ -34,14 +34,14 @@ export class Upgrades {
     this.#options = options;
   }
 
-  /** No WebSocket is opened from now on. */
+  /** From now on no WebSocket is opened. */
   close(): void {
     this.#closing = true;
   }
 
   /** Never rejects. */
   async take(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    socket.on('error', () => {}); // 'close' follows
+    socket.on('error', () => {}); // 'close' follows.
     const ambiguous = ambiguityOf(message);
     if (ambiguous !== undefined)
       return answerUnreadable(socket, { status: 400, words: 'Bad Request', message: ambiguous.message });
@@ -63,7 +63,7 @@ export class Upgrades {
     this.#sockets.once('headers', headers);
     const place = this.#options.connections.of(message.socket);
     if (place !== undefined) {
-      this.#options.connections.prove(place); // by an agent's ticket
+      this.#options.connections.prove(place); // By an agent's ticket.
       place.upgraded = true;
     }
     try {

@@ -1,4 +1,4 @@
-/** An operator's policy in this process: its faults are logged and counted. */
+/** An operator's policy in this process; its faults are logged and counted. */
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { guarded } from '../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../shared/routing/policy.ts';
@@ -6,7 +6,7 @@ import type { Env } from '../../env.ts';
 import { POLICY_FAULTS } from '../../observe/families.ts';
 import { Reporter } from '../../observe/report.ts';
 
-/** Each kind of fault is logged so often. */
+/** How often each kind of fault is logged. */
 const TOLD_MS = 60_000;
 
 interface Around {

@@ -4,12 +4,15 @@ import { drained, serverSink } from '../../../shared/proxy/server-sink.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
-/** Bytes of an offloaded answer that may wait for its client. */
+/** Bytes of an offloaded response that may wait for its client. */
 const WINDOW_BYTES = 256 * 1024;
-/** With less than this left more is granted. Above what the object needs for its next piece: below it, it would wait for a grant that no write brings. */
+/**
+ * Below this more is granted. It exceeds what the object needs for its next piece; otherwise the object would wait for
+ * a grant that no write triggers.
+ */
 const LOW_BYTES = WINDOW_BYTES / 2;
 
-/** Writes an answer of the pipeline to its client; resolves when that is over, whatever became of it. */
+/** Writes a response of the pipeline to its client. Resolves when that is over, whatever the result. */
 export async function writeAnswer(
   client: ClientDisconnect,
   response: ResponseWriter,
@@ -28,7 +31,7 @@ export async function writeAnswer(
   response.end(body ?? undefined);
 }
 
-/** The answer's first data, then its rest from the object that has it. */
+/** The response's first data, then its rest from the object that has it. */
 function offload(
   client: ClientDisconnect,
   response: ResponseWriter,
@@ -60,10 +63,10 @@ function offload(
   grant();
 }
 
-/** As the pipeline writes it: no stream stands between the engine's bytes and the client's socket. */
+/** Written directly by the pipeline: no stream between the engine's bytes and the client's socket. */
 async function write(response: ResponseWriter, { status, headers }: ProxyResponse, body: WriteBody): Promise<void> {
   response.writeHead(status, headers);
-  // The first bytes go with the head where they are here already.
+  // The first bytes are sent with the head if they are here already.
   const early = setImmediate(() => response.flushHeaders());
   await body(serverSink(response));
   clearImmediate(early);
@@ -78,7 +81,7 @@ async function stream(
   const reader = body.getReader();
   client.on(() => void reader.cancel().catch(() => {}));
   response.writeHead(status, length === undefined ? headers : { ...headers, 'content-length': String(length) });
-  // The first bytes go with the head where they are here already.
+  // The first bytes are sent with the head if they are here already.
   const early = setImmediate(() => response.flushHeaders());
   try {
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
@@ -86,7 +89,7 @@ async function stream(
     }
     response.end();
   } catch {
-    response.destroy(); // never a clean end of half a body
+    response.destroy(); // Half a body never ends cleanly.
   } finally {
     clearImmediate(early);
   }

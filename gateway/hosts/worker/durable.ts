@@ -4,10 +4,13 @@ import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-o
 import { withFiles } from './files.ts';
 import { WorkerContext } from './worker-context.ts';
 
-/** What the runtime sees of an object: a Durable Object that has the object's methods and passes each on. */
+/** The runtime's view of an object: a Durable Object that forwards each method. */
 type Durable<T> = new (ctx: DurableObjectState, env: Env) => DurableObject<Env> & Omit<T, 'ctx' | 'env'>;
 
-/** `Room` as a Durable Object class. The runtime calls only what stands on the prototype, so every public method is put there. */
+/**
+ * Makes `Room` a Durable Object class. The runtime calls only what is on the prototype, so every public method is put
+ * there.
+ */
 export function durable<T extends GatewayObject>(Room: ObjectClass<T>): Durable<T> {
   class Hosted extends DurableObject<Env> {
     readonly room: T & ObjectHandlers;

@@ -1,7 +1,7 @@
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
 
-/** The runtime's socket: the same object, which its callers know as less. */
+/** The runtime's socket: the same object, which its callers see through a smaller interface. */
 function native(socket: ObjectSocket): WebSocket {
   return socket as WebSocket;
 }
@@ -11,12 +11,12 @@ function pair(headers: Record<string, string> | undefined): { server: WebSocket;
   return { server, response: new Response(null, { status: 101, webSocket: client, ...(headers && { headers }) }) };
 }
 
-/** Not queueMicrotask: workerd's makes an object of its own for each call. */
+/** Not queueMicrotask: workerd's allocates an object for each call. */
 function soon(flush: () => void): void {
   void Promise.resolve().then(flush);
 }
 
-/** The object may sleep, and even move, while its sockets stay. Each message is an event that can wake it. */
+/** The object may hibernate, and even move, while its sockets stay open. Each message is an event that can wake it. */
 export class HibernatingSockets implements ObjectSockets {
   readonly #state: DurableObjectState;
 

@@ -13,7 +13,7 @@ const clock: Clock = {
   },
 };
 
-/** A Durable Object's state as the rooms know it. The runtime keeps the promises of ObjectContext itself. */
+/** A Durable Object's state behind the gateway's interface. The runtime itself keeps the promises of ObjectContext. */
 export class WorkerContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
@@ -21,14 +21,14 @@ export class WorkerContext implements ObjectContext {
   readonly #state: DurableObjectState;
   #sockets: ObjectSockets | undefined;
 
-  /** `ring`: what an alarm does. */
+  /** `ring`: runs the alarm. */
   constructor(state: DurableObjectState, ring: () => void) {
     this.name = state.id.name ?? '';
     this.storage = new ResilientStorage(state.storage, storageHealth, clock, ring);
     this.#state = state;
   }
 
-  /** Made when an object first asks for it: those without sockets have no heartbeats to answer. */
+  /** Created when an object first uses it: objects without sockets have no heartbeats to answer. */
   get sockets(): ObjectSockets {
     this.#sockets ??= new HibernatingSockets(this.#state);
     return this.#sockets;

@@ -6,9 +6,9 @@ import { objectName } from '../object-file.ts';
 import { Database } from '../sqlite.ts';
 
 /**
- * Gives every object without an alarm one that rings at once. Alarms are in a file of their own: one that fired while the backup was
- * made may be missing in the copy of that file, and not yet done in the copy of its object's. Objects bear an alarm too many.
- * `objects`: a directory that no gateway uses.
+ * Gives every object without an alarm one that fires immediately. Alarms are in a separate file: an alarm that fired
+ * during the backup may be missing in the copy of that file while its work is missing in the copy of its object's file.
+ * Objects tolerate extra alarms. `objects`: a directory that no gateway uses.
  */
 export function ringAll(objects: string): void {
   if (!existsSync(objects)) return;

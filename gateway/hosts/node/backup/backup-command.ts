@@ -1,4 +1,4 @@
-/** `otela-gateway backup`: everything that a gateway keeps, in one file, while it runs. */
+/** `otela-gateway backup`: copies all of a running gateway's data into one file. */
 import { createWriteStream } from 'node:fs';
 import { access, open, realpath, rename, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -47,7 +47,7 @@ files, and a root key that is kept elsewhere.`,
 async function backupCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, FLAGS);
   if (values.out === undefined) throw new UsageError('--out FILE is missing: where should the backup go?');
-  // What is made from here on is for this user alone.
+  // Files created from here on are readable only by this user.
   process.umask(0o077);
   const out = resolve(values.out);
   const manifest = await backUp(values.data, out);
@@ -63,7 +63,7 @@ async function backupCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** Under its own name only when whole and on disk. @throws CommandError */
+/** The file gets its name only when it is complete and on disk. @throws CommandError */
 async function backUp(directory: string, out: string): Promise<Manifest> {
   const { data, layout } = await gatewayData(directory);
   if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
@@ -74,13 +74,14 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
       const copies = join(staging, 'data');
       const madeAt = new Date();
       const atOnce = heldAtOnce();
-      // Twice: a file that is deleted meanwhile is still on record in the copies, and so is one that comes meanwhile.
+      // Twice: the database copies may still refer to a file that is deleted meanwhile, or to one that was added
+      // meanwhile.
       const before = await linkFiles(data, copies);
       const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
       const stored = new Set([...before, ...(await linkFiles(data, copies))]);
       const paths = [...databases, ...stored, ...(await copyKeys(data, copies))];
       const files: Manifest['files'] = [];
-      // One after the other: each holds a descriptor.
+      // Sequentially, because each needs a descriptor.
       for (const path of paths.sort()) {
         const file = join(copies, path);
         files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
@@ -88,7 +89,7 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
       const migrations = appliedMigrations(join(copies, ACCOUNTS_FILE));
       const { version } = program;
       const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), layout, migrations, files };
-      // As restore will read it: what that would refuse is found now.
+      // Parsed as restore will parse it, so that errors are found now.
       const manifest = manifestSchema.parse(form);
       const whole = join(staging, 'whole');
       await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));

@@ -1,4 +1,4 @@
-/** Copies of a data directory's files while a gateway writes to them. */
+/** Copies the files of a data directory while a gateway writes to them. */
 import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir, readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -11,36 +11,37 @@ import { FOLLOWING_FILE, ROLE_FILE } from '../following/role.ts';
 import { ISSUER_FILES } from '../issuer/issuer-files.ts';
 import { BACKED_UP } from './manifest.ts';
 
-/** Databases whose moment is held at once, where the limit of open files allows it. */
+/** Databases whose snapshots are held together, if the limit of open files allows it. */
 const HELD_MAX = 1_000;
-/** Of one that is held: the file, its log, the log's index. */
+/** Descriptors of one: the file, its log, the log's index. */
 const DESCRIPTORS_EACH = 3;
-/** Node's own, a copy being written and looked at. */
+/** Descriptors for Node, and for the copy being written and checked. */
 const DESCRIPTORS_SPARE = 50;
-/** Where the system does not tell: what most allow. */
+/** The limit to assume if the system does not tell; most allow this. */
 const DESCRIPTORS_GUESS = 256;
-/** A database's first transaction may run just now. */
+/** A database's first transaction may be running. */
 const BUSY_MS = 5_000;
-/** In one step: between two, others could write, and the copy would begin anew. */
+/** In one step: between two steps others could write, and the copy would start again. */
 const ALL_PAGES = 2 ** 31 - 1;
 /** Keys are replaced one file after the other, within milliseconds. */
 const STILL_TRIES = 20;
 const STILL_MS = 50;
 
 /**
- * Where news goes from what comes first to what comes later, and is told again until it is acknowledged: taken in this order, none
- * is missing at both ends. Records go from nodes' objects to the hour's and on to the totals in the accounts, which have the admitted tokens.
+ * Data moves from the first of these to the later ones, and is sent again until it is acknowledged. Copied in this
+ * order, nothing is missing at both ends. Records go from nodes' objects to the hour's and then to the totals in the
+ * accounts, which also contain the admitted tokens.
  */
 const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/', FOLLOWING_FILE, ACCOUNTS_FILE];
 
-/** How many databases may be held at once. Node has raised the soft limit to the hard one by now. */
+/** How many databases may be held together. Node has already raised the soft limit to the hard one. */
 export function heldAtOnce(): number {
   const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
   const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
   return Math.max(1, Math.min(HELD_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
 }
 
-/** proc(5); nothing where there is no Linux. */
+/** See proc(5); empty without Linux. */
 function limits(): string {
   try {
     return readFileSync('/proc/self/limits', 'utf8');
@@ -49,7 +50,7 @@ function limits(): string {
   }
 }
 
-/** Paths of the databases below `data`, relative, in the order in which they are to be copied. @throws CommandError */
+/** Relative paths of the databases below `data`, in the order in which they must be copied. @throws CommandError */
 export async function databasesOf(data: string, atOnce: number): Promise<string[]> {
   const entries = await readdir(join(data, 'objects'), { recursive: true, withFileTypes: true }).catch(nothingThere);
   const found = entries
@@ -64,7 +65,7 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
     await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),
   );
   const newestFirst = found.sort((a, b) => (times.get(b) ?? 0) - (times.get(a) ?? 0));
-  // What is written to now belongs together; what rests may come in further lots.
+  // Files that are being written belong together; idle ones may follow in further groups.
   const lots = Array.from({ length: Math.ceil(found.length / atOnce) }, (_, n) =>
     newestFirst.slice(n * atOnce, (n + 1) * atOnce).sort((a, b) => rank(a) - rank(b)),
   );
@@ -76,15 +77,16 @@ function nothingThere(error: unknown): never[] {
   throw new CommandError(error instanceof Error ? error.message : String(error), { cause: error });
 }
 
-/** Milliseconds since 1970. What is new stands in the log beside the file. */
+/** Milliseconds since 1970. New data is in the log beside the file. */
 async function changedAt(file: string): Promise<number> {
   const times = await Promise.all(['', '-wal'].map((end) => stat(file + end).catch(() => undefined)));
   return Math.max(0, ...times.map((time) => time?.mtimeMs ?? 0));
 }
 
 /**
- * Copies `paths` from `data` to `to`, so many at a time: of those each shows the moment at which its own transaction began, and
- * those moments lie milliseconds apart. Resolves with what was copied: an object that goes meanwhile is left out.
+ * Copies `paths` from `data` to `to` in groups. Within a group each copy shows the moment when its transaction started,
+ * and those moments are milliseconds apart. Resolves with what was copied: an object that is deleted meanwhile is left
+ * out.
  */
 export async function copyDatabases(
   data: string,
@@ -114,12 +116,13 @@ export async function copyDatabases(
   return copied;
 }
 
-/** Opened, and in a transaction that sees the database as it is now. Undefined where it is gone, or only just being made. */
+/** Opens the database in a transaction that sees its current state. Undefined if it is gone, or just being created. */
 function hold(file: string): DatabaseSync | undefined {
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_MS });
-    // Its maker is about to turn the write-ahead log on, which needs the file for itself: a transaction here would hold the gateway up.
+    // Its creator is about to enable the write-ahead log, which needs exclusive access: a transaction here would block
+    // the gateway.
     if (database.prepare('PRAGMA journal_mode').get()?.journal_mode !== 'wal') {
       database.close();
       return undefined;
@@ -129,13 +132,13 @@ function hold(file: string): DatabaseSync | undefined {
     return database;
   } catch (error) {
     database?.close();
-    // SQLite says "unable to open" (14) as well where descriptors or rights are missing.
+    // SQLite also reports "unable to open" (14) if descriptors or rights are missing.
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     throw new CommandError(`${file}: ${error instanceof Error ? error.message : error}`, { cause: error });
   }
 }
 
-/** A copy that cannot be used is found now, while the original can still be mended. */
+/** Finds a damaged copy now, while the original can still be repaired. */
 function refuseDamaged(file: string, path: string): void {
   const database = new DatabaseSync(file, { readOnly: true });
   try {
@@ -146,7 +149,10 @@ function refuseDamaged(file: string, path: string): void {
   }
 }
 
-/** Copies the keys and the layout's version: all of one moment, for a rotation replaces several keys one after the other. Resolves with their paths. */
+/**
+ * Copies the keys and the layout's version, all from one moment, because a rotation replaces several keys one after the
+ * other. Resolves with their paths.
+ */
 export async function copyKeys(data: string, to: string): Promise<string[]> {
   for (let n = 0; n < STILL_TRIES; n++) {
     const before = await keysOf(data);
@@ -162,7 +168,7 @@ export async function copyKeys(data: string, to: string): Promise<string[]> {
 
 async function keysOf(data: string): Promise<Map<string, string>> {
   const names = await readdir(join(data, 'issuer')).catch(nothingThere);
-  // An editor's copy of a key is none of the gateway's, and restore would refuse it.
+  // An editor's copy of a key does not belong to the gateway, and restore would refuse it.
   const paths = [
     LAYOUT_FILE,
     'admin.key',

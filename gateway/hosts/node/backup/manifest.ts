@@ -1,28 +1,28 @@
-/** What a backup says of itself: the first file in it. */
+/** The description of a backup: its first file. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import * as z from 'zod';
 
 export const MANIFEST = 'manifest.json';
-/** Of the manifest's own form, and of the one that a gateway on workerd made. */
+/** Versions of the manifest: the current one, and that of a gateway on workerd. */
 export const BACKUP_FORM = 2;
 export const WORKERD_FORM = 1;
-/** A manifest names each file in some 150 bytes. */
+/** A manifest needs about 150 bytes per file. */
 export const MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
-/** Only names that a data directory has: no way up, no absolute path. */
+/** Only names that occur in a data directory: no parent directory, no absolute path. */
 export const BACKED_UP =
   /^(layout\.json|role\.json|admin\.key|accounts\.sqlite|following\.sqlite|issuer\/[\w.-]+|files\/file-[0-9a-z]{24}|objects\/(alarms|[A-Z_]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
 
 export const manifestSchema = z.object({
   otela_backup: z.literal(BACKUP_FORM),
-  /** Of the program that made it. */
+  /** Version of the program that made it. */
   version: z.string(),
   /** RFC 3339. */
   made_at: z.string(),
   /** The layout's version. */
   layout: z.number().int().min(1),
-  /** Migrations that its accounts have behind them, in order. */
+  /** Applied migrations of its accounts, in order. */
   migrations: z.array(z.string()),
   files: z.array(
     z.object({
@@ -34,12 +34,12 @@ export const manifestSchema = z.object({
 });
 export type Manifest = z.infer<typeof manifestSchema>;
 
-/** The form that a manifest states, also one that `manifestSchema` refuses. */
+/** The version that a manifest states, even if `manifestSchema` refuses it. */
 export function formOf(stated: unknown): number | undefined {
   return z.object({ otela_backup: z.number() }).safeParse(stated).data?.otela_backup;
 }
 
-/** Hex, of a file. */
+/** Hex SHA-256 of a file. */
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(file)) hash.update(chunk);

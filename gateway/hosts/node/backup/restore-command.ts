@@ -1,4 +1,4 @@
-/** `otela-gateway restore`: a data directory out of a backup. */
+/** `otela-gateway restore`: creates a data directory from a backup. */
 
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
@@ -52,7 +52,7 @@ not in it: keys made since are unknown, keys revoked since work again. Agents co
   run: restoreCommand,
 };
 
-/** Files lie here until all of them are verified; where it stands beside no lock, a restore was cut off. */
+/** Files stay here until all are verified. If this directory exists without a lock, a restore was interrupted. */
 const UNFINISHED = 'restoring';
 const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, FOLLOWING_FILE, 'objects', 'files'];
 
@@ -85,7 +85,7 @@ async function restore(directory: string, file: string, known: readonly string[]
     skipNumbers(unfinished);
     ringAll(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
-    // The last: without it no program takes the directory for a gateway's.
+    // Created last: without it no program takes the directory for a gateway's.
     await (await open(join(data, 'lock'), 'w', 0o600)).close();
     return manifest;
   } finally {
@@ -98,7 +98,7 @@ function whereItIs(error: unknown): void {
   if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
 }
 
-/** Empty it must be, but for what a restore that was cut off left. @throws CommandError */
+/** The directory must be empty except for the remains of an interrupted restore. @throws CommandError */
 async function refuseUsed(data: string): Promise<void> {
   const entries = (await readdir(data)).filter((name) => name !== 'lost+found');
   if (entries.includes('lock')) lockDirectory(data)();
@@ -108,11 +108,14 @@ async function refuseUsed(data: string): Promise<void> {
     throw new CommandError(`${data} is not empty. A restore takes a new directory; nothing was changed.`);
 }
 
-/** Verifies as it goes: every file is one that the manifest names, with its SHA-256, and none is missing. @throws ArchiveError */
+/**
+ * Verifies while unpacking: every file is named by the manifest, with its SHA-256, and none is missing. @throws
+ * ArchiveError
+ */
 async function unpack(file: string, to: string, known: readonly string[]): Promise<Manifest> {
   const source = createReadStream(file);
   const plain = source.pipe(createGunzip());
-  // pipe() hands no errors on.
+  // pipe() does not forward errors.
   source.once('error', (error) => plain.destroy(error));
   try {
     let manifest: Manifest | undefined;

@@ -1,4 +1,4 @@
-/** What must not happen twice after a restore: a number that another program has seen already. */
+/** Prevents that a restored gateway reuses a number that another program has seen already. */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,17 +8,18 @@ import { CommandError } from '../../../command.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { FOLLOWING_FILE } from '../following/role.ts';
 
-/** More requests than one node serves between a backup and the loss: 100 each second for two days. */
+/** More requests than one node serves between a backup and the loss: 100 a second for two days. */
 const SKIPPED = 2 ** 24;
 
 /**
- * A backup knows only those numbers that were given out before it.
+ * Skips numbers, because a backup knows only those that were used before it.
  *
- * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from after the backup
- *   would be taken for the new one's.
- * - Records that wait (gateway/usage/record.ts, following/record-queue.ts): limits, and the gateway that this one follows, know by number what
- *   they have, and would drop as many new records as they had got since the backup.
- * - Changes of accounts: followers that had more than the backup get everything anew, since a revocation might have one of their numbers.
+ * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from
+ * after the backup would be taken for a report on the new stream.
+ * - Waiting records (gateway/usage/record.ts, following/record-queue.ts): limits, and the primary that this gateway
+ * follows, identify by number what they have, and would drop as many new records as they received since the backup.
+ * - Changes of accounts: followers that had more than the backup copy everything again, since a revocation might have
+ * one of their numbers.
  *
  * @param data a data directory that no gateway uses
  */
@@ -58,7 +59,7 @@ function skipStreams(database: DatabaseSync): void {
   database.prepare("UPDATE _keys SET value = ? WHERE key = 'streams'").run(serialize(before + SKIPPED));
 }
 
-/** Of a table whose rows are numbered by AUTOINCREMENT: SQLite has a row here as soon as the table had one. */
+/** For a table numbered by AUTOINCREMENT: SQLite has a row here as soon as the table had one. */
 function skipSequence(database: DatabaseSync, table: string): void {
   if (!has(database, table)) return;
   const changed = database.prepare('UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?').run(SKIPPED, table);
@@ -66,7 +67,7 @@ function skipSequence(database: DatabaseSync, table: string): void {
     database.prepare('INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)').run(table, SKIPPED);
 }
 
-/** Numbers of another feed mean nothing (following/change-feed.ts). */
+/** Numbers of another feed have no meaning here (following/change-feed.ts). */
 function renameFeed(database: DatabaseSync): void {
   if (!has(database, 'follow_feed')) return;
   const id = randomBytes(12).toString('base64url');

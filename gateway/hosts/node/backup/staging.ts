@@ -1,4 +1,6 @@
-/** Where a backup is put together. It holds every key of the gateway, so it goes however the backup ends. */
+/**
+ * The temporary directory of a backup. It contains every key of the gateway, so it is removed however the backup ends.
+ */
 import { rmSync } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,12 +9,12 @@ import { lockDirectory } from '../data/data-directory.ts';
 
 const PREFIX = '.otela-backup-';
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** A copy that is being written meanwhile may make a file behind the removal's back. */
+/** A copy that is being written may create a file during the removal. */
 const REMOVE_TRIES = 5;
 
 /**
- * A directory beside what the backup becomes, so that it can be renamed, for as long as `use` runs; a signal ends it as well. What
- * `kill -9` or the machine's end left there is removed, and told. @throws CommandError
+ * Provides a directory beside the backup's destination, so that the result can be renamed, while `use` runs; a signal
+ * ends it, too. Removes and reports what `kill -9` or a crash of the machine left there. @throws CommandError
  */
 export async function withStaging<T>(
   beside: string,
@@ -24,7 +26,7 @@ export async function withStaging<T>(
   });
   const gone = (signal: NodeJS.Signals) => {
     rmSync(staging, { recursive: true, force: true, maxRetries: REMOVE_TRIES });
-    // No listener is left: it ends us, and the waiting caller gets the error.
+    // No listener is left, so the signal ends this process, and the waiting caller gets the error.
     for (const one of SIGNALS) process.off(one, gone);
     process.kill(process.pid, signal);
   };
@@ -44,7 +46,7 @@ export async function withStaging<T>(
   }
 }
 
-/** This user's directories whose lock no process holds; without a lock there is nothing in it yet. */
+/** This user's directories whose lock no process holds. Without a lock file a directory is still empty. */
 async function leftBeside(beside: string): Promise<string[]> {
   const left: string[] = [];
   for (const name of (await readdir(beside)).filter((one) => one.startsWith(PREFIX))) {

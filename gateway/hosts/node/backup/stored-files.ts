@@ -1,23 +1,23 @@
-/** Uploaded files and batches' results: whole and unchanged from the moment at which they have their name. */
+/** Uploaded files and batch results. They are complete and immutable once they have their name. */
 import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BACKED_UP } from './manifest.ts';
 
 const DIRECTORY = 'files';
-/** Another file system, none that has links, or one that forbids them: the file is copied instead. */
+/** Another file system, or one without links or without permission for them: the file is copied instead. */
 const NO_LINK: readonly unknown[] = ['EXDEV', 'EPERM', 'ENOTSUP', 'EMLINK'];
 
-/** Links every file of `data` into `to`, which holds it when its owner deletes it. Resolves with all paths that are in `to`. */
+/** Links every file of `data` into `to`, which keeps it if its owner deletes it. Resolves with all paths in `to`. */
 export async function linkFiles(data: string, to: string): Promise<string[]> {
   const names = await readdir(join(data, DIRECTORY)).catch(unless('ENOENT', [] as string[]));
-  // Uploads that are not whole yet have another name.
+  // Incomplete uploads have another name.
   const paths = names.map((name) => `${DIRECTORY}/${name}`).filter((path) => BACKED_UP.test(path));
   if (paths.length > 0) await mkdir(join(to, DIRECTORY), { recursive: true, mode: 0o700 });
   const linked = await Promise.all(paths.map((path) => linkOne(join(data, path), join(to, path))));
   return paths.filter((_, at) => linked[at]);
 }
 
-/** False: it was deleted meanwhile. */
+/** Returns false if it was deleted meanwhile. */
 async function linkOne(from: string, to: string): Promise<boolean> {
   try {
     await link(from, to);

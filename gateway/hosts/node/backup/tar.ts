@@ -1,8 +1,8 @@
-/** Tar archives of plain files, as POSIX.1-1988 (ustar) has them: `tar tf` reads what is written here. Nothing but plain files comes back. */
+/** Tar archives of plain files in POSIX.1-1988 format (ustar); `tar tf` reads them. Only plain files are unpacked. */
 import { createReadStream } from 'node:fs';
 import { CommandError } from '../../../command.ts';
 
-/** Not an archive of ours, or not a whole one. */
+/** Not one of our archives, or incomplete. */
 export class ArchiveError extends CommandError {}
 
 const BLOCK_BYTES = 512;
@@ -27,11 +27,11 @@ interface Packed {
   /** Relative, with slashes. */
   path: string;
   bytes: number;
-  /** A file's name, or what it holds. */
+  /** A file's name, or its content. */
   content: string | Buffer;
 }
 
-/** The bytes of an archive; every file is its owner's alone. */
+/** The bytes of an archive; every file is accessible only to its owner. */
 export async function* packed(files: readonly Packed[], mtimeS: number): AsyncGenerator<Buffer> {
   for (const { path, bytes, content } of files) {
     yield header(path, bytes, mtimeS);
@@ -55,7 +55,7 @@ function header(path: string, bytes: number, mtimeS: number): Buffer {
   block.write('0000000\0', AT.gid);
   if (bytes < OCTAL_MAX) block.write(`${bytes.toString(8).padStart(11, '0')}\0`, AT.size);
   else {
-    // GNU's way beyond 8 GiB, which every tar reads: binary, the first bit set.
+    // GNU's encoding beyond 8 GiB, which every tar reads: binary, with the first bit set.
     block.writeBigUInt64BE(BigInt(bytes), AT.size + 4);
     block[AT.size] = 0x80;
   }
@@ -68,7 +68,7 @@ function header(path: string, bytes: number, mtimeS: number): Buffer {
   return block;
 }
 
-/** Longer names stand in two fields, divided at a slash. */
+/** Longer names are split at a slash into two fields. */
 function divided(path: string): { name: string; prefix: string } {
   if (Buffer.byteLength(path) <= NAME_BYTES) return { name: path, prefix: '' };
   for (let at = path.indexOf('/'); at > 0; at = path.indexOf('/', at + 1)) {
@@ -78,7 +78,7 @@ function divided(path: string): { name: string; prefix: string } {
   throw new ArchiveError(`${path} is too long a name for an archive`);
 }
 
-/** The field of the sum itself counts as spaces. */
+/** The checksum field itself counts as spaces. */
 function sumOf(block: Buffer): number {
   let sum = 0;
   for (const [at, byte] of block.entries()) sum += at >= AT.sum && at < AT.sum + 8 ? 0x20 : byte;
@@ -90,11 +90,11 @@ const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK
 export interface Unpacked {
   path: string;
   bytes: number;
-  /** To be read to its end before the next file is asked for. */
+  /** Must be read to its end before the next file is requested. */
   content: AsyncIterable<Buffer>;
 }
 
-/** The files of an archive, one after the other. @throws ArchiveError */
+/** The files of an archive, in order. @throws ArchiveError */
 export async function* unpacked(stream: AsyncIterable<Buffer>): AsyncGenerator<Unpacked> {
   const source = new Source(stream);
   for (;;) {
@@ -120,7 +120,7 @@ function opened(block: Buffer): { path: string; bytes: number } {
   return { path, bytes };
 }
 
-/** Takes what is asked for out of chunks as they come. */
+/** Reads the requested lengths from chunks as they arrive. */
 class Source {
   readonly #chunks: AsyncIterator<Buffer>;
   #rest: Buffer = Buffer.alloc(0);

@@ -1,21 +1,24 @@
-/** Databases that cannot be read: named, with the command that helps, before a start changes anything. */
+/** Detects unreadable databases and names the command that helps, before a start changes anything. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { CommandError } from '../../../command.ts';
 import { isDamage } from '../sqlite.ts';
 import { ACCOUNTS_FILE, openToRead } from './schema-version.ts';
 
-/** Without these no request is answered. The other objects' files are one node's, one model's or one hour's each, and there may be thousands. */
+/**
+ * Without these no request can be answered. The other files belong to one node, one model or one hour each, and there
+ * may be thousands.
+ */
 const NEEDED = [ACCOUNTS_FILE, 'objects/alarms.sqlite', 'objects/REGISTRY'];
 /** The same on workerd. */
 const NEEDED_ON_WORKERD = ['d1/opentela-D1Store', 'objects/opentela-RegistryObject'];
 
-/** Reads first bytes and schema: what a start may cost on a large database. @throws CommandError */
+/** Reads first bytes and schema, which is cheap enough for every start. @throws CommandError */
 export function refuseUnreadable(data: string): void {
   for (const file of databases(data)) check(file, 'SELECT count(*) AS found FROM sqlite_master', () => true);
 }
 
-/** Reads every page. After a start that failed, these seconds tell more than its error. @throws CommandError */
+/** Reads every page. Used after a failed start, where the seconds are worth it. @throws CommandError */
 export function refuseDamaged(data: string): void {
   for (const file of databases(data)) check(file, 'PRAGMA quick_check(1)', (result) => result === 'ok');
 }

@@ -1,12 +1,12 @@
 /**
- * The one directory in which a gateway keeps everything:
+ * The directory in which a gateway keeps everything:
  *
- *     layout.json       the layout's version: see layout.ts
- *     admin.key         the first operator's key, made at the first start (0600)
- *     issuer/           the keys that admit nodes: see issuer-files.ts
+ *     layout.json       the layout's version; see layout.ts
+ *     admin.key         the first operator's key, created at the first start (0600)
+ *     issuer/           the keys that admit nodes; see issuer-files.ts
  *     accounts.sqlite   accounts and settings
- *     files/            uploads and results of batches, made by the first one
- *     objects/          a directory for each class, a file for each object; alarms.sqlite has all alarms
+ *     files/            uploads and batch results, created on first use
+ *     objects/          a directory per class with a file per object; alarms.sqlite has all alarms
  *     lock              held by the gateway that uses this directory
  */
 import { constants } from 'node:fs';
@@ -21,28 +21,28 @@ import { makeDirectory } from './make-directory.ts';
 import { ACCOUNTS_FILE, appliedMigrations, refuseNewer } from './schema-version.ts';
 
 export interface DataDirectory {
-  /** Absolute, without links. */
+  /** Absolute, symbolic links resolved. */
   path: string;
   adminKey: string;
-  /** What the gateway knows of the key: SHA-256, hex. */
+  /** What the gateway stores of the key: SHA-256, hex. */
   adminKeyHash: string;
   issuer: string;
   objects: string;
   /** A file. */
   accounts: string;
-  /** Lets another gateway use the directory. Ending, in whatever way, does the same. */
+  /** Lets another gateway use the directory. The end of the process has the same effect. */
   release(): void;
 }
 
 const SQLITE_BUSY = 5;
 
-/** Of the operator's making, not ours: told without a stack. */
+/** An operator's error, not a bug; printed without a stack. */
 class DataDirectoryError extends CommandError {}
 
 /**
- * Opens the directory, making what is missing.
+ * Opens the directory and creates what is missing.
  * @param migrations those that this program knows
- * @throws CommandError where it must not be used
+ * @throws CommandError if it must not be used
  */
 export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
   await makeDirectory(dir);
@@ -74,7 +74,7 @@ export async function openDataDirectory(dir: string, migrations: readonly string
   };
 }
 
-/** A mistyped --data must not lock everybody out of /tmp, nor sprinkle a home directory. */
+/** A mistyped --data must not take over /tmp, nor spread files over a home directory. */
 async function refuseForeign(path: string): Promise<void> {
   const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   if (entries.length === 0 || entries.includes('lock')) return;
@@ -82,13 +82,14 @@ async function refuseForeign(path: string): Promise<void> {
 }
 
 /**
- * A lock that the kernel lets go with the process, `kill -9` included: SQLite's, on a file of its own. A pid file alone would
- * need a guess, and a socket would not be seen from another network namespace. @throws DataDirectoryError where another has it
+ * A lock that the kernel releases with the process, even after `kill -9`: SQLite's, on a separate file. A pid file
+ * would need a guess, and a socket is not visible from another network namespace. @throws DataDirectoryError if another
+ * process has it
  */
 export function lockDirectory(path: string): () => void {
   const database = new DatabaseSync(join(path, 'lock'));
   try {
-    // With journal_mode=OFF SQLite would need room on the disk for this.
+    // With journal_mode=OFF SQLite would need space on the disk for this.
     database.exec('PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (cause) {
     database.close();
@@ -104,7 +105,7 @@ function isErrno(error: unknown, code: number): boolean {
   return error instanceof Error && 'errcode' in error && error.errcode === code;
 }
 
-/** What `admin.key` holds. */
+/** Format of `admin.key`. */
 export const ADMIN_KEY = /^\S{16,256}$/;
 
 async function readAdminKey(file: string): Promise<string> {
@@ -119,7 +120,7 @@ async function readAdminKey(file: string): Promise<string> {
   return key;
 }
 
-/** Under its own name only when complete and on disk: a crash in between must not leave half a key. */
+/** The file gets its name only when it is complete and on disk: a crash must not leave half a key. */
 async function writeOnce(file: string, text: string): Promise<void> {
   const unfinished = `${file}.new`;
   await rm(unfinished, { force: true });

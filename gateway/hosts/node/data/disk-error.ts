@@ -1,12 +1,15 @@
-/** Errors of the disk, as a start that cannot go on says them. */
+/** Error messages for a start that fails because of the disk. */
 import { CommandError } from '../../../command.ts';
 
-/** No room, no quota, read-only, no right, an error of the device; SQLite's code for no room. */
+/** No space, quota exceeded, read-only, no permission, device error; and SQLite's codes for the same. */
 const DISK_CODES: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO'];
 const SQLITE_CODES: readonly unknown[] = [8, 10, 13, 14];
 const PRIMARY_CODE = 0xff;
 
-/** Throws an error again; one of the disk with the directory's name, in one line and without a stack. @throws CommandError, or `error` */
+/**
+ * Rethrows an error; a disk error gets the directory's name, in one line and without a stack. @throws CommandError, or
+ * `error`
+ */
 export function nameDisk(directory: string, error: unknown): never {
   if (error instanceof CommandError || !isOfDisk(error)) throw error;
   const reason = error instanceof Error ? error.message : String(error);

@@ -1,7 +1,7 @@
-/** Small files of secrets and state: readable for this user alone, and never half written. */
+/** Small files with secrets and state: readable only by this user, and never half written. */
 import { open, readFile, rename } from 'node:fs/promises';
 
-/** Under its own name only when whole and on disk. */
+/** The file gets its name only when it is complete and on disk. */
 export async function writeDurably(file: string, text: string): Promise<void> {
   const unfinished = `${file}.new`;
   const handle = await open(unfinished, 'w', 0o600);
@@ -14,7 +14,7 @@ export async function writeDurably(file: string, text: string): Promise<void> {
   await rename(unfinished, file);
 }
 
-/** Without white space at its ends. Undefined where there is no such file. */
+/** Trimmed content. Undefined if the file does not exist. */
 export async function readIfThere(file: string): Promise<string | undefined> {
   try {
     return (await readFile(file, 'utf8')).trim();

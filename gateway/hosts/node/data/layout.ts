@@ -1,6 +1,6 @@
 /**
- * The layout of a data directory: which files it has, and what is in them. `layout.json` names it and counts its versions. The tables
- * of `accounts.sqlite` have versions of their own (migrations/).
+ * The layout of a data directory: its files and their contents. `layout.json` identifies it and numbers its versions.
+ * The tables of `accounts.sqlite` are versioned separately (migrations/).
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,17 +11,19 @@ import { writeDurably } from './durable-file.ts';
 
 export const LAYOUT_FILE = 'layout.json';
 
-/** Brings a data directory from one version to the next. It must work again on what an interrupted run of itself left. */
+/** Migrates a data directory from one version to the next. It must also work on what an interrupted run left. */
 export type LayoutMigration = (data: string) => Promise<void>;
 
 /**
- * The first brings version 1 to version 2, and so on. A change of what objects or alarms store, or of a file's name, needs an entry here,
- * unless the object itself reads the old form. Either way it needs a directory of the version before: test/fixtures/data-directory.
+ * The first migrates version 1 to version 2, and so on. A change of stored objects or alarms, or of a file name, needs
+ * an entry here unless the object itself reads the old form. Either way it needs a directory of the previous version:
+ * test/fixtures/data-directory.
  */
 const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
-  // Months elsewhere (limits) and stories of requests (observe) are new: their objects make the tables.
+  // New: monthly usage of other gateways (limits) and request timelines (observe). Their objects create the tables.
   async () => {},
-  // Running requests (limits) and what a record replaces (tunnels' usage) are new: their objects make the tables and columns.
+  // New: running requests (limits) and what a record replaces (tunnels' usage). Their objects create the tables and
+  // columns.
   async () => {},
 ];
 
@@ -33,8 +35,8 @@ export function newestLayout(migrations: readonly LayoutMigration[] = LAYOUT_MIG
 }
 
 /**
- * Reads the version; undefined where nothing is stored yet. Changes nothing.
- * @throws CommandError where this program cannot read what is there
+ * Reads the version; undefined if nothing is stored yet. Changes nothing.
+ * @throws CommandError if this program cannot read the data
  */
 export function layoutOf(data: string, newest = newestLayout()): number | undefined {
   const file = join(data, LAYOUT_FILE);
@@ -58,7 +60,7 @@ export function refuseNewerLayout(what: string, version: number, newest = newest
   );
 }
 
-/** Migrates step by step. The version is written behind each step, so that an interrupted start goes on where it stood. */
+/** Migrates step by step. The version is written after each step, so that an interrupted start continues there. */
 export async function bringForward(data: string, migrations = LAYOUT_MIGRATIONS): Promise<void> {
   const newest = newestLayout(migrations);
   const version = layoutOf(data, newest);
@@ -73,7 +75,10 @@ function write(data: string, version: number): Promise<void> {
   return writeDurably(join(data, LAYOUT_FILE), JSON.stringify({ layout: 'node', version }));
 }
 
-/** Data of version 0.1, which ran on workerd, and of the trial of this host. Nothing imports either. @throws CommandError */
+/**
+ * Data of version 0.1, which ran on workerd, and of a trial version of this host. Neither can be imported. @throws
+ * CommandError
+ */
 function refuseOthers(data: string): undefined {
   const has = (directory: string, found = /./) =>
     existsSync(join(data, directory)) && readdirSync(join(data, directory)).some((name) => found.test(name));

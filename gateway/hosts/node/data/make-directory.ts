@@ -2,8 +2,9 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
- * With what is missing above it, for its owner alone. Not by Node's `recursive`: below /proc or an automounter, where a directory is there
- * and nothing can be made in it, that never ends, and the process hears no signal either. @throws Error
+ * Creates a directory and its missing parents, accessible only to the owner. Not with Node's `recursive`: below /proc
+ * or an automounter, where a directory exists but nothing can be created in it, that never ends, and the process
+ * receives no signal. @throws Error
  */
 export async function makeDirectory(path: string): Promise<void> {
   const error = await failureOf(path);
@@ -15,7 +16,7 @@ export async function makeDirectory(path: string): Promise<void> {
   if (again !== undefined) throw again;
 }
 
-/** Undefined: it is there. */
+/** Undefined: it exists. */
 function failureOf(path: string): Promise<NodeJS.ErrnoException | undefined> {
   return mkdir(path, { mode: 0o700 }).then(
     () => undefined,

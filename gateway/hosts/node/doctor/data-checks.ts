@@ -1,4 +1,4 @@
-/** The data directory: may it be used, will it fit, is what lies in it for this program. */
+/** Checks the data directory: may it be used, is there space, does its content fit this program. */
 import { accessSync, constants } from 'node:fs';
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -12,10 +12,10 @@ import { ACCOUNTS_FILE, appliedMigrations, newerThan } from '../data/schema-vers
 import { loadManifest } from '../serve/program-files.ts';
 
 const MIB = 1024 * 1024;
-/** SQLite's logs and a month of records of a small site. */
+/** Space for SQLite's logs and a month of records of a small site. */
 const FREE_LOW_MIB = 2048;
 const FREE_MIN_MIB = 256;
-/** `f_type` of statfs(2): SQLite's shared memory does not work over these. */
+/** `f_type` of statfs(2). SQLite's shared memory does not work on these. */
 const NETWORK: Readonly<Record<number, string>> = {
   26985: 'NFS',
   1397118030: 'NCP',
@@ -28,7 +28,7 @@ const NETWORK: Readonly<Record<number, string>> = {
 const RIGHTS = 0o777;
 const OTHERS = 0o077;
 const DAY_MS = 86_400_000;
-/** Without the root at hand the certificate is not renewed by itself. */
+/** Without the root key the certificate is not renewed automatically. */
 const CERTIFICATE_SOON_DAYS = 30;
 
 const exists = (path: string) =>
@@ -80,7 +80,7 @@ export async function checkDirectory(path: string): Promise<{ running: boolean; 
   return { running, findings };
 }
 
-/** Where the first start would begin to make directories: it makes all that are missing. */
+/** The nearest existing parent, below which the first start creates all missing directories. */
 async function standingAbove(path: string): Promise<string> {
   const parent = dirname(resolve(path));
   return parent === dirname(parent) || (await exists(parent)) ? parent : standingAbove(parent);
@@ -143,7 +143,7 @@ export async function checkSchema(path: string): Promise<Finding[]> {
   }
 }
 
-/** The layout's version, and whether the databases without which no request is answered can be read. */
+/** Checks the layout's version, and the databases without which no request can be answered. */
 export function checkDatabases(path: string): Finding {
   const what = 'data';
   try {
@@ -169,7 +169,7 @@ export async function checkAdminKey(path: string): Promise<Finding> {
   return odd(what, `${file} has mode ${(mode & RIGHTS).toString(8)}: who reads it is an operator`, `chmod 600 ${file}`);
 }
 
-/** What the next start would find, without making or renewing anything. */
+/** Checks what the next start would find, without creating or renewing anything. */
 export async function checkIssuer(path: string, nowMs: number): Promise<Finding[]> {
   const [what, dir] = ['issuer', join(path, 'issuer')];
   const [root, key, certificate] = await Promise.all(

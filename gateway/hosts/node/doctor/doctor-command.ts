@@ -1,4 +1,7 @@
-/** `otela-gateway doctor`: what would stop or harm a gateway here, each with its fix. Starts nothing and changes nothing. */
+/**
+ * `otela-gateway doctor`: reports what would stop or harm a gateway on this machine, each with its fix. Starts nothing
+ * and changes nothing.
+ */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Command, EXIT_DONE, type Flags, parseLine } from '../../../../shared/command-line/index.ts';
@@ -59,7 +62,7 @@ function publicUrlOf(path: string): string | undefined {
     const url: unknown = typeof stored === 'string' ? JSON.parse(stored) : undefined;
     return typeof url === 'string' ? url : undefined;
   } catch {
-    // Unreadable: the look at the schema says why.
+    // Unreadable; the schema check reports why.
     return undefined;
   }
 }

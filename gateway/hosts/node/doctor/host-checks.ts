@@ -1,4 +1,4 @@
-/** This machine: does it know the time, does it let enough files be open. */
+/** Checks this machine: its clock, and its limit of open files. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
@@ -7,13 +7,13 @@ import { bad, type Finding, good, odd } from '../../../../shared/terminal/findin
 import { CONNECTIONS_MAX } from '../connections.ts';
 
 const TOOL_MS = 10_000;
-/** Clocks of file servers and this one differ by a little. */
+/** The clocks of file servers and of this machine differ slightly. */
 const AHEAD_MAX_MS = 60_000;
-/** One for each connection, three for each object's database in use, and the rest. */
+/** One per connection, three per object database in use, and the rest. */
 const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;
 
-/** What was written here cannot be newer than now. */
+/** Files written here cannot be newer than now. */
 export async function checkClock(data: string, nowMs: number): Promise<Finding[]> {
   const what = 'clock';
   const names = ['.', ...(await readdir(data).catch(() => []))];

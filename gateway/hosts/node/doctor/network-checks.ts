@@ -1,4 +1,4 @@
-/** The port to listen on, and the way that clients take to it. */
+/** Checks the port to listen on, and the URL that clients use. */
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { basename } from 'node:path';
@@ -7,12 +7,12 @@ import { bad, type Finding, good, odd } from '../../../../shared/terminal/findin
 import { printable } from '../../../../shared/terminal/printable.ts';
 
 const ANSWER_MS = 10_000;
-/** In /proc/net/tcp, from the kernel's include/net/tcp_states.h. */
+/** Value in /proc/net/tcp, from the kernel's include/net/tcp_states.h. */
 const LISTENING = '0A';
-/** Whatever a process calls itself. */
+/** Limit for a process's own name. */
 const PROGRAM_MAX_CHARS = 40;
 
-/** @param running a gateway has the data directory: then it should have the port as well */
+/** @param running a gateway uses the data directory, so it should have the port as well */
 export async function checkPort(host: string, port: number, running: boolean): Promise<Finding> {
   const what = `port ${port}`;
   const code = await tryToListen(host, port);
@@ -41,7 +41,7 @@ export async function checkPort(host: string, port: number, running: boolean): P
   return bad(what, `cannot be opened at ${host}: ${code}`, 'Choose another --host or --port.');
 }
 
-/** Undefined where it worked; else the error's code. */
+/** Undefined if it worked; otherwise the error's code. */
 function tryToListen(host: string, port: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer();
@@ -50,7 +50,7 @@ function tryToListen(host: string, port: number): Promise<string | undefined> {
   });
 }
 
-/** Shown as `process PID (its program)`, where this user may see it: sockets by their inode (proc(5)). */
+/** Shown as `process PID (its program)` if this user may see it: finds sockets by their inode (proc(5)). */
 async function holderOf(port: number): Promise<{ shown: string; gateway: boolean } | undefined> {
   const tables = await Promise.all(
     ['tcp', 'tcp6'].map((name) => readFile(`/proc/net/${name}`, 'utf8').catch(() => '')),
@@ -65,7 +65,7 @@ async function holderOf(port: number): Promise<{ shown: string; gateway: boolean
     const links = await Promise.all(descriptors.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
     if (!links.some((link) => inodes.has(link))) continue;
     const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    // No more of it: what a doctor finds is sent to others, and some programs take their secrets as arguments.
+    // Only this much: the doctor's output is sent to others, and some programs take secrets as arguments.
     const program = printable(basename(command.split(/[\0\s]/)[0] ?? '')).slice(0, PROGRAM_MAX_CHARS);
     return { shown: `process ${pid} (${program})`, gateway: command.includes('gateway') };
   }
@@ -74,7 +74,7 @@ async function holderOf(port: number): Promise<{ shown: string; gateway: boolean
 
 const healthSchema = z.object({ status: z.literal('ok') });
 
-/** Whether the gateway is there for this machine; that others reach it only they can tell. */
+/** Checks that this machine reaches the gateway; whether others do, only they can tell. */
 export async function checkPublicUrl(text: string): Promise<Finding> {
   const what = 'public URL';
   let url: URL;

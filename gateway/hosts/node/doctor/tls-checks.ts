@@ -1,4 +1,4 @@
-/** The certificate and its key: what browsers and SDKs would say of them, before they do. */
+/** Checks the certificate and its key for what browsers and SDKs would refuse. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { isIP } from 'node:net';
@@ -6,7 +6,7 @@ import { createSecureContext } from 'node:tls';
 import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
 
 const DAY_MS = 86_400_000;
-/** certbot renews 30 days before the end: at 14 something is wrong with it. */
+/** certbot renews 30 days before the end; at 14 days it has a problem. */
 const SOON_DAYS = 14;
 const PEM = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
@@ -68,7 +68,7 @@ function names(leaf: X509Certificate, publicUrl: string | undefined): Finding[] 
   ];
 }
 
-/** Browsers fetch what is missing in between; SDKs and agents do not. */
+/** Browsers fetch missing intermediate certificates; SDKs and agents do not. */
 function follows(chain: readonly X509Certificate[]): Finding[] {
   const [leaf, next] = chain;
   if (leaf === undefined || leaf.subject === leaf.issuer)

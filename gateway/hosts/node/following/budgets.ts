@@ -1,6 +1,7 @@
 /**
- * Tokens of the running month, by the gateway that booked them. The first tells them to its followers, so that a promoted one goes on with
- * them; a former first tells the new one what it booked until then. Each gateway's count only grows, so the greater word is the newer one.
+ * Tokens of the current month, by the gateway that recorded them. The primary sends them to its followers, so that a
+ * promoted one continues with them. A former primary sends the new one what it recorded until then. Each gateway's
+ * count only grows, so the larger value is the newer one.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-object.ts';
@@ -10,11 +11,16 @@ import type { Database } from '../sqlite.ts';
 import { ANSWER_MAX_BYTES } from './link.ts';
 import type { RecordQueue } from './record-queue.ts';
 
-/** Subjects of one answer, its bytes, and counts of one subject in it. A follower reads ANSWER_MAX_BYTES, and 100,000 counts. */
+/**
+ * Limits of one answer: subjects, counts of one subject, bytes. A follower reads ANSWER_MAX_BYTES, and 100,000 counts.
+ */
 const PAGE = 50;
 const PAGE_COUNTS = 50_000;
 const PAGE_BYTES = ANSWER_MAX_BYTES / 2;
-/** Of one item that is handed over: the first takes 100,000 in 8 MiB, and what it does not take holds up all that waits behind it. */
+/**
+ * Counts per item that is handed over. The primary accepts 100,000 in 8 MiB, and an item that it refuses would block
+ * all items after it.
+ */
 const HANDED_OVER_MAX = 5_000;
 const AGAIN_MS = 5_000;
 
@@ -26,10 +32,10 @@ export interface SubjectCounts {
 
 export interface BudgetsPage {
   items: SubjectCounts[];
-  /** To ask from next. */
+  /** Where to continue next. */
   seq: number;
   more: boolean;
-  /** The last count of a subject that did not fit as a whole: the rest is asked for with it. */
+  /** The last count of a subject that did not fit; the rest is requested with it. */
   after?: CountPlace | undefined;
 }
 
@@ -41,7 +47,7 @@ export interface CountPlace {
 
 export class Budgets {
   readonly #database: Database;
-  /** Names this gateway's counts. Its key may change, this does not. */
+  /** Identifies this gateway's counts. Its key may change, this does not. */
   readonly own: string;
   #last: number;
 
@@ -60,18 +66,21 @@ export class Budgets {
     return this.#last;
   }
 
-  /** From now on, whatever its key. */
+  /** Keeps this name from now on, whatever its key. */
   #nameItself(): void {
     this.#database.rows('INSERT OR IGNORE INTO budget_origin (name) VALUES (?)', [this.own]);
   }
 
-  /** Something is about to be booked for a subject: noted before, so that a crash between the two loses no count. */
+  /** A subject's usage is about to be recorded. Noted first, so that a crash in between loses no count. */
   note(subject: string): void {
     if (this.#last === 0) this.#nameItself();
     this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
   }
 
-  /** Subjects that changed after `seq`, as they are now; of `after.subject`, where it is the next, the counts behind that place. */
+  /**
+   * Subjects that changed after `seq`, with their current counts. If `after.subject` is the next one, only its counts
+   * after that place.
+   */
   async since(seq: number, limits: ObjectNamespace<LimitsObject>, after?: CountPlace): Promise<BudgetsPage> {
     const rows = this.#database.rows('SELECT subject, seq FROM budgets WHERE seq > ? ORDER BY seq LIMIT ?', [
       seq,
@@ -83,7 +92,7 @@ export class Budgets {
       if (page.items.length === PAGE) return { ...page, more: true };
       const subject = String(row.subject);
       const { month, counts: all } = await this.counts(subject, limits);
-      // In an order of their own: what is booked meanwhile for a place before changes the subject, which is told again.
+      // Sorted by place: if a count of an earlier place changes meanwhile, the subject changes and is sent again.
       const left = all
         .filter((count) => after?.subject !== subject || inOrder(after, count) < 0)
         .toSorted((a, b) => inOrder(a, b));
@@ -110,21 +119,21 @@ export class Budgets {
     return { subject, month, counts: counts.map((count) => ({ ...count, origin: count.origin || this.own })) };
   }
 
-  /** Another gateway's word. What it says of this one is older than what this one knows. */
+  /** Takes another gateway's counts. What it says about this gateway is older than what this one knows. */
   async hear({ subject, month, counts }: SubjectCounts, limits: ObjectNamespace<LimitsObject>): Promise<void> {
     const others = counts.filter(({ origin }) => origin !== this.own);
     this.note(subject);
     await limits.getByName(subject).hearCounts(month, others);
   }
 
-  /** This gateway was deposed: all that it booked is still to be told. */
+  /** This gateway was deposed: everything that it recorded is still to be sent. */
   depose(): void {
     this.#database.rows('INSERT OR IGNORE INTO past_budgets (subject) SELECT subject FROM budgets', []);
   }
 
   /**
-   * Queues what `depose` noted; what is booked next waits for that. Where the disk takes nothing it is tried again, and what is booked waits
-   * with the nodes. Never rejects.
+   * Queues what `depose` noted; later usage waits for that. If the disk is full this is retried, and usage reports wait
+   * at the nodes. Never rejects.
    */
   async handOver(
     limits: ObjectNamespace<LimitsObject>,

@@ -1,18 +1,19 @@
 /**
- * Which rows of accounts changed, in order: triggers of SQLite write it down in the transaction of the change itself, so that no writer can
- * forget to. One line per row, moved to the end when the row changes again: as many lines as there are rows, deleted ones included.
+ * Tracks which account rows changed, in order. SQLite triggers record a change within its own transaction, so that no
+ * writer can forget it. There is one line per row, moved to the end when the row changes again; so there are as many
+ * lines as rows, including deleted ones.
  */
 import { randomBytes } from 'node:crypto';
 import type { Database, Row, Value } from '../sqlite.ts';
 import { REPLICATED, type Replicated } from './replicated.ts';
 
-/** Rows of one answer. */
+/** Rows per answer. */
 export const PAGE_ROWS = 500;
 
 export interface ChangedRow {
   table: string;
   key: string;
-  /** Null: it is gone. */
+  /** Null: the row was deleted. */
   row: Record<string, string | number | null> | null;
 }
 
@@ -23,17 +24,17 @@ interface Trigger {
 
 export interface ChangesPage {
   rows: ChangedRow[];
-  /** To ask from next. */
+  /** Where to continue next. */
   seq: number;
   more: boolean;
 }
 
 export class ChangeFeed {
   readonly #database: Database;
-  /** Of this file: numbers of another feed mean nothing here. */
+  /** Identifies this file's feed: numbers of another feed have no meaning here. */
   readonly id: string;
 
-  /** Writes only where something is missing: a gateway starts on a full disk, too. */
+  /** Writes only if something is missing, because a gateway also starts on a full disk. */
   constructor(accounts: Database) {
     this.#database = accounts;
     const has = accounts.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'follow_feed'", []).length > 0;
@@ -43,7 +44,7 @@ export class ChangeFeed {
         .rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'", [])
         .map(({ name, sql }) => [String(name), String(sql)]),
     );
-    // Made anew where a migration added columns.
+    // Recreated if a migration added columns.
     const missing = triggers.filter(({ name, sql }) => known.get(name) !== sql);
     if (!has || missing.length > 0) accounts.together(() => this.#install(missing));
     const [id] = accounts.rows("SELECT value FROM follow_feed WHERE name = 'id'", []);
@@ -88,7 +89,7 @@ export class ChangeFeed {
     ];
   }
 
-  /** Rows from before the first start that watches. */
+  /** Rows from before the first start with a feed. */
   #noteThoseBefore({ table, key, only }: Replicated): void {
     const database = this.#database;
     const where = only === undefined ? '' : `${only.replaceAll('ROW.', '')} AND`;
@@ -113,7 +114,7 @@ export class ChangeFeed {
     return Number(row?.value ?? 0);
   }
 
-  /** What changed after `seq`, oldest first, each row as it is now. */
+  /** Changes after `seq`, oldest first, each with the row's current content. */
   since(seq: number): ChangesPage {
     const lines = this.#database.rows('SELECT tbl, key, seq FROM account_changes WHERE seq > ? ORDER BY seq LIMIT ?', [
       seq,

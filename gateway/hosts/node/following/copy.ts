@@ -1,4 +1,4 @@
-/** A follower's copy of the first's accounts: rows are written as they came, all of one page or none. */
+/** A follower's copy of the primary's accounts. Rows are written unchanged, a page at a time, atomically. */
 import type { Database, Value } from '../sqlite.ts';
 import type { ChangedRow } from './change-feed.ts';
 import { REPLICATED } from './replicated.ts';
@@ -15,7 +15,7 @@ export class AccountsCopy {
     }
   }
 
-  /** A copy of everything begins: what does not come until `complete` is gone at the first. */
+  /** A complete copy begins: rows that do not arrive until `complete` no longer exist at the primary. */
   begin(): void {
     this.#database.script(
       'CREATE TABLE IF NOT EXISTS follow_seen (tbl TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tbl, key)) WITHOUT ROWID',
@@ -23,7 +23,7 @@ export class AccountsCopy {
     this.#database.rows('DELETE FROM follow_seen', []);
   }
 
-  /** @returns how many rows differ from what was there */
+  /** @returns the number of rows that changed */
   apply(rows: readonly ChangedRow[], whole: boolean): number {
     return this.#database.together(() => {
       const before = this.#database.counters().total;
@@ -36,7 +36,7 @@ export class AccountsCopy {
     });
   }
 
-  /** Everything came: other rows go. */
+  /** Everything arrived: deletes other rows. */
   complete(): void {
     this.#database.together(() => {
       for (const { table, key, only } of REPLICATED) {
@@ -54,7 +54,7 @@ export class AccountsCopy {
   #write({ table, key, row }: ChangedRow): void {
     const known = REPLICATED.find((one) => one.table === table);
     const columns = this.#columns.get(table);
-    // A table or column of a newer first: this version does nothing with it.
+    // A table or column of a newer primary; this version ignores it.
     if (known === undefined || columns === undefined) return;
     if (row === null) {
       this.#database.rows(`DELETE FROM ${table} WHERE "${known.key}" = ?`, [key]);

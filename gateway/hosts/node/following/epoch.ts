@@ -1,19 +1,19 @@
-/** Which gateway is first is said by the root: the statement with the highest epoch holds. */
+/** The root key decides which gateway is the primary: the signed statement with the highest epoch is valid. */
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES, type Signer } from '../../../../shared/lattice/crypto.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 
 const statementSchema = z.object({
-  /** Grows with every promotion; the gateway that an institution began with has 0. */
+  /** Increases with every promotion. The first gateway of an institution has 0. */
   epoch: z.number().int().min(1).max(1_000_000),
-  /** Name of the first's gateway key. */
+  /** Name of the primary's gateway key. */
   first: z.string().regex(/^[a-z2-7]{52}$/),
-  /** Where it answers. */
+  /** URL of the primary. */
   url: z.url({ protocol: /^https?$/ }).max(2048),
-  /** The number of the last change of the former first that the promoted one has: later ones are listed, never merged. */
+  /** The last change of the former primary that the promoted one has. Later changes are listed, never merged. */
   since: z.number().int().min(0),
-  /** Of the feed that `since` counts in. */
+  /** The feed in which `since` counts. */
   feed: z.string().max(64),
 });
 export type EpochStatement = z.infer<typeof statementSchema>;
@@ -24,7 +24,7 @@ export function signEpoch(statement: EpochStatement, root: Signer): string {
   return `${body.toString('base64url')}.${toBase64url(root.sign(message(body)))}`;
 }
 
-/** Undefined where it is not signed by `root`, or malformed. */
+/** Undefined if it is not signed by `root`, or malformed. */
 export function readEpoch(text: string, root: Uint8Array): EpochStatement | undefined {
   if (text.length > 8192) return undefined;
   const [encoded = '', signed = ''] = text.split('.');

@@ -1,4 +1,4 @@
-/** Asks the first once a second what changed, and hands over what was counted here. */
+/** Asks the primary once a second for changes, and sends it the usage that was counted here. */
 import type { CountPlace, SubjectCounts } from './budgets.ts';
 import type { AccountsCopy } from './copy.ts';
 import type { GatewayLink } from './link.ts';
@@ -8,42 +8,42 @@ import type { RecordQueue } from './record-queue.ts';
 
 const EVERY_MS = 1_000;
 const ANSWER_MS = 2_000;
-/** A page of rows, or of records. */
+/** Time limit for a page of rows or records. */
 const LONG_ANSWER_MS = 15_000;
-/** After the first has surely noticed the silence. */
+/** Additional time until the primary has certainly noticed the silence. */
 const MARGIN_MS = 500;
-/** When the last answer came is kept on disk so often. */
+/** How often the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;
 
 export interface CopyState {
   cursor: { feed: string; seq: number } | null;
   /** Budgets of that feed up to a number; absent: none yet. */
   budgets?: number;
-  /** Milliseconds since 1970 of the last answer that left nothing to copy; 0: never. */
+  /** Milliseconds since 1970 of the last answer that completed the copy; 0: never. */
   syncedAt: number;
 }
 
 interface FollowerOptions {
   first: URL;
-  /** Where this gateway answers. */
+  /** URL of this gateway. */
   url: string;
   version: string;
   link: GatewayLink;
   copy: AccountsCopy;
   records: RecordQueue;
-  /** Names this gateway's counts of months. */
+  /** Identifies this gateway's monthly counts. */
   origin: string;
-  /** What other gateways booked for months. */
+  /** Takes the monthly counts of other gateways. */
   heard(counts: SubjectCounts): Promise<void>;
   state: CopyState;
-  /** Monotonic milliseconds. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
   save(state: CopyState): void;
-  /** Rows came that differ; `revoked`: join tokens that are revoked. */
+  /** Rows changed; `revoked`: join tokens that are now revoked. */
   changed(revoked: readonly string[]): Promise<void>;
-  /** The answer's epoch and its statement. @returns false: it is not this institution's first */
+  /** Checks the answer's epoch and statement. @returns false: it is not the primary of this institution */
   believe(answer: Followed, by: string): boolean;
-  /** The root's word on which gateway is the first. */
+  /** Takes the root's statement about which gateway is the primary. */
   hear(statement: string): void;
   log(line: string): void;
 }
@@ -58,17 +58,17 @@ export class Follower {
   #stopped = false;
   #timer: NodeJS.Timeout | undefined;
   readonly #waiting = new Set<() => void>();
-  /** A copy of everything is under way. */
+  /** A complete copy is in progress. */
   #copying = false;
-  /** Rows came that isolates have not heard of. */
+  /** Rows changed, and isolates do not know it yet. */
   #differs = false;
-  /** Join tokens among them that let nobody in any more. */
+  /** Revoked join tokens among them. */
   readonly #revoked = new Set<string>();
   #savedAt = 0;
-  /** Monotonic; at the start that of the start. */
+  /** Monotonic; initially the time of the start. */
   #syncedMs: number;
   #savedSeq = -1;
-  /** Others that follow the same first. */
+  /** Other followers of the same primary. */
   others: Followed['followers'] = [];
   lastError: string | undefined;
 
@@ -88,7 +88,7 @@ export class Follower {
     return this.#state.syncedAt;
   }
 
-  /** Milliseconds since all was known here. A wall clock that was set back makes nothing younger. */
+  /** Milliseconds since the copy was complete. A wall clock that was set back makes nothing younger. */
   get staleMs(): number {
     return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);
   }
@@ -97,7 +97,7 @@ export class Follower {
     return this.#state.cursor;
   }
 
-  /** Resolves when the first has surely noticed that it is not heard (true), or is heard again (false). */
+  /** Resolves to true when the primary has certainly noticed the silence, or to false when the connection is back. */
   async alone(): Promise<boolean> {
     while (this.#link === 'lost' || this.#link === 'new')
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
@@ -131,7 +131,7 @@ export class Follower {
     }
   }
 
-  /** @returns whether there is more to copy at once */
+  /** @returns true if there is more to copy now */
   async #once(): Promise<boolean> {
     const { now } = this.#options;
     let answer: Followed;
@@ -146,7 +146,8 @@ export class Follower {
       } else if (this.#link === 'lost' && now() - this.#lastTryEnded > SILENCE_MS + MARGIN_MS) this.#become('alone');
       return false;
     }
-    // The first has heard this gateway and counts for both, whether its answer can be kept here or not: a part beside that would be too much.
+    // The primary received the request and counts for both, even if its answer cannot be stored here. Using a local
+    // share as well would exceed the limits.
     this.#become('linked');
     try {
       const more = await this.#take(answer);
@@ -154,7 +155,7 @@ export class Follower {
         try {
           await this.#deliver();
         } finally {
-          // The last of all: neither a revocation nor a record waits for them.
+          // Last: neither a revocation nor a record may wait for them.
           await this.#hearBudgets(answer.budgets ?? 0);
           this.#save();
         }
@@ -169,11 +170,11 @@ export class Follower {
     }
   }
 
-  /** Does not count as being heard: this gateway may be using its own share of limits. */
+  /** Does not count as contact, because this gateway may be using its share of limits. */
   async #probe(): Promise<void> {
     const { link, first, hear } = this.#options;
     const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, ANSWER_MS);
-    // It is the first no more, and knows which one is.
+    // It is no longer the primary, and knows which gateway is.
     if (answer.statement !== undefined) hear(answer.statement);
   }
 
@@ -187,7 +188,7 @@ export class Follower {
     return answer;
   }
 
-  /** @returns whether there is more to copy at once */
+  /** @returns true if there is more to copy now */
   async #take(answer: Followed): Promise<boolean> {
     const { copy, changed } = this.#options;
     const { feed, seq, rows, more, anew } = answer;
@@ -199,7 +200,7 @@ export class Follower {
     if (whole && !more) copy.complete();
     this.#copying = whole && more;
     const known = this.#state.budgets ?? 0;
-    // Fewer than before: the first was put back from a backup, and counts its changes from there.
+    // Fewer than before: the primary was restored from a backup, and counts its changes from there.
     const budgets = anew || known > (answer.budgets ?? 0) ? 0 : known;
     this.#state = { cursor: { feed, seq }, budgets, syncedAt: more ? this.#state.syncedAt : Date.now() };
     if (more) return true;
@@ -211,7 +212,10 @@ export class Follower {
     return false;
   }
 
-  /** Of a whole copy alone: one that is cut off by the end of the process begins anew, since what went meanwhile would stay else. */
+  /**
+   * Saves only complete copies. An interrupted copy starts again, because otherwise rows that were deleted meanwhile
+   * would stay.
+   */
   #save(): void {
     const number = (this.#state.cursor?.seq ?? 0) + (this.#state.budgets ?? 0);
     if (Date.now() - this.#savedAt <= SAVE_MS && this.#savedSeq === number) return;
@@ -220,7 +224,7 @@ export class Follower {
     this.#savedSeq = number;
   }
 
-  /** Up to the first's `last` change. */
+  /** Up to the primary's `last` change. */
   async #hearBudgets(last: number): Promise<void> {
     const { link, first, heard } = this.#options;
     let after: CountPlace | undefined;
@@ -233,7 +237,7 @@ export class Follower {
     }
   }
 
-  /** What waits, in order, until nothing does. */
+  /** Sends what is queued, in order, until the queue is empty. */
   async #deliver(): Promise<void> {
     const { link, first, records, origin } = this.#options;
     for (let items = records.oldest(); items.length > 0; items = records.oldest()) {

@@ -1,4 +1,4 @@
-/** DATA/following.sqlite: followers, records that wait, how far the copy is. */
+/** DATA/following.sqlite: followers, queued records, and progress of the copy. */
 import { join } from 'node:path';
 import { storageHealth } from '../../../storage/health.ts';
 import { Database } from '../sqlite.ts';
@@ -14,8 +14,8 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
   CREATE TABLE IF NOT EXISTS past_budgets (subject TEXT PRIMARY KEY)`;
 
 /**
- * Opens it, making what is missing. Where the disk takes nothing at the first start that has it, the tables are in memory until the next one:
- * a gateway without followers loses nothing by that.
+ * Opens it and creates what is missing. If the disk is full at the first start with it, the tables stay in memory until
+ * the next start; a gateway without followers loses nothing by that.
  */
 export function openFollowingFile(data: string): Database {
   const database = new Database(join(data, FOLLOWING_FILE));

@@ -1,4 +1,7 @@
-/** One gateway among those of its institution: the first, or one that follows it. What it gives to the gateway's rooms depends on that. */
+/**
+ * One gateway among those of its institution: the primary, or a follower. What it provides to the rest of the gateway
+ * depends on that.
+ */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import manifest from '../../../../package.json' with { type: 'json' };
@@ -27,23 +30,23 @@ import { limitsOfFirst, limitsOfFollower } from './shared-limits.ts';
 import type { Part } from './shares.ts';
 import type { GatewayIdentity } from './signed.ts';
 
-/** A request waits for it: more where the first took longer. */
+/** A request waits for it; longer if the primary took longer. */
 const LIMIT_ANSWER = { leastMs: 1_500, mostMs: 15_000 };
 const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
   data: string;
-  /** The directory of the hours' records. */
+  /** The directory of the hourly records. */
   hours: string;
   accounts: Database;
   identity: GatewayIdentity;
-  /** Where this gateway answers; a follower must say so. */
+  /** URL of this gateway; required for a follower. */
   url: string | undefined;
   maxStaleMs: number;
   log(line: string): void;
 }
 
-/** The gateway's objects, as they are without others. */
+/** The gateway's own objects, as they are without other gateways. */
 interface Own {
   limits: ObjectNamespace<LimitsObject>;
   usage: ObjectNamespace<UsageObject>;
@@ -56,7 +59,7 @@ export class Following {
   readonly #members: MemberTable;
   readonly #records: RecordQueue;
   readonly #budgets: Budgets;
-  /** What a former first booked is in the queue. */
+  /** Resolves when the usage that a former primary recorded is queued. */
   #budgetsTold: Promise<void> = Promise.resolve();
   readonly #feed: ChangeFeed;
   readonly #link: GatewayLink;
@@ -73,7 +76,7 @@ export class Following {
     this.#members = new MemberTable(this.#database, () => performance.now());
     this.#records = new RecordQueue(this.#database);
     this.#budgets = new Budgets(this.#database, options.identity.certificate.keyName);
-    // Until something is written: a file that was opened on a full disk is this process's alone.
+    // Closed until something is written. A file that was opened on a full disk stays exclusive to this process.
     if (this.#database.path !== ':memory:') this.#database.close();
     this.#feed = new ChangeFeed(options.accounts);
     this.#link = new GatewayLink(options.identity);
@@ -86,7 +89,7 @@ export class Following {
       others: () => this.#others(),
       unheard: () => this.#unheard(),
       deposed: (by) => {
-        // What a follower recorded is with its former first, which hands it on.
+        // Records of a follower were sent to its former primary, which passes them on.
         if (this.#role.role === 'first') {
           this.#past?.note(by);
           this.#budgets.depose();
@@ -102,7 +105,7 @@ export class Following {
     return this.#keeper.role;
   }
 
-  /** Begins to follow, or to answer those that do. */
+  /** Starts to follow, or to answer followers. */
   start(own: Own): void {
     this.#own = own;
     const { identity, log } = this.#options;
@@ -136,7 +139,7 @@ export class Following {
     this.#database.close();
   }
 
-  /** Where changes are made; undefined: here. */
+  /** The gateway where changes are made; undefined: this one. */
   get first(): string | undefined {
     return this.#role.role === 'follower' ? this.#role.follow : undefined;
   }
@@ -156,13 +159,16 @@ export class Following {
     return this.first === undefined ? this.#others() : [this.first, ...this.#others()];
   }
 
-  /** Followers but for this gateway. */
+  /** Followers other than this gateway. */
   #others(): string[] {
     const known = this.#role.role === 'first' ? this.#members.list() : (this.#follower?.others ?? []);
     return known.filter(({ key }) => key !== this.#options.identity.certificate.keyName).map(({ url }) => url);
   }
 
-  /** What may know a newer first: of a first its silent followers, of a follower that its first does not answer the other ones. */
+  /**
+   * Gateways that may know a newer primary: for a primary its silent followers, for a follower without contact the
+   * other followers.
+   */
   #unheard(): string[] {
     if (this.#role.role === 'first')
       return this.#members.list().flatMap(({ url, connected }) => (connected ? [] : url));
@@ -190,7 +196,7 @@ export class Following {
     return this.#members.remove(key);
   }
 
-  /** Resolves when a new follower has a whole copy. @throws Error where none came in time */
+  /** Resolves when a new follower has a complete copy. @throws Error if none arrived in time */
   async firstCopy(): Promise<void> {
     const until = patience.now() + FIRST_COPY_MS;
     while (this.#role.role === 'follower' && (this.#follower?.syncedAt ?? 0) === 0) {
@@ -200,7 +206,7 @@ export class Following {
     }
   }
 
-  /** LIMITS as the gateway's rooms ask for it. */
+  /** LIMITS as the rest of the gateway uses it. */
   limits(own: ObjectNamespace<LimitsObject>): ObjectNamespace<LimitsObject> {
     const first = limitsOfFirst(
       own,
@@ -221,7 +227,7 @@ export class Following {
     return { getByName: (name) => (this.#role.role === 'first' ? first : follower).getByName(name) };
   }
 
-  /** USAGE: what a follower counted is the first's to know, too. */
+  /** USAGE: what a follower counted must reach the primary, too. */
   usage(own: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
     return {
       getByName: (name) => {
@@ -290,7 +296,7 @@ export class Following {
     return row === undefined ? { cursor: null, syncedAt: 0 } : (JSON.parse(String(row.state)) as CopyState);
   }
 
-  /** Every isolate hears of it, and what a revoked token let in here ends. */
+  /** Tells every isolate, and ends the sessions that a revoked token admitted here. */
   async #changed(revoked: readonly string[]): Promise<void> {
     const registry = this.#own?.registry.getByName(REGISTRY_NAME);
     await registry?.reloadSettings();

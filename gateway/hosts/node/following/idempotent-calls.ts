@@ -1,8 +1,11 @@
-/** Questions that must act once, though they may be asked again because their answer was lost: the second one gets the first one's answer. */
+/**
+ * Calls that must take effect once, although they may be repeated if their answer was lost: the repetition gets the
+ * first answer.
+ */
 
-/** Answers are kept this long: longer than a follower asks again. */
+/** How long answers are kept; longer than a follower repeats a call. */
 const KEPT_MS = 60_000;
-/** Beyond it the oldest is forgotten: its repetition would count twice, which allows less and never more. */
+/** Above this limit the oldest is forgotten. Its repetition would count twice, which allows less and never more. */
 const KEPT_MAX = 10_000;
 
 export class IdempotentCalls {
@@ -10,12 +13,12 @@ export class IdempotentCalls {
   /** Oldest first. */
   readonly #answers = new Map<string, { at: number; answer: Promise<unknown> }>();
 
-  /** `now`: monotonic milliseconds. */
+  /** `now`: milliseconds of a monotonic clock. */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** What rejected is done again. */
+  /** A rejected call runs again. */
   do(name: string, work: () => Promise<unknown>): Promise<unknown> {
     const now = this.#now();
     for (const [old, { at }] of this.#answers) {

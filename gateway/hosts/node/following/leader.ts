@@ -1,4 +1,4 @@
-/** What the first of an institution answers to those that follow it: `POST /gateway/…`, signed. */
+/** What the primary of an institution answers to its followers: `POST /gateway/…`, signed. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
 import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
@@ -40,20 +40,23 @@ import {
 
 export const LEADER_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** Bodies of one gateway that are read at once, each up to that long: it has as many connections. */
+/** Bodies of one gateway that are read concurrently; a gateway has as many connections. */
 const READING_MAX = 8;
-/** Gateways of an earlier version sign no digest in the header: their bodies are read unproven, and few at once. */
+/**
+ * Gateways of an earlier version sign no digest in the header. Their bodies are read before the signature can be
+ * checked, so only a few concurrently.
+ */
 const UNPROVEN = '';
 const UNPROVEN_MAX = 2;
-/** A body that its gateway trickles ends with this. */
+/** Time limit for a body. */
 const READING_MS = 60_000;
-/** Signatures are good for an hour before and after the gateway's own clock. */
+/** Signatures are valid for an hour before and after this gateway's clock. */
 const NONCE_KEPT_MS = 2 * CLOCK_SKEW_S * 1_000;
 /** Two hours of eight followers that ask once a second. */
 const NONCES_MAX = 60_000;
-/** Seconds that a follower's clock may be off before the log says so: times of its records are off by as much. */
+/** How wrong a follower's clock may be, in seconds, before it is logged; its records' times are wrong by as much. */
 const CLOCK_TOLD_S = 30;
-/** Of the object of an hour's records. */
+/** Name of an hour's records object. */
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
 
 interface LeaderOptions {
@@ -61,11 +64,11 @@ interface LeaderOptions {
   role(): Role;
   feed: ChangeFeed;
   members: MemberTable;
-  /** Without parts: what followers ask for is asked of the whole. */
+  /** Without shares: followers' requests count against the whole limit. */
   limits: ObjectNamespace<LimitsObject>;
   budgets: Budgets;
   usage: ObjectNamespace<UsageObject>;
-  /** A former first hears that another one was promoted. @returns the epoch that holds here now */
+  /** A former primary learns that another gateway was promoted. @returns the epoch that is now valid here */
   hear(statement: string): number;
   log(line: string): void;
 }
@@ -83,9 +86,9 @@ export class Leader {
   /** Oldest first. */
   readonly #nonces = new Map<string, number>();
   readonly #once = new IdempotentCalls(() => performance.now());
-  /** Positions are taken one message after the other, by follower. */
+  /** By follower: messages are processed sequentially. */
   readonly #taking = new Map<string, Promise<unknown>>();
-  /** Followers, whose number is bounded, with a wrong clock. */
+  /** Followers (whose number is bounded) with a wrong clock. */
   readonly #wrongClocks = new Set<string>();
 
   constructor(options: LeaderOptions) {
@@ -115,7 +118,7 @@ export class Leader {
     }
   }
 
-  /** A follower that fell silent uses its part of limits: its own former words, said again by another, must not make it seem to be there. */
+  /** A silent follower uses its share of limits. Replaying its old messages must not make it seem to be connected. */
   #requireNew(nonce: string): void {
     const now = performance.now();
     for (const [old, at] of this.#nonces) {
@@ -127,7 +130,7 @@ export class Leader {
   }
 
   /**
-   * The signature first, by the digest that it is over: a stranger's body is not read, and takes no place of a gateway's.
+   * Checks the signature first, using the digest that it covers: a stranger's body is not read and takes no place.
    * @throws ApiError, SignatureError
    */
   async #read(message: IncomingMessage, about: string, stallMs: number): Promise<Verified & { body: Buffer }> {
@@ -180,7 +183,8 @@ export class Leader {
       case '/gateway/budgets':
         return this.#tellBudgets(body);
       case '/gateway/records': {
-        // By the follower's own name and not by its key: after a crash one with a new key sends again what is here already.
+        // Identified by the follower's name and not by its key: after a crash a follower with a new key sends again
+        // what is here already.
         const { items, origin = from } = parse(recordsSchema, body);
         return { position: await this.#inTurn(origin, () => this.#take({ from, origin }, items)) };
       }
@@ -218,7 +222,7 @@ export class Leader {
     };
   }
 
-  /** One line when a follower's clock is found wrong, and one when it is right again. */
+  /** Logs once when a follower's clock becomes wrong, and once when it is right again. */
   #tellClock(from: string, url: string, aheadS: number): void {
     const isWrong = Math.abs(aheadS) > CLOCK_TOLD_S;
     if (isWrong === this.#wrongClocks.has(from)) return;
@@ -245,7 +249,7 @@ export class Leader {
       }
       done = position;
     }
-    // Both above know what they have: a crash before this line repeats, and changes nothing.
+    // Both calls above know what they have, so a crash before this line causes a harmless repetition.
     members.take(origin, done);
     return done;
   }
@@ -271,7 +275,7 @@ function complete({ position, settlement: { repeated, ...given } }: QueuedSettle
   return [{ position, settlement: { at: Date.now(), attempt: 1, isComplete: true, isReserved: true, ...given } }];
 }
 
-/** Streams are numbered by each gateway: a node that both ask has the same number for two attempts. */
+/** Each gateway numbers its own streams: a node that both use has the same number for two attempts. */
 function renamed(row: UsageRow, gateway: string): UsageRow {
   return row.session === '' ? row : { ...row, session: `${row.session}@${gateway.slice(0, 8)}` };
 }

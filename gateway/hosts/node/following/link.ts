@@ -1,4 +1,7 @@
-/** A gateway asks another one of its institution: requests are signed, and so are answers, each about the request's nonce. */
+/**
+ * Requests from one gateway of an institution to another. Requests and answers are signed; an answer's signature covers
+ * the request's nonce.
+ */
 import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
@@ -6,7 +9,7 @@ import { parseJson } from '../../../../shared/text/json.ts';
 import { call } from '../../../patience.ts';
 import { type GatewayIdentity, SIGNED_HEADER, sign, verify } from './signed.ts';
 
-/** Bytes of an answer. */
+/** Size limit of an answer. */
 export const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
@@ -23,7 +26,7 @@ export class GatewayLink {
 
   /**
    * POSTs JSON.
-   * @throws LinkError where there is no good answer within `withinMs`
+   * @throws LinkError if there is no valid answer within `withinMs`
    */
   async ask<T>(
     base: URL,

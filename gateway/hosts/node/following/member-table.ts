@@ -1,9 +1,9 @@
-/** The gateways that follow this one. Who was heard lately is in memory; that they are there at all is on disk. */
+/** The gateways that follow this one. Recent contact is kept in memory; their existence is stored on disk. */
 import type { Database } from '../sqlite.ts';
 
-/** Without a word for so long a follower is away: it may allow its own share of limits then, and this gateway allows the rest. */
+/** After this silence a follower is away: it may then use its share of limits, and this gateway uses the rest. */
 export const SILENCE_MS = 4_000;
-/** A follower that was not heard for so long is forgotten. */
+/** After this silence a follower is forgotten. */
 const FORGOTTEN_MS = 7 * 86_400_000;
 export const FOLLOWERS_MAX = 8;
 const ROW_EVERY_MS = 60_000;
@@ -22,9 +22,9 @@ export interface Follower {
 interface Known {
   url: string;
   version: string;
-  /** Milliseconds since 1970, as its row has it. */
+  /** Milliseconds since 1970, as stored in its row. */
   seenAt: number;
-  /** Monotonic milliseconds; absent: not since this process began. */
+  /** Milliseconds of a monotonic clock; absent: no contact since this process started. */
   heardAt?: number;
   waiting: number;
 }
@@ -46,7 +46,7 @@ export class MemberTable {
     const before = this.#known.get(key);
     this.#replace(key, url);
     if (before === undefined && this.list().length >= FOLLOWERS_MAX) return false;
-    // Its row is for restarts: now and then is enough.
+    // Its row is only for restarts, so it is updated rarely.
     const isOld = before === undefined || Date.now() - before.seenAt > ROW_EVERY_MS;
     const isNews = isOld || before.url !== url || before.version !== version;
     const seenAt = isNews ? Date.now() : before.seenAt;
@@ -61,7 +61,10 @@ export class MemberTable {
     return true;
   }
 
-  /** A gateway that comes with a new key is the one that was there before: its former self would hold a part of each limit back. */
+  /**
+   * A gateway with a new key at the same URL replaces its former entry, which would otherwise keep a share of each
+   * limit.
+   */
   #replace(key: string, url: string): void {
     for (const former of this.list())
       if (former.key !== key && former.url === url && !former.connected) this.remove(former.key);
@@ -77,14 +80,14 @@ export class MemberTable {
       });
   }
 
-  /** The operator took it away. */
+  /** The operator removed it. */
   remove(key: string): boolean {
     const known = this.#known.delete(key);
     this.#database.rows('DELETE FROM followers WHERE key = ?', [key]);
     return known;
   }
 
-  /** Up to which position a follower's records are here. `origin`: the name of its first key. */
+  /** The position up to which a follower's records were received. `origin`: the name of its first key. */
   taken(origin: string): number {
     const [row] = this.#database.rows('SELECT position FROM taken_over WHERE key = ?', [origin]);
     return Number(row?.position ?? 0);

@@ -1,17 +1,17 @@
-/** What gateways of one institution say to each other: JSON, checked on both sides. Members that are not known are passed over. */
+/** Messages between the gateways of one institution: JSON, validated on both sides. Unknown members are ignored. */
 import * as z from 'zod';
 
 const url = z.url({ protocol: /^https?$/ }).max(2048);
 const cell = z.union([z.string(), z.number(), z.null()]);
-/** Characters of a meter's id: of a key or a person, with a model's name of 256. */
+/** Length of a meter's id: a key or a person, with a model's name of 256 characters. */
 const METER_ID_MAX = 512;
 
 /** POST /gateway/follow, once a second. */
 export const followSchema = z.object({
-  /** Where this follower answers. */
+  /** URL of this follower. */
   url,
   version: z.string().max(64),
-  /** What it has: nothing, or a feed's rows up to a number. */
+  /** Its state: nothing, or a feed's rows up to a number. */
   cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
   /** Records that wait there. */
   waiting: z.number().int().min(0),
@@ -19,10 +19,10 @@ export const followSchema = z.object({
 
 export const followedSchema = z.object({
   feed: z.string().max(64),
-  /** Of the statement; 0: there is none. */
+  /** Epoch of the statement; 0: there is none. */
   epoch: z.number().int().min(0),
   statement: z.string().max(8192).optional(),
-  /** The cursor was of another feed: a copy of everything begins with these rows. */
+  /** The cursor belonged to another feed: a complete copy begins with these rows. */
   anew: z.boolean(),
   rows: z
     .array(
@@ -31,9 +31,9 @@ export const followedSchema = z.object({
     .max(1_000),
   seq: z.number().int().min(0),
   more: z.boolean(),
-  /** The number of the last change of budgets; absent: this version tells none. */
+  /** The number of the last change of budgets; absent: this version has none. */
   budgets: z.number().int().min(0).optional(),
-  /** All followers, the asking one included. */
+  /** All followers, including the one that asks. */
   followers: z.array(z.object({ key: z.string().max(64), url })).max(64),
 });
 export type Followed = z.infer<typeof followedSchema>;
@@ -42,7 +42,7 @@ export type Followed = z.infer<typeof followedSchema>;
 export const limitCallSchema = z.object({
   subject: z.string().min(1).max(256),
   method: z.enum(['reserve', 'release', 'correct', 'uses', 'used']),
-  /** Of a `reserve` that is asked again because its answer did not come: it counts once. */
+  /** For a repeated `reserve` whose answer was lost: it counts once. */
   once: z.string().max(64).optional(),
   args: z.array(z.unknown()).max(4),
 });
@@ -51,10 +51,10 @@ export const limitAnswerSchema = z.object({ result: z.unknown() });
 
 const subjectSchema = z.string().min(1).max(256);
 const countedSchema = z.object({ origin: z.string().min(1).max(64), id: z.string().max(METER_ID_MAX) });
-/** A count of one subject. */
+/** Position of a count within a subject. */
 const countPlaceSchema = countedSchema.extend({ subject: subjectSchema });
 
-/** POST /gateway/budgets: what changed after `seq`; of a subject that did not fit, what comes after a count. */
+/** POST /gateway/budgets: changes after `seq`; for a subject that did not fit, the counts after a position. */
 export const budgetsSchema = z.object({ seq: z.number().int().min(0), after: countPlaceSchema.optional() });
 export const subjectCountsSchema = z.object({
   subject: subjectSchema,
@@ -70,7 +70,7 @@ export const budgetsPageSchema = z.object({
 
 /** POST /gateway/records */
 export const recordsSchema = z.object({
-  /** Names the follower's counts of months, whatever its key; absent: the key's name. */
+  /** Identifies the follower's monthly counts, whatever its key; absent: the key's name. */
   origin: z.string().min(1).max(64).optional(),
   items: z
     .array(
@@ -85,10 +85,10 @@ export const recordsSchema = z.object({
 });
 export const recordsTakenSchema = z.object({ position: z.number().int().min(0) });
 
-/** POST /gateway/epoch: a promoted gateway tells a former first. */
+/** POST /gateway/epoch: a promoted gateway informs a former primary. */
 export const epochSchema = z.object({ statement: z.string().max(8192) });
 export const epochTakenSchema = z.object({
   epoch: z.number().int().min(0),
-  /** The root's word for that epoch. */
+  /** The root's statement for that epoch. */
   statement: z.string().max(8192).optional(),
 });

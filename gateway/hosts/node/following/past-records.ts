@@ -1,4 +1,6 @@
-/** A former first hands over what it recorded while it was the first: the books of the new one are the institution's. */
+/**
+ * A former primary hands over what it recorded as the primary, because the new primary's records are the institution's.
+ */
 import { existsSync, readdirSync } from 'node:fs';
 import type { ObjectNamespace } from '../../../object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
@@ -6,15 +8,15 @@ import { objectName } from '../object-file.ts';
 import type { Database } from '../sqlite.ts';
 import type { RecordQueue } from './record-queue.ts';
 
-/** Of one message to the first. */
+/** Rows per message to the primary. */
 const PAGE_ROWS = 200;
-/** Messages that wait before more records are read. */
+/** Queued messages above which no more records are read. */
 const WAITING_MAX = 1_000;
 const WAIT_MS = 1_000;
 
 interface PastRecordsOptions {
   database: Database;
-  /** The directory of the hours' files. */
+  /** The directory of the hourly files. */
   directory: string;
   usage: ObjectNamespace<UsageObject>;
   records: RecordQueue;
@@ -22,8 +24,8 @@ interface PastRecordsOptions {
 }
 
 /**
- * An hour is marked as done when its rows are in the queue. After a crash an hour begins again: the new first knows each row by its session
- * and stream.
+ * An hour is marked as done when its rows are queued. After a crash it starts again: the new primary recognizes each
+ * row by its session and stream.
  */
 export class PastRecords {
   readonly #options: PastRecordsOptions;
@@ -34,7 +36,9 @@ export class PastRecords {
     this.#options = options;
   }
 
-  /** Before this gateway follows `first` (name of its key). What that one recorded itself came from there. */
+  /**
+   * Call before this gateway follows `first` (name of its key). What the new primary recorded itself came from there.
+   */
   note(first: string): void {
     const { directory } = this.#options;
     const files = existsSync(directory) ? readdirSync(directory) : [];

@@ -1,4 +1,4 @@
-/** `otela-gateway promote`: a follower becomes the first, by the root's word. */
+/** `otela-gateway promote`: a follower becomes the primary, authorized by the root key. */
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,9 +13,9 @@ import { FOLLOWING_FILE, readRole, writeRole } from './role.ts';
 
 interface Promotion {
   data: string;
-  /** The root's key; absent: DATA/issuer/root.key. */
+  /** File of the root key; absent: DATA/issuer/root.key. */
   rootKey?: string;
-  /** Where this gateway answers. */
+  /** URL of this gateway. */
   url: string;
 }
 
@@ -39,7 +39,7 @@ export async function promote({ data, rootKey, url }: Promotion): Promise<{ epoc
   return { epoch, former };
 }
 
-/** What this gateway has of the former first. @throws CommandError where it has nothing to serve with */
+/** The follower's position in the former primary's feed. @throws CommandError if it has no copy to serve from */
 function copyCursor(data: string): { feed: string; seq: number } {
   const file = join(data, FOLLOWING_FILE);
   const database = new Database(file);

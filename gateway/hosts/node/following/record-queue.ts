@@ -1,17 +1,23 @@
-/** What a follower counted and the first must have: a queue on disk, handed over in order. The first knows by position what it has. */
+/**
+ * Usage counted by a follower for the primary: a queue on disk, sent in order. The primary knows by position what it
+ * has.
+ */
 import type { Database } from '../sqlite.ts';
 
-/** Of one message: so many items, and bytes unless one alone has more. The first takes 16 MiB. */
+/** Limits of one message: items, and bytes unless a single item is larger. The primary accepts 16 MiB. */
 const TOGETHER = 200;
 const TOGETHER_BYTES = 4 * 1024 * 1024;
-/** Beyond this the oldest make room: some 2 GiB, a month of a busy follower. */
+/** Above this limit the oldest are dropped: about 2 GiB, a month of a busy follower. */
 const WAITING_MAX = 2_000_000;
 
 export interface QueuedRecord {
   position: number;
-  /** `usage`: rows for an hour; `settle`: what requests used, for limits; `months`: what a former first booked until it was deposed. */
+  /**
+   * `usage`: rows for an hour. `settle`: requests' usage, for limits. `months`: what a former primary recorded until it
+   * was deposed.
+   */
   kind: 'usage' | 'settle' | 'months';
-  /** Of the object that takes it: an hour, or whose limits. */
+  /** Name of the receiving object: an hour, or the owner of limits. */
   name: string;
   /** JSON. */
   body: string;
@@ -32,7 +38,7 @@ export class RecordQueue {
     return this.#waiting;
   }
 
-  /** On disk when it returns. @throws Error where the disk takes nothing */
+  /** On disk when it returns. @throws Error if the disk is full */
   add(kind: QueuedRecord['kind'], name: string, body: unknown): void {
     this.#database.rows('INSERT INTO hand_over (kind, name, body) VALUES (?, ?, ?)', [
       kind,
@@ -62,7 +68,7 @@ export class RecordQueue {
     return over === -1 ? items : items.slice(0, over);
   }
 
-  /** The first has all up to `position`. */
+  /** The primary has everything up to `position`. */
   done(position: number): void {
     this.#database.rows('DELETE FROM hand_over WHERE position <= ?', [position]);
     const [row] = this.#database.rows('SELECT count(*) AS n FROM hand_over', []);

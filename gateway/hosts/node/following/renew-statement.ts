@@ -1,4 +1,4 @@
-/** The first of an institution has a new gateway key: the root says again, in the same epoch, which gateway is the first. */
+/** The primary of an institution has a new gateway key: the root signs the statement again for the same epoch. */
 
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import type { Certificate } from '../../../../shared/lattice/certificate.ts';
@@ -6,7 +6,7 @@ import { workerdSigner } from '../../../issuer/crypto.ts';
 import { readEpoch, signEpoch } from './epoch.ts';
 import { readRole, writeRole } from './role.ts';
 
-/** Of a gateway that was promoted; else there is no such statement. `root`: the root's key, base64url. */
+/** Only for a promoted gateway; otherwise there is no statement. `root`: the root's key, base64url. */
 export function renewStatement(
   data: string,
   { root, certificate }: { root: string | undefined; certificate: Certificate },

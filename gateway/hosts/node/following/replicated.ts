@@ -1,16 +1,16 @@
-/** Which tables of accounts a follower has a copy of. */
+/** The account tables that a follower copies. */
 
 export interface Replicated {
   table: string;
   /** Its primary key. */
   key: string;
-  /** Changes of these columns alone are no news. */
+  /** Changes of only these columns are not replicated. */
   quiet?: readonly string[];
-  /** SQL condition on NEW and OLD rows, as `ROW`: rows for which it is false stay at home. */
+  /** SQL condition on NEW and OLD rows, as `ROW`: rows for which it is false are not replicated. */
   only?: string;
 }
 
-/** The audit log carries the numbers by which cached accounts are told to be old, so it comes last: after what it speaks of. */
+/** The audit log carries the numbers that invalidate cached accounts, so it comes last, after what it refers to. */
 export const REPLICATED: readonly Replicated[] = [
   { table: 'api_keys', key: 'id', quiet: ['last_used_at'] },
   { table: 'users', key: 'id', quiet: ['last_login_at'] },
@@ -26,7 +26,7 @@ export const REPLICATED: readonly Replicated[] = [
   { table: 'catalogue', key: 'model' },
   { table: 'model_weights', key: 'model' },
   { table: 'peers', key: 'name' },
-  // The installation's secret is each gateway's own.
+  // Each gateway has its own installation secret.
   { table: 'settings', key: 'name', only: "ROW.name <> 'installation_secret'" },
   { table: 'audit_log', key: 'id' },
 ];

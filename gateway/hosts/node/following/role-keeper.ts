@@ -1,4 +1,7 @@
-/** Whether this gateway is the first or a follower, and what changes that: `promote`, a restored file, the word of another gateway. */
+/**
+ * The role of this gateway, primary or follower, and what changes it: `promote`, a restored file, another gateway's
+ * message.
+ */
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ChangeFeed } from './change-feed.ts';
@@ -8,7 +11,7 @@ import { epochTakenSchema, type Followed } from './messages.ts';
 import { type Role, readRole, writeRole } from './role.ts';
 import type { GatewayIdentity } from './signed.ts';
 
-/** `promote` writes the file; a running gateway looks at it so often. */
+/** `promote` writes the file, and a running gateway checks it at this interval. */
 const LOOK_MS = 1_000;
 const TELL_MS = 5_000;
 const TELL_ANSWER_MS = 3_000;
@@ -19,13 +22,16 @@ interface RoleKeeperOptions {
   identity: GatewayIdentity;
   feed: ChangeFeed;
   link: GatewayLink;
-  /** Other followers of the first, of a follower. */
+  /** For a follower: the other followers of its primary. */
   others(): readonly string[];
-  /** Gateways that may know a newer first than this one does. */
+  /** Gateways that may know a newer primary. */
   unheard(): readonly string[];
-  /** Another gateway is about to become the first; `by`: the name of its key. What was copied or recorded here is of a former first. */
+  /**
+   * Another gateway is about to become the primary; `by`: the name of its key. What was copied or recorded here belongs
+   * to a former primary.
+   */
   deposed(by: string): void;
-  /** The role, or the first, is another one. */
+  /** The role, or the primary, has changed. */
   changed(): void;
   log(line: string): void;
 }
@@ -34,10 +40,10 @@ export class RoleKeeper {
   readonly #options: RoleKeeperOptions;
   readonly #timers: NodeJS.Timeout[] = [];
   #role: Role;
-  /** The statement of this process's key: `issuer rotate` writes another one, which is the next start's. */
+  /** The statement for this process's key. `issuer rotate` writes another one, for the next start. */
   #spoken: string | undefined;
 
-  /** @throws CommandError where the file is damaged */
+  /** @throws CommandError if the file is damaged */
   constructor(options: RoleKeeperOptions) {
     this.#options = options;
     this.#role = readRole(options.data);
@@ -59,7 +65,9 @@ export class RoleKeeper {
     for (const timer of this.#timers) clearInterval(timer);
   }
 
-  /** The first is whom the statement with the highest epoch names; in epoch 0, whom the operator named by --follow. */
+  /**
+   * The primary is the gateway named by the statement with the highest epoch; in epoch 0, the one given by --follow.
+   */
   believe({ epoch, statement }: Followed, by: string): boolean {
     if (epoch < this.#role.epoch) return false;
     if (epoch === 0) return true;
@@ -70,7 +78,7 @@ export class RoleKeeper {
     return true;
   }
 
-  /** Another gateway was promoted, by the root's word. @returns the epoch that holds here now */
+  /** Another gateway was promoted, authorized by the root key. @returns the epoch that is now valid here */
   hear(text: string): number {
     const { identity, log, data, feed } = this.#options;
     const statement = text === '' ? undefined : readEpoch(text, identity.certificate.root);
@@ -110,7 +118,7 @@ export class RoleKeeper {
       return;
     }
     const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
-    // The former first hears of it, and those that follow it as this gateway did.
+    // The former primary must be told, and so must this gateway's fellow followers.
     if (role.role === 'first' && this.#role.role === 'follower')
       role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, TELL_MAX) };
     this.#become(role);
@@ -120,8 +128,9 @@ export class RoleKeeper {
   }
 
   /**
-   * A first that was put back from an old backup hears from its former followers that it is first no more. A follower hears from another
-   * one which gateway was promoted, if that gateway did not know this one when their first died.
+   * A primary that was restored from an old backup learns from its former followers that it is no longer the primary. A
+   * follower learns from another one which gateway was promoted, if that gateway did not know this one when their
+   * primary died.
    */
   async #askUnheard(): Promise<void> {
     const { link, unheard } = this.#options;
@@ -136,7 +145,7 @@ export class RoleKeeper {
     }
   }
 
-  /** Until each has heard it. */
+  /** Until each was told. */
   async #tell(): Promise<void> {
     const { tell = [], epoch } = this.#role;
     const statement = this.#spoken;
@@ -153,13 +162,13 @@ export class RoleKeeper {
         if ((await asked).answer.epoch < epoch) continue;
         this.#become({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
       } catch {
-        // Away still.
+        // Still away.
       }
     }
   }
 }
 
-/** The audit log's lines: what was changed, by which key, without secrets. */
+/** Lines of the audit log: what was changed, and by which key, without secrets. */
 function changesSince(feed: ChangeFeed, seq: number): string[] {
   const lines: string[] = [];
   for (let from = seq; ; ) {

@@ -1,4 +1,7 @@
-/** DATA/role.json: whether this gateway is the first of its institution or follows another. Absent: the first, in epoch 0. */
+/**
+ * DATA/role.json: whether this gateway is the primary of its institution or follows another. Absent: the primary, in
+ * epoch 0.
+ */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -6,7 +9,7 @@ import { jsonOf } from '../../../../shared/text/json.ts';
 import { CommandError } from '../../../command.ts';
 
 export const ROLE_FILE = 'role.json';
-/** Followers, records that wait, how far the copy is. */
+/** Followers, queued records, and progress of the copy. */
 export const FOLLOWING_FILE = 'following.sqlite';
 
 const roleSchema = z.strictObject({
@@ -14,9 +17,9 @@ const roleSchema = z.strictObject({
   epoch: z.number().int().min(0),
   /** Signed by the root; absent in epoch 0. */
   statement: z.string().max(8192).optional(),
-  /** Of a follower: where the first answers. */
+  /** For a follower: URL of the primary. */
   follow: z.url({ protocol: /^https?$/ }).optional(),
-  /** Of a promoted first: former firsts that have not heard of it yet. */
+  /** For a promoted primary: former primaries that do not know it yet. */
   tell: z
     .array(z.url({ protocol: /^https?$/ }))
     .max(16)
@@ -26,7 +29,7 @@ export type Role = z.infer<typeof roleSchema>;
 
 const FIRST: Role = { role: 'first', epoch: 0 };
 
-/** @throws CommandError where the file is damaged: guessing would make two firsts */
+/** @throws CommandError if the file is damaged: guessing could create two primaries */
 export function readRole(data: string): Role {
   const file = join(data, ROLE_FILE);
   let text: string;

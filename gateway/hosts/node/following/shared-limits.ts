@@ -1,4 +1,4 @@
-/** LIMITS of a gateway that is one of several: the first counts for all while they hear each other. */
+/** LIMITS of one of several gateways: the primary counts for all while they are in contact. */
 import type { Reservation, Verdict } from '../../../accounts/limits/limiter.ts';
 import type { Limits } from '../../../accounts/limits/limits.ts';
 import type { LimitsObject, Settlement } from '../../../accounts/limits/limits-object.ts';
@@ -8,16 +8,22 @@ import { type Elsewhere, type Part, shared } from './shares.ts';
 
 type LimitsObjects = ObjectNamespace<LimitsObject>;
 type LimitsStub = ObjectStub<LimitsObject>;
-/** What a follower asks of the first's object at once. */
+/** Methods of the primary's object that a follower calls directly. */
 export const ASKED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] as const;
 export type AskedMethod = (typeof ASKED_METHODS)[number];
 
 const NO_PART_WAIT_MS = 60_000;
-/** A first that is heard and too slow to count: then the request is refused (503). One that died is noticed to be silent before that. */
+/**
+ * How long to wait for a primary that is connected but too slow; then the request is refused (503). A dead primary is
+ * noticed before that.
+ */
 const ASKED_FOR_MS = 10_000;
 const PAUSE_MS = 100;
 
-/** The first's own requests: the whole, or what silent followers leave. `note` is told before something is booked for a subject. */
+/**
+ * The primary's own requests: the whole limit, or what silent followers leave. `note` is called before usage of a
+ * subject is recorded.
+ */
 export function limitsOfFirst(
   own: LimitsObjects,
   part: () => Part | undefined,
@@ -36,24 +42,27 @@ export function limitsOfFirst(
 }
 
 interface FollowersLimits {
-  /** Asks the first's object. Rejects where the first is away. Asked again with the same `once` it acts once. */
+  /** Calls the primary's object. Rejects if the primary is away. Repeated with the same `once` it takes effect once. */
   ask(subject: string, method: AskedMethod, args: unknown[], once?: string): Promise<unknown>;
-  /** Resolves when the first has surely noticed that it is not heard, or at once where that is so. False: it is heard again. */
+  /**
+   * Resolves to true when the primary has certainly noticed the silence, immediately if it has already. False: the
+   * connection is back.
+   */
   alone(): Promise<boolean>;
   part(): Part;
-  /** A name that no other question has. */
+  /** A unique name for a call. */
   nonce(): string;
   pause(ms: number): Promise<void>;
-  /** Monotonic milliseconds. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** What was booked here as the first is handed over before what is booked now. */
+  /** Resolves when usage recorded here as the primary was handed over; later usage waits for that. */
   settled(): Promise<void>;
   note(subject: string): void;
-  /** On disk, for the first. */
+  /** Stores the items on disk, for the primary. */
   handOver(subject: string, source: string, items: readonly { position: number; settlement: Settlement }[]): void;
 }
 
-/** A follower's requests: counted by the first; where that is away, by this gateway against its part. */
+/** A follower's requests: counted by the primary, or by this gateway against its share if the primary is away. */
 export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): LimitsObjects {
   return overriding(own, (subject, stub) => ({
     reserve: async (asked): Promise<Verdict> => {
@@ -64,9 +73,9 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
           return (await options.ask(subject, 'reserve', [asked], once)) as Verdict;
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
-          // The first counts for all as long as it hears this gateway: a part beside that would be more than the limit.
+          // The primary counts for all while it hears this gateway. Using a local share as well would exceed the limit.
           if (options.now() - from > ASKED_FOR_MS) {
-            // It may have been granted there, and that place would stay taken for an hour.
+            // It may have been granted there, and would hold that place for an hour.
             void options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
             throw error;
           }
@@ -75,7 +84,8 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
       }
     },
     release: async (name, attempts) => {
-      // One of the two granted it; the other does not know the name. Unheard, its settlement or its lease frees the place too.
+      // One of the two granted it, and the other does not know the name. If this is lost, the settlement or the end of
+      // the lease frees the place.
       await stub.release(name, attempts);
       await options.ask(subject, 'release', [name, attempts]).catch(() => {});
     },
@@ -92,7 +102,7 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
     uses: (asked) =>
       options
         .ask(subject, 'uses', [asked])
-        // A first of an earlier version knows no limits of persons.
+        // A primary of an earlier version has no limits of persons.
         .then((uses) => ({
           project: [],
           user: [],
@@ -105,7 +115,7 @@ export function limitsOfFollower(own: LimitsObjects, options: FollowersLimits): 
   }));
 }
 
-/** What other gateways booked this month, as far as it was heard: this gateway's part comes on top, up to the limit. */
+/** What other gateways recorded this month, as far as known: this gateway's share is added, up to the limit. */
 async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<Elsewhere | undefined> {
   const { key, user, project } = asked;
   const sets = [key, user, project].flatMap((set) =>
@@ -113,7 +123,7 @@ async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<Elsewher
   );
   const monthly = sets.some((set: Limits) => (set.tokens_per_month ?? set.gpu_seconds_per_month) !== undefined);
   if (!monthly) return undefined;
-  // By name: a project of many keys and models has tens of thousands.
+  // By name: a project with many keys and models has tens of thousands.
   const ids = metersOf(asked).flatMap((id) => [id, `${GPU}${id}`]);
   const counts = await stub.counts(new Date().toISOString().slice(0, 7), ids);
   return (id) => counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);
@@ -134,7 +144,7 @@ async function withPart(stub: LimitsStub, asked: Parameters<LimitsStub['reserve'
   };
 }
 
-/** `own`, with some methods of each object in the place of its own. */
+/** `own`, with some methods of each object replaced. */
 function overriding(
   own: LimitsObjects,
   methods: (name: string, stub: LimitsStub) => Partial<LimitsStub>,

@@ -1,13 +1,16 @@
-/** What a gateway may allow of a limit while it does not hear the other: parts that are exact in sum. Pure. */
+/**
+ * What a gateway may use of a limit while it is not in contact with the others. The shares add up exactly to the limit.
+ * Pure.
+ */
 
 import type { Reservation } from '../../../accounts/limits/limiter.ts';
 import { type Limits, limitsOfModel } from '../../../accounts/limits/limits.ts';
 import { GPU, modelMeter, PROJECT, userMeter } from '../../../accounts/limits/parties.ts';
 
-/** Of each limit, how much a follower allows that is alone; several followers divide it. */
+/** Fraction of each limit for a single disconnected follower; several followers divide it. */
 export const FOLLOWERS_SHARE = 0.5;
 
-/** A part of limits: followers' parts are rounded down, and the first has what they leave. */
+/** A share of limits: followers' shares are rounded down, and the primary has what they leave. */
 export type Part = { of: 'first'; followersAway: number; followers: number } | { of: 'follower'; followers: number };
 
 export function partOf(limit: number, part: Part): number {
@@ -17,11 +20,11 @@ export function partOf(limit: number, part: Part): number {
 
 export interface Shared {
   asked: Reservation;
-  /** Of a limit nothing is left: the follower's part of one request is none. */
+  /** Nothing of a limit is left: the follower's share of one request is zero. */
   nothing: boolean;
 }
 
-/** What others booked this month, by the id of a meter: tokens, under GPU milliseconds. */
+/** What others recorded this month, by the id of a meter: tokens, or under the GPU prefix milliseconds. */
 export type Elsewhere = (id: string) => number;
 
 export function shared(asked: Reservation, part: Part, elsewhere: Elsewhere = () => 0): Shared {
@@ -41,7 +44,7 @@ interface Sharing {
   model: string | undefined;
 }
 
-/** The parts of `limits`, and of what they say of the model that is asked for; what they say of others stays out. */
+/** The shares of `limits` and of the limits for the requested model; those of other models are left out. */
 function sharedLimits(
   limits: Limits | undefined,
   id: string,
@@ -56,7 +59,7 @@ function sharedLimits(
     if (limit === undefined) return;
     const mine = partOf(limit, part);
     if (mine < 1) nothing = true;
-    // The month's count has what others booked in it.
+    // The month's count includes what others recorded.
     parts[name] = booked === undefined ? mine : Math.min(limit, mine + booked);
   };
   share('requests_per_minute');

@@ -1,4 +1,4 @@
-/** What gateways of one institution say to each other is signed by their keys, which their common root certifies. */
+/** Messages between the gateways of one institution are signed by their keys, which their common root certifies. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, type Certificate, openCertificate } from '../../../../shared/lattice/certificate.ts';
@@ -9,22 +9,22 @@ import type { GatewayKey } from '../../../issuer/issuer.ts';
 export const SIGNED_HEADER = 'x-otela-gateway';
 const NONCE_BYTES = 16;
 const HEADER_MAX_CHARS = 512;
-/** Clocks of two gateways may differ by so much. What is repeated within it changes nothing, or is refused. */
+/** How much the clocks of two gateways may differ. A replay within this time changes nothing, or is refused. */
 export const CLOCK_SKEW_S = 3600;
 
-/** This gateway towards the others of its institution. */
+/** This gateway's identity towards the others of its institution. */
 export interface GatewayIdentity {
   key: GatewayKey;
   certificate: Certificate;
-  /** Names of keys that the root took back. */
+  /** Names of keys that the root revoked. */
   revoked: ReadonlySet<string>;
 }
 
-/** The signature is missing, or not good; the message says why. */
+/** The signature is missing or invalid; the message says why. */
 export class SignatureError extends Error {}
 
 interface Signed {
-  /** Method and path, or the nonce of the request that is answered. */
+  /** Method and path, or the nonce of the answered request. */
   about: string;
   body: Uint8Array;
 }
@@ -45,11 +45,11 @@ export function sign(
 export interface Verified {
   certificate: Certificate;
   nonce: string;
-  /** Seconds by which its clock is ahead of this one's. */
+  /** How many seconds its clock is ahead of this one's. */
   aheadS: number;
 }
 
-/** Whose word it is. @throws SignatureError */
+/** Verifies a message and returns its sender. @throws SignatureError */
 export function verify(
   identity: GatewayIdentity,
   header: string | undefined | null,
@@ -62,7 +62,7 @@ export function verify(
   return verified;
 }
 
-/** The digest of the body as the header says it, before the body has come; undefined: the gateway is of an earlier version. */
+/** The body's digest from the header, before the body has arrived; undefined: the gateway is of an earlier version. */
 export function saidDigest(header: string): string | undefined {
   return header.split('.')[4];
 }
@@ -71,7 +71,7 @@ export function digestOf(body: Uint8Array): string {
   return createHash('sha256').update(body).digest('base64url');
 }
 
-/** Whose word a body of this digest is. @throws SignatureError */
+/** Verifies the sender of a body with this digest. @throws SignatureError */
 export function verifyHeader(
   identity: GatewayIdentity,
   header: string | undefined | null,

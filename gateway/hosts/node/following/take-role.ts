@@ -1,4 +1,4 @@
-/** What `serve --follow` says, and what DATA/role.json says. The file is newer where a promotion came after the flag. */
+/** Combines `serve --follow` with DATA/role.json. The file is newer if a promotion came after the flag. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CommandError } from '../../../command.ts';
@@ -6,11 +6,12 @@ import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { ROLE_FILE, readRole, writeRole } from './role.ts';
 
 /**
- * Before the accounts are opened, so that those of a first are not taken for a new follower's, whose copy would empty them.
- * @throws CommandError where flag and directory contradict each other
+ * Called before the accounts are opened, so that a primary's accounts are not taken for a new follower's, whose copy
+ * would erase them.
+ * @throws CommandError if flag and directory contradict each other
  */
 export function takeRole(data: string, follow: string | undefined): void {
-  // A former first that follows says so by its file: the flag need not be added for it.
+  // A former primary that follows says so in its file, so the flag is not needed.
   if (follow === undefined) return;
   const role = readRole(data);
   if (role.role === 'follower') {

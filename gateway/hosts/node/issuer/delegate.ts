@@ -1,4 +1,4 @@
-/** The key of another gateway of the same institution: made where the root is, carried by the operator. */
+/** The key of another gateway of the same institution: created where the root key is, transferred by the operator. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
@@ -10,12 +10,12 @@ import { type IssuerFiles, keyNames, needRoot, openIssuer, read, write } from '.
 
 const identitySchema = z.strictObject({ key: z.string().max(64), certificate: z.string().max(512) });
 
-/** A new gateway key with its certificate, as JSON: a secret. @throws IssuerError where the root key is not here */
+/** A new gateway key with its certificate, as JSON; secret. @throws IssuerError if the root key is not here */
 export function delegate(files: IssuerFiles, nowS: number): string {
   return JSON.stringify(certify(needRoot(files), toBase64url(newSeed()), nowS));
 }
 
-/** Puts such a file where a gateway looks for its keys. Repeating changes nothing. @throws CommandError */
+/** Stores such a file where a gateway looks for its keys. Repeating changes nothing. @throws CommandError */
 export async function adoptIdentity(dir: string, file: string): Promise<void> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new CommandError(`${file} cannot be read: ${cause instanceof Error ? cause.message : cause}`, { cause });
@@ -31,7 +31,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   await makeDirectory(dir);
   const own = await read(dir, 'gateway.key');
   if (own === identity.key) return;
-  // Its service still names the file that it began with, and `issuer rotate` has given it a newer key.
+  // Its service still names the original file, but `issuer rotate` has given it a newer key.
   const files = own === undefined ? undefined : await openIssuer(dir, Math.floor(Date.now() / 1000));
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)
@@ -40,7 +40,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   await write(dir, 'gateway.key', identity.key);
 }
 
-/** @throws CommandError where a follower would become an institution of its own */
+/** @throws CommandError if a follower would become a new institution */
 export async function needIdentity(dir: string): Promise<void> {
   await makeDirectory(dir);
   if ((await read(dir, 'gateway.key')) !== undefined) return;

@@ -1,4 +1,4 @@
-/** `otela-gateway issuer …`: works on the key files alone, so it also serves an operator whose gateway runs elsewhere. */
+/** `otela-gateway issuer …`: works only on the key files, so it also helps an operator whose gateway runs elsewhere. */
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
@@ -52,12 +52,12 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   if (verb === 'secrets') {
-    // For `wrangler secret bulk`, on a pipe: it holds the gateway's key.
+    // For `wrangler secret bulk`, through a pipe: it contains the gateway's key.
     console.log(JSON.stringify(environment(before)));
     return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);
-  // Followers believe the gateway that the root names.
+  // Followers trust the gateway that the root names.
   renewStatement(values.data, after);
   if (after !== before) console.error('Restart the gateway for this to take effect.');
   show(after, values.json);

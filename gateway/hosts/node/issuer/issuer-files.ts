@@ -1,12 +1,12 @@
 /**
  * The issuer's keys as files:
  *
- *     root.key       makes certificates and revocations. Back it up; it may live elsewhere, the gateway serves without it
- *     gateway.key    signs tickets, evictions and floors           gateway.cert   the root's word for it
+ *     root.key       signs certificates and revocations. Back it up; it may be stored elsewhere, the gateway serves without it
+ *     gateway.key    signs tickets, evictions and watermarks       gateway.cert   its certificate by the root
  *     retired        former keys with their certificates: they still collect what they admitted
- *     revoked        revocations, told to everybody at each start
+ *     revoked        revocations, published at each start
  *
- * All 0600 and base64url. Every change is one rename, in an order in which a crash in between is put right by the next start.
+ * All 0600 and base64url. Every change is one rename, in an order that the next start can repair after a crash.
  */
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../
 import { readIfThere, writeDurably } from '../data/durable-file.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 
-/** Whatever else lies there is not the gateway's. */
+/** Other files there do not belong to the gateway. */
 export const ISSUER_FILES: ReadonlySet<string> = new Set([
   'root.key',
   'gateway.key',
@@ -37,7 +37,7 @@ export const ISSUER_FILES: ReadonlySet<string> = new Set([
 
 export interface IssuerFiles {
   dir: string;
-  /** Undefined: kept elsewhere. */
+  /** Undefined: stored elsewhere. */
   root: string | undefined;
   gateway: GatewayKey;
   certificate: Certificate;
@@ -46,19 +46,19 @@ export interface IssuerFiles {
   revoked: string[];
 }
 
-/** Reads the issuer in `dir`, making what is missing and renewing what ends. @throws IssuerError */
+/** Reads the issuer in `dir`, creates what is missing and renews what expires. @throws IssuerError */
 export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles> {
   await makeDirectory(dir);
   const own = await read(dir, 'gateway.key');
   const root = await read(dir, 'root.key');
   if (root === undefined && own === undefined) {
-    // A new institution only where nothing was: a root key that is lost must not be replaced in silence.
+    // A new institution only in an empty directory: a lost root key must not be replaced silently.
     await write(dir, 'root.key', toBase64url(newSeed()));
     return openIssuer(dir, nowS);
   }
   const revoked = await lines(dir, 'revoked');
   const gone = new Set(revoked.map(revokedName));
-  // Also where a revocation was cut short: what a revoked key signs counts nowhere.
+  // Also repairs an interrupted revocation: whatever a revoked key signs is invalid.
   const usable = own !== undefined && !gone.has(nameOf(own));
   const key = usable ? own : toBase64url(newSeed());
   if (!usable) await write(dir, 'gateway.key', key);
@@ -76,7 +76,7 @@ export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles
   return files;
 }
 
-/** What the Worker is given: never the root. */
+/** The secrets of the Worker; never the root. */
 export function environment(files: IssuerFiles) {
   return {
     OTELA_GATEWAY_KEY: files.gateway.key,
@@ -86,12 +86,12 @@ export function environment(files: IssuerFiles) {
   };
 }
 
-/** As revocations and `issuer show` name them. */
+/** In the form that revocations and `issuer show` use. */
 export function keyNames(files: IssuerFiles): { retired: string[]; revoked: string[] } {
   return { retired: files.retired.map((key) => decode(key).keyName), revoked: files.revoked.map(revokedName) };
 }
 
-/** A new gateway key. The former one goes on collecting until its last ticket has ended; its sessions stay. */
+/** Creates a new gateway key. The former one still collects until its last ticket has ended; its sessions stay. */
 export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFiles> {
   needRoot(files);
   const useful = files.retired.filter((former) => decode(former).notAfter + TICKET_LIFE_MAX_S > nowS);
@@ -101,8 +101,9 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
 }
 
 /**
- * Takes a key back, with every session that it admitted; the current one is replaced. The root's own name takes back the whole issuer.
- * @throws IssuerError where `name` is no key's
+ * Revokes a key and every session that it admitted; the current key is replaced. The root's own name revokes the whole
+ * issuer.
+ * @throws IssuerError if `name` is not a key's
  */
 export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
   const signer = workerdSigner(seed(needRoot(files)));
@@ -120,7 +121,10 @@ interface Stored {
   stored: string | undefined;
 }
 
-/** The certificate in force: the stored one while it is for this key and lasts, else a new one if the root is at hand. */
+/**
+ * The current certificate: the stored one if it belongs to this key and has not expired, otherwise a new one if the
+ * root is available.
+ */
 async function current(dir: string, { root, key, stored }: Stored, nowS: number): Promise<Certificate> {
   const known = stored === undefined ? undefined : decode({ key, certificate: stored });
   const fits = known?.keyName === nameOf(key);
@@ -130,7 +134,7 @@ async function current(dir: string, { root, key, stored }: Stored, nowS: number)
   }
   const usable = stored !== undefined && fits;
   const inForce = usable ? renewed(root, { key, certificate: stored }, nowS) : certify(root, key, nowS);
-  // On a full disk the next start makes another one.
+  // On a full disk the next start creates another one.
   if (inForce.certificate !== stored) await write(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
   return decode(inForce);
 }
@@ -193,7 +197,7 @@ async function lines(dir: string, name: string): Promise<string[]> {
   return ((await read(dir, name)) ?? '').split('\n').filter((line) => line !== '');
 }
 
-/** Undefined where there is no such file; one that others could read is closed to them. */
+/** Undefined if the file does not exist. Removes other users' access to it. */
 export async function read(dir: string, name: string): Promise<string | undefined> {
   const file = join(dir, name);
   const text = await readIfThere(file);

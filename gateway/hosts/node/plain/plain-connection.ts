@@ -2,50 +2,53 @@ import type { Socket } from 'node:net';
 import { PlainResponse } from './plain-response.ts';
 import { type PlainHead, readPlain } from './read-plain.ts';
 
-/** The rest of a body that does not come this soon after its head is for `node:http` to wait for. */
+/** If the rest of a body does not arrive this soon after its head, `node:http` takes over. */
 const REST_MS = 50;
-/** Kept of what comes behind a request that is being answered. With more the answer is the connection's last: what is not read hides a reset. */
+/**
+ * Pipelined bytes kept during a response. Beyond this the connection closes after the response, because unread data
+ * hides a reset.
+ */
 const HELD_MAX_BYTES = 64 * 1024;
-/** A client that sends so much behind a request does not wait for its answer: the connection ends. */
+/** A client that pipelines this much does not wait for its response, so the connection ends. */
 const DROPPED_MAX_BYTES = 1024 * 1024;
 
 export interface PlainHost {
   /** Undefined: the request is for `node:http`. */
   answer(head: PlainHead, response: PlainResponse): Taken | undefined;
-  /** The connection is `node:http`'s from now on. What was read of it is in the socket again. */
+  /** From now on `node:http` owns the connection. What was read from it is put back. */
   parse(socket: Socket): void;
-  /** Nothing came on a new connection for `idleMs`. Sends an error and ends it. */
+  /** Nothing arrived on a new connection for `idleMs`. Sends an error and ends it. */
   late(socket: Socket): void;
-  /** The client ended in the middle of a request. Sends an error and ends it. */
+  /** The client closed in the middle of a request. Sends an error and ends it. */
   cut(socket: Socket): void;
-  /** The next answer is the last one of its connection. */
+  /** The next response is the last one of its connection. */
   readonly closing: boolean;
   readonly idleMs: number;
 }
 
 export interface Taken {
-  /** The client left before the answer was out. */
+  /** The client left before the response was sent. */
   leave(): void;
-  /** The answer is out, or can no longer go out. */
+  /** The response was sent, or can no longer be sent. */
   over(): void;
 }
 
 /**
- * A connection for as long as it carries plain requests, one after another. With the first bytes that are anything else it becomes
- * `node:http`'s, and stays so.
+ * A connection while it carries plain requests, one after another. At the first bytes that are anything else it is
+ * passed to `node:http` for good.
  */
 export class PlainConnection {
   readonly #socket: Socket;
   readonly #host: PlainHost;
-  /** Read, and not part of a request that was taken. */
+  /** Read, and not part of an accepted request. */
   #held: Buffer | undefined;
   #response: PlainResponse | undefined;
   #taken: Taken | undefined;
   #rest: NodeJS.Timeout | undefined;
   #asked = false;
-  /** Bytes that were read and not kept. */
+  /** Bytes that were read and discarded. */
   #dropped = 0;
-  /** Its last answer is out. What still comes is thrown away: a part of a request that was not kept could read as a whole one. */
+  /** Its last response was sent. Further input is discarded: part of a request could look like a complete one. */
   #ended = false;
 
   constructor(socket: Socket, host: PlainHost) {
@@ -56,7 +59,7 @@ export class PlainConnection {
     socket.on('drain', this.#onDrain);
     socket.on('end', this.#onEnd);
     socket.on('timeout', this.#onTimeout);
-    socket.on('error', ignore); // 'close' follows
+    socket.on('error', ignore); // 'close' follows.
     socket.on('close', this.#onClose);
   }
 
@@ -125,7 +128,7 @@ export class PlainConnection {
     socket.resume();
   }
 
-  /** Nothing of the connection is read any more. */
+  /** Nothing more is read from the connection. */
   #refuse(tell: (socket: Socket) => void): void {
     const socket = this.#socket;
     this.#forget();
@@ -150,7 +153,7 @@ export class PlainConnection {
     this.#response?.emit('drain');
   };
 
-  /** FIN. As with `node:http`, nothing goes out any more but what was written. */
+  /** FIN. As with `node:http`, only what was already written is still sent. */
   readonly #onEnd = () => {
     if (this.#response === undefined && this.#held !== undefined) return this.#refuse(this.#host.cut);
     this.#leave();

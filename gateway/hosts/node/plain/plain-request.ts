@@ -2,7 +2,7 @@ import { ClientDisconnect } from '../../../../shared/proxy/client-disconnect.ts'
 import type { HttpRequest } from '../../../http.ts';
 import type { PlainHead } from './read-plain.ts';
 
-/** A request to a model that came whole. */
+/** A request to a model that arrived completely. */
 export class PlainRequest implements HttpRequest {
   readonly method = 'POST';
   readonly path: string;

@@ -3,31 +3,33 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { ResponseWriter } from '../response-writer.ts';
 
-/** An idle connection is kept for so long. */
+/** How long an idle connection is kept. */
 export const KEEP_ALIVE_MS = 15_000;
-/** Pieces up to this are copied behind the words that frame them: one buffer costs the socket less than three. */
+/** Pieces up to this size are copied together with their framing: one buffer costs the socket less than three. */
 const COPY_MAX_BYTES = 16 * 1024;
-/** RFC 9110 §5.5: what a value may hold. Obsolete text is passed on as `node:http` does. */
+/** RFC 9110 §5.5: characters not allowed in a value. Obsolete text is passed on as `node:http` does. */
 const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const CLOSE = 'connection: close\r\n\r\n';
-/** Clients that heed the hint do not use a connection in the moment in which it is closed. */
+/** Clients that respect the hint do not use a connection just as it is closed. */
 const KEEP_ALIVE = `connection: keep-alive\r\nkeep-alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n\r\n`;
 const CRLF = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
-/** The answer to one plain request. Emits `drain`, and `close` when the connection ended before the answer was out. */
+/**
+ * The response to one plain request. Emits `drain`, and `close` if the connection ended before the response was sent.
+ */
 export class PlainResponse extends EventEmitter implements ResponseWriter {
   destroyed = false;
   readonly #socket: Socket;
   readonly #ended: (last: boolean) => void;
-  /** The head, until it goes with the first bytes. */
+  /** The head, until it is sent with the first bytes. */
   #head: string | undefined;
   #framing: 'chunked' | 'sized' | 'none' = 'sized';
   #last: boolean;
   #over = false;
 
-  /** `last`: the connection ends with it. `ended` is called when all of it is with the system. */
+  /** `last`: the connection ends with it. `ended` is called when the system has all of it. */
   constructor(socket: Socket, last: boolean, ended: (last: boolean) => void) {
     super();
     this.#socket = socket;
@@ -98,7 +100,7 @@ export class PlainResponse extends EventEmitter implements ResponseWriter {
     return head;
   }
 
-  /** All pieces of this turn go in one call to the system. */
+  /** All pieces of one turn are sent in one system call. */
   #send(...pieces: (Uint8Array | string)[]): boolean {
     const socket = this.#socket;
     if (socket.writableCorked === 0) {
@@ -131,7 +133,7 @@ function joined(head: string, ...parts: Uint8Array[]): Buffer {
 let dateSecond = 0;
 let date = '';
 
-/** RFC 9110 §5.6.7, made once a second. */
+/** RFC 9110 §5.6.7, formatted once a second. */
 function dateOf(now: number): string {
   const second = Math.floor(now / 1000);
   if (second !== dateSecond) {

@@ -1,29 +1,29 @@
 /**
- * The requests that are read here and not by `node:http`: `POST /v1/…`, whole, in a form that no two parsers of HTTP/1.1 read differently
- * (RFC 9112). This is no parser: what it does not know in every byte it leaves to `node:http`.
+ * Requests that bypass `node:http`: `POST /v1/…`, complete, in a form that no two HTTP/1.1 parsers read differently
+ * (RFC 9112). This is not a parser: whatever it does not recognize in every byte is left to `node:http`.
  */
 
-/** Bodies above this are read as streams, which have bounds of their own. */
+/** Larger bodies are read as streams, which have their own limits. */
 export const PLAIN_BODY_MAX_BYTES = 64 * 1024;
 const HEAD_MAX_BYTES = 16 * 1024;
 const HEADERS_MAX = 64;
 
-/** One request without a doubt. */
+/** One unambiguous request. */
 export interface PlainHead {
-  /** Without dots, escapes, doubled slashes and query. */
+  /** Without dots, escapes, doubled slashes or query. */
   readonly path: string;
-  /** By name in lower case; no name comes twice. */
+  /** By name in lower case; no name occurs twice. */
   readonly headers: ReadonlyMap<string, string>;
   readonly body: Uint8Array;
 }
 
 const END_OF_HEAD = '\r\n\r\n';
 const REQUEST_LINE = /^POST (\/v1(?:\/[A-Za-z0-9_-]+)+) HTTP\/1\.1$/;
-/** RFC 9110 §5.1 and §5.5, ASCII alone. No part of a line can match in two ways: strangers write it. */
+/** RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways, because the input is untrusted. */
 const HEADER_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\x20-\x7e\t]*)$/;
 const LENGTH = /^(?:0|[1-9]\d{0,5})$/;
 const HOST = /^[\w.-]+(?::\d{1,5})?$/;
-/** They say how a body or a connection has to be read. */
+/** Headers that change how a body or a connection must be read. */
 const NOT_PLAIN: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -36,7 +36,7 @@ const NOT_PLAIN: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** `incomplete`: the head is plain, and its body has not come whole. `other`: for `node:http`. */
+/** `incomplete`: the head is plain, but its body has not arrived completely. `other`: for `node:http`. */
 export function readPlain(bytes: Buffer): PlainHead | 'incomplete' | 'other' {
   const headEnd = bytes.indexOf(END_OF_HEAD);
   if (headEnd < 0 || headEnd > HEAD_MAX_BYTES) return 'other';
@@ -50,11 +50,11 @@ export function readPlain(bytes: Buffer): PlainHead | 'incomplete' | 'other' {
   const end = begin + Number(length);
   if (end - begin > PLAIN_BODY_MAX_BYTES || bytes.length > end) return 'other';
   if (bytes.length < end) return 'incomplete';
-  // A copy: what the socket read into is much larger, and a request may run for an hour.
+  // A copy: the socket's buffer is much larger, and a request may run for an hour.
   return { path, headers, body: new Uint8Array(bytes.subarray(begin, end)) };
 }
 
-/** Undefined where a line is not plain. */
+/** Undefined if a line is not plain. */
 function readHeaders(lines: readonly string[]): Map<string, string> | undefined {
   const headers = new Map<string, string>();
   for (let at = 1; at < lines.length; at++) {

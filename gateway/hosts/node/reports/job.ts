@@ -1,7 +1,7 @@
-/** What the gateway's thread asks of the thread that reads for reports. */
+/** Messages from the gateway's thread to the report thread. */
 import type { HourRead } from '../../../usage/hour-reader.ts';
 
-/** One statement on the accounts, or one method of HourReader on the file of an hour. */
+/** One statement on the accounts, or one method of HourReader on an hour's file. */
 export type ReportJob =
   | { kind: 'accounts'; file: string; query: string; bindings: readonly unknown[]; as: 'rows' | 'lists' }
   | { kind: 'hour'; file: string; method: HourRead; args: readonly unknown[] };

@@ -1,15 +1,15 @@
-/** Databases that a reader has open: a report reads one hour page by page. */
+/** The databases that a reader keeps open, because a report reads an hour page by page. */
 import { statSync } from 'node:fs';
 import type { Database } from '../sqlite.ts';
 
-/** Reports that are read at the same time have an hour each. */
+/** Concurrent reports read different hours. */
 const OPEN_MAX = 16;
-/** A file that is open keeps its log from being cleared, and its room on the disk after it is deleted. */
+/** An open file keeps its log from being truncated, and its disk space from being freed after deletion. */
 const IDLE_MS = 2_000;
 
 interface OpenFile {
   database: Database;
-  /** An object that ends deletes its file; the next one of its name has another. */
+  /** An object that ends deletes its file; the next one of that name has another. */
   inode: bigint | undefined;
   timer: NodeJS.Timeout;
 }

@@ -1,4 +1,4 @@
-/** Reads for reports as the gateway's rooms ask for them: of the accounts and of an hour's records, done in a thread of their own. */
+/** Reads for reports, of the accounts and of hourly records, on a separate thread. */
 import { join } from 'node:path';
 import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
 import { storageHealth } from '../../../storage/health.ts';
@@ -11,11 +11,11 @@ import { ReportThread } from './report-thread.ts';
 interface ReportFiles {
   /** The accounts' file. */
   accounts: string;
-  /** The directory of the hours' files. */
+  /** The directory of the hourly files. */
   hours: string;
 }
 
-/** As much of D1 as a report needs. */
+/** The part of D1 that a report needs. */
 interface Statement {
   bind(...bindings: unknown[]): Statement;
   all(): Promise<unknown>;
@@ -30,7 +30,7 @@ export class ReportReads {
     this.#files = files;
   }
 
-  /** Reads go to the thread, all else to the objects. */
+  /** Reads go to the thread, everything else to the objects. */
   hours(objects: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
     return {
       getByName: (name) => {
@@ -73,7 +73,7 @@ export class ReportReads {
     return this.#thread.close();
   }
 
-  /** On a full disk the gateway has its files for itself: reports are read here then. */
+  /** On a full disk the gateway opens its files exclusively, so reports are read here. */
   async #elsewhere(job: Parameters<ReportThread['run']>[0], here: () => Promise<unknown>): Promise<unknown> {
     if (storageHealth.failure !== undefined) return here();
     try {

@@ -1,13 +1,13 @@
-/** The thread that reads for reports, seen from the gateway's. */
+/** The report thread, as the gateway's thread sees it. */
 import { Worker } from 'node:worker_threads';
 import type { ReportJob, ReportReply } from './job.ts';
 
-/** Source of report-worker.ts in a bundled program, which is one file; not defined in a clone. */
+/** Source of report-worker.ts in a bundled program, which is one file; undefined in a clone. */
 declare const OTELA_REPORT_WORKER: string | undefined;
 
-/** A thread costs some 20 MiB: it ends when no report was asked for so long. */
+/** A thread costs about 20 MiB, so it ends after this long without a report. */
 const IDLE_MS = 30_000;
-/** A workload of a month asks 744 hours at once. */
+/** The workload of a month asks for 744 hours at a time. */
 const WAITING_MAX = 10_000;
 
 interface Waiting {
@@ -21,7 +21,7 @@ export class ReportThread {
   #nextId = 1;
   readonly #waiting = new Map<number, Waiting>();
 
-  /** Resolves with what the job gives. Rejects where SQLite refuses it, and where the thread ends. */
+  /** Resolves with the job's result. Rejects if SQLite refuses it, or if the thread ends. */
   run(job: ReportJob): Promise<unknown> {
     if (this.#waiting.size >= WAITING_MAX) return Promise.reject(new Error('too many reports are being read'));
     const id = this.#nextId++;
@@ -33,16 +33,16 @@ export class ReportThread {
     return promise;
   }
 
-  /** Its files are closed when this resolves. */
+  /** Resolves when its files are closed. */
   async close(): Promise<void> {
     clearTimeout(this.#idle);
     const worker = this.#worker;
     this.#worker = undefined;
     if (worker === undefined) return;
-    // Its end is waited for: without this the process would end first.
+    // Waits for its end; without this the process would end first.
     worker.ref();
     const ended = new Promise((resolve) => worker.once('exit', resolve));
-    // A job that takes long must not hold up the end of the gateway.
+    // A long job must not delay the end of the gateway.
     if (this.#waiting.size > 0) await worker.terminate();
     else worker.postMessage('end');
     await ended;
@@ -69,7 +69,7 @@ export class ReportThread {
   }
 
   #ended(worker: Worker, cause: unknown): void {
-    // One that ends because it was idle has nothing waiting; a new one may have been started meanwhile.
+    // A thread that ends when idle has no waiting jobs; a new one may have been started meanwhile.
     if (this.#worker !== undefined && this.#worker !== worker) return;
     this.#worker = undefined;
     const waiting = [...this.#waiting.values()];

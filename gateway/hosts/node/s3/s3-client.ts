@@ -1,4 +1,4 @@
-/** Signed requests to one bucket, tried again while the store is away. https://docs.aws.amazon.com/AmazonS3/latest/API/ */
+/** Signed requests to one bucket, retried while the store is away. https://docs.aws.amazon.com/AmazonS3/latest/API/ */
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
@@ -6,15 +6,15 @@ import { tag } from '../../../../shared/text/xml.ts';
 import { FileStoreError } from '../../../files/file-store.ts';
 import type { S3Config } from './s3-config.ts';
 
-/** A store that restarts is back within seconds; a client's upload waits for no longer than this allows. */
+/** A restarting store is back within seconds; a client's upload waits no longer than this allows. */
 const TRIES = 4;
 const FIRST_PAUSE_MS = 250;
-/** From a request's first byte to its answer's head: a part of 8 MiB at 140 KB/s. */
+/** From a request's first byte to its response head: a part of 8 MiB at 140 KB/s. */
 const ANSWER_MS = 60_000;
-/** Errors are some hundred bytes of XML; a page of a list is 1,000 names. */
+/** Errors are a few hundred bytes of XML; a page of a list has 1,000 names. */
 const TEXT_MAX_BYTES = 1024 * 1024;
 
-/** Codes of S3 and of servers that speak it, for a bucket that takes no more. */
+/** Codes of S3 and compatible servers for a full bucket. */
 const FULL: ReadonlySet<string> = new Set([
   'InsufficientCapacity',
   'InsufficientStorage',
@@ -26,7 +26,7 @@ const FULL: ReadonlySet<string> = new Set([
 
 export interface S3Request {
   method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
-  /** Of the object; empty: the bucket itself. */
+  /** Key of the object; empty: the bucket itself. */
   key: string;
   query?: Record<string, string>;
   headers?: Record<string, string>;
@@ -51,13 +51,13 @@ export class S3Client {
     });
   }
 
-  /** Before each name, in lists too. */
+  /** Prepended to each name, also in lists. */
   get prefix(): string {
     return this.#config.prefix;
   }
 
   /**
-   * An answer 2xx, or undefined for 404 of an object. Its body is the caller's to read or cancel.
+   * A 2xx response, or undefined for a 404 of an object. The caller must read or cancel its body.
    * @throws FileStoreError
    */
   async send(request: S3Request): Promise<Response | undefined> {
@@ -66,12 +66,12 @@ export class S3Client {
       if (answer instanceof Response) return answer;
       if (answer === 'missing') return undefined;
       if (!answer.again || tries === TRIES) throw answer.error;
-      // Spread, so that many uploads do not come back at once.
+      // Randomized, so that many uploads do not retry together.
       await delay(FIRST_PAUSE_MS * 2 ** (tries - 1) * (0.5 + Math.random()));
     }
   }
 
-  /** The answer's text; undefined for 404. @throws FileStoreError */
+  /** The response's text; undefined for 404. @throws FileStoreError */
   async text(request: S3Request): Promise<string | undefined> {
     const answer = await this.send(request);
     if (answer === undefined) return undefined;
@@ -100,7 +100,7 @@ export class S3Client {
     const { endpoint, bucket, prefix } = this.#config;
     const url = new URL(`${endpoint}/${bucket}${key === '' ? '' : `/${prefix}${key}`}`);
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    // The store refuses a part that arrives changed.
+    // The store refuses a part that arrives modified.
     const sha256 = createHash('sha256')
       .update(body ?? '')
       .digest('hex');
@@ -109,7 +109,7 @@ export class S3Client {
       headers: { ...headers, 'x-amz-content-sha256': sha256 },
       ...(body === undefined ? {} : { body }),
     });
-    // `sign` makes the body a stream, which a second try could not read and servers would get without a length.
+    // `sign` makes the body a stream, which a retry could not read and servers would get without a length.
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(new Error(`no answer within ${this.#answerMs} ms`)), this.#answerMs);
     try {
@@ -126,7 +126,7 @@ export class S3Client {
   }
 }
 
-/** @throws Error above TEXT_MAX_BYTES, or where a piece does not come */
+/** @throws Error above TEXT_MAX_BYTES, or if a piece does not arrive */
 async function textOf(response: Response, stallMs: number): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
@@ -137,7 +137,7 @@ async function textOf(response: Response, stallMs: number): Promise<string> {
   return text + decoder.decode();
 }
 
-/** The body of an answer. @throws Error where no piece of it comes for `stallMs` */
+/** The body of a response. @throws Error if no piece arrives for `stallMs` */
 export async function* stalling(answer: Response, stallMs: number): AsyncGenerator<Uint8Array> {
   const reader = answer.body?.getReader();
   if (reader === undefined) return;

@@ -1,4 +1,7 @@
-/** A bucket's address and credentials: `--files s3://BUCKET[/PREFIX]`, and the environment variables that AWS' own programs read. */
+/**
+ * A bucket's address and credentials: `--files s3://BUCKET[/PREFIX]`, and the environment variables of AWS' own
+ * programs.
+ */
 import { readFileSync, statSync } from 'node:fs';
 import { UsageError } from '../../../../shared/command-line/index.ts';
 import { CommandError } from '../../../command.ts';
@@ -8,7 +11,7 @@ export interface S3Config {
   endpoint: string;
   region: string;
   bucket: string;
-  /** Before each object's name: empty, or ending with a slash. */
+  /** Prepended to each object's name: empty, or ends with a slash. */
   prefix: string;
   accessKeyId: string;
   secretAccessKey: string;

@@ -1,15 +1,15 @@
-/** Files as objects of a bucket. */
+/** Stores files as objects of a bucket. */
 
 import { tag, tags } from '../../../../shared/text/xml.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';
 import { partsOf } from '../../../files/parts.ts';
 import { type S3Client, stalling, unavailable } from './s3-client.ts';
 
-/** At least 5 MiB, and 10,000 of them at most: files up to 80 GiB. One part of each upload is in memory. */
+/** At least 5 MiB, and at most 10,000 parts: files up to 80 GiB. One part of each upload is in memory. */
 const PART_BYTES = 8 * 1024 * 1024;
-/** A piece of an answer that does not come within this has failed. */
+/** Time limit for a piece of a response. */
 const STALL_MS = 30_000;
-/** A read that breaks off goes on where it broke, this often in a row. */
+/** A read that breaks continues where it broke, up to this many consecutive times. */
 const RESUMES_MAX = 5;
 const LIST_PAGE = 1_000;
 const BYTES = { 'content-type': 'application/octet-stream' };
@@ -18,7 +18,7 @@ interface S3FilesOptions {
   stallMs?: number;
 }
 
-/** An upload appears when it is complete: S3 shows no part of an object. */
+/** An upload appears when it is complete: S3 shows no partial objects. */
 export class S3Files implements FileStore {
   readonly #client: S3Client;
   readonly #stallMs: number;
@@ -72,7 +72,7 @@ export class S3Files implements FileStore {
     );
     const headers = { 'content-type': 'application/xml' };
     const answer = await this.#client.text({ method: 'POST', key, query: { uploadId }, headers, body });
-    // S3 says 200 at once and tells in the body whether it failed. A second try of one whose answer was lost is 404.
+    // S3 sends 200 immediately and reports a failure in the body. A retry after a lost response gets 404.
     if (answer !== undefined && !answer.includes('<Error>')) return;
     if ((await this.#bytesOf(key)) !== bytes)
       throw unavailable(`the bucket does not complete an upload: ${tag(answer ?? '', 'Code') ?? 'it is gone'}`);
@@ -88,7 +88,7 @@ export class S3Files implements FileStore {
     return this.#pieces(key, offset, end);
   }
 
-  /** From `from` up to `end`, again from where an answer broke off. */
+  /** Reads from `from` up to `end`, and continues where a response broke off. */
   async *#pieces(key: string, from: number, end: number): AsyncGenerator<Uint8Array> {
     let at = from;
     for (let broken = 0; at < end; ) {
@@ -125,7 +125,7 @@ export class S3Files implements FileStore {
       if (token !== '') query['continuation-token'] = token;
       const page = (await this.#client.text({ method: 'GET', key: '', query })) ?? '';
       const times = tags(page, 'LastModified').map((time) => Date.parse(time));
-      // `Key` and `LastModified` stand once in each of `Contents`.
+      // `Key` and `LastModified` occur once in each `Contents`.
       for (const [at, name] of tags(page, 'Key').entries())
         yield { id: name.slice(prefix.length), modifiedMs: times[at] ?? Number.NaN };
       token = tag(page, 'IsTruncated') === 'true' ? tag(page, 'NextContinuationToken') : undefined;
@@ -160,7 +160,7 @@ export class S3Files implements FileStore {
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
-/** @throws FileStoreError where there is no such object, or no such upload any more */
+/** @throws FileStoreError if there is no such object, or the upload no longer exists */
 async function there(answer: Promise<Response | undefined>): Promise<Response> {
   const found = await answer;
   if (found === undefined) throw unavailable('the bucket has lost what it had');

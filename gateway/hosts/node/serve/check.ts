@@ -1,4 +1,4 @@
-/** Whether a gateway really answers: through its public socket, with its store. */
+/** Checks that a gateway really answers, through its public socket and with its store. */
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -6,14 +6,14 @@ import { toldWait } from '../../../../shared/patience/told-wait.ts';
 import { after } from '../../../after.ts';
 import { patience } from '../../../patience.ts';
 
-/** By this process's patience: it answers within a second where its core is its own. */
+/** Limit by this process's patience; with its own core it answers within a second. */
 const READY_MS = 60_000;
 const RETRY_MS = 50;
 const ANSWER_MS = 60_000;
 
 /**
- * Resolves when `/healthz` answers and the admin key opens a list of D1. Says now and then that it waits; rejects with the last answer when
- * it never does.
+ * Resolves when `/healthz` answers and the admin key can list from D1. Logs periodically that it waits; rejects with
+ * the last response if it never does.
  */
 export function checkReady(url: string, adminKey: string, log: (line: string) => void): Promise<void> {
   return toldWait(answers(url, adminKey), after, (seconds) => log(`waiting for the first answer for ${seconds} s`));
@@ -34,14 +34,14 @@ async function answers(url: string, adminKey: string): Promise<void> {
   }
 }
 
-/** `200`, or what else came. */
+/** `200`, or whatever else was received. */
 function status(url: URL, headers: Record<string, string>): Promise<string> {
-  // An unspecified address means "all of them" to listen on; to reach it, loopback is one of them.
+  // An unspecified address means "all addresses" for listening; loopback is one of them.
   const host = url.hostname.replace('0.0.0.0', '127.0.0.1').replace('[::]', '[::1]');
   const target = new URL(url);
   target.hostname = host;
   return new Promise((resolve) => {
-    // The certificate is for clients' name of this machine; here we talk to ourselves.
+    // The certificate is for the machine's public name; here we connect to ourselves.
     const options = { headers, agent: false, timeout: ANSWER_MS, rejectUnauthorized: false };
     const request = (target.protocol === 'https:' ? httpsRequest : httpRequest)(target, options, (response) => {
       response.resume();

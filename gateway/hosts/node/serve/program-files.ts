@@ -1,4 +1,7 @@
-/** What `serve` needs beside its code: in an installed package beside it; a clone has the migrations as they are and builds the page. */
+/**
+ * Files that `serve` needs besides its code. In an installed package they lie beside it; a clone uses the migrations
+ * directly and builds the page.
+ */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,25 +9,25 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import * as z from 'zod';
 
-/** One file of migrations/, applied as a whole or not at all. */
+/** One file of migrations/, applied completely or not at all. */
 export interface Migration {
   name: string;
   statements: string[];
 }
 
-/** dist/gateway.json, which build.ts makes. */
+/** dist/gateway.json, made by build.ts. */
 const manifestSchema = z.object({
   migrations: z.array(z.object({ name: z.string(), statements: z.array(z.string()) })),
-  /** Of a release: the keys whose releases its gateway admits agents of. */
+  /** In a release: the keys that sign the agents' releases that its gateway admits. */
   releaseKeys: z.array(z.string()).optional(),
 });
 
 export interface ProgramFiles extends z.infer<typeof manifestSchema> {
-  /** Where the dashboard's files are. */
+  /** Directory of the dashboard's files. */
   assetsDir: string;
 }
 
-/** What the page is made of. */
+/** Sources of the page. */
 export const PAGE_SOURCES = ['dashboard', 'shared', 'clients/seal', 'package-lock.json', 'build.ts'];
 
 const HERE = fileURLToPath(import.meta.url);
@@ -32,7 +35,7 @@ const IN_CLONE = HERE.endsWith('.ts');
 const ROOT = fileURLToPath(new URL(IN_CLONE ? '../../../..' : '..', import.meta.url));
 const PAGE = join(ROOT, 'dist/dashboard');
 
-/** The page is built anew when a source is newer. */
+/** Builds the page again if a source is newer. */
 export async function loadProgramFiles(): Promise<ProgramFiles> {
   return { ...(await loadManifest()), assetsDir: await dashboardDirectory() };
 }
@@ -49,7 +52,7 @@ export async function dashboardDirectory(): Promise<string> {
   return PAGE;
 }
 
-/** In a clone: whether a source of the page is newer than the page, or there is none. */
+/** In a clone: true if a source of the page is newer than the page, or there is no page. */
 export async function pageIsStale(): Promise<boolean> {
   return (await newest(join(PAGE, 'index.html'))) <= (await newestOf(PAGE_SOURCES));
 }
@@ -68,7 +71,9 @@ async function newestOf(sources: readonly string[]): Promise<number> {
   return Math.max(...times);
 }
 
-/** Latest change below `path`, in milliseconds; 0 where there is nothing. A directory's own time tells of removals. */
+/**
+ * Latest modification below `path`, in milliseconds; 0 if there is nothing. A directory's own time reflects removals.
+ */
 async function newest(path: string): Promise<number> {
   const self = await stat(path).catch(() => undefined);
   if (self === undefined) return 0;

@@ -13,7 +13,7 @@ import type { ServeOptions } from './serve.ts';
 
 const DRAIN_MS = 5_000;
 
-/** Where a gateway is and what it listens on: `doctor` looks at the same. */
+/** Where a gateway is and what it listens on; also used by `doctor`. */
 export const SERVE_FLAGS = {
   data: {
     default: './data',
@@ -106,17 +106,17 @@ async function serveCommand(args: readonly string[]): Promise<number> {
   const options = serveOptions(values);
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);
-  // From the first moment: an interrupted start ends as an interrupted gateway does.
+  // Installed first, so that an interrupted start ends like an interrupted gateway.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
   let hangUp = () => stop();
   process.on('SIGHUP', () => hangUp());
 
-  // Loaded here: no other command waits for the whole gateway to load.
+  // Loaded here, so that no other command waits for the whole gateway to load.
   const starting = import('./serve.ts').then(({ serve }) => serve(options, (line) => console.error(line)));
   const gateway = await Promise.race([starting, stopped.promise]);
   if (typeof gateway === 'number') return starting.then((late) => late.stop(0)).then(() => EXIT_DONE);
   const { reloadTls } = gateway;
-  // Without TLS there is nothing to read again, and SIGHUP means what a terminal means by it.
+  // Without TLS there is nothing to reload, and SIGHUP has its usual meaning.
   hangUp = () => {
     if (reloadTls === undefined) return stop();
     reloadTls().then(
@@ -125,13 +125,13 @@ async function serveCommand(args: readonly string[]): Promise<number> {
     );
   };
   stop = () => {
-    // A second signal: now.
+    // A second signal ends the process immediately.
     stop = () => process.exit(EXIT_DONE);
     void gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE));
   };
   console.log(values.json ? JSON.stringify({ ready: gateway.url }) : `otela-gateway ready ${gateway.url}`);
   const code = await stopped.promise;
-  // Half-open handshakes would keep the process for seconds more.
+  // Half-open handshakes would keep the process alive for seconds.
   process.exit(code);
 }
 

@@ -32,30 +32,30 @@ export interface ServeOptions {
   files?: string;
   /** PEM files; both or none. */
   tls?: { cert: string; key: string };
-  /** Where other gateways and agents reach this one. */
+  /** URL at which other gateways and agents reach this one. */
   url?: string;
-  /** The first gateway of the institution, which this one follows. */
+  /** The primary of the institution, which this gateway follows. */
   follow?: string;
-  /** A file of `issuer delegate`: the key and certificate of this gateway. Needed once. */
+  /** A file from `issuer delegate`: the key and certificate of this gateway. Needed once. */
   identity?: string;
-  /** TypeScript or JavaScript with the operator's own policies. */
+  /** TypeScript or JavaScript file with the operator's own policies. */
   policy?: string;
-  /** A follower serves for so long without the first. Default: a day. */
+  /** How long a follower serves without the primary. Default: a day. */
   maxStaleMs?: number;
 }
 
 const MAX_STALE_MS = 86_400_000;
 
 interface RunningGateway {
-  /** As it is printed, with the port that was really taken. */
+  /** As printed, with the actual port. */
   url: string;
-  /** Reads the TLS files again; rejects and keeps the old ones when they are no pair. Absent without TLS. */
+  /** Reloads the TLS files; rejects and keeps the old ones if they are not a pair. Absent without TLS. */
   reloadTls?: () => Promise<void>;
-  /** Lets running answers finish for `drainMs` at most, then ends everything. Idempotent. */
+  /** Lets running responses finish for at most `drainMs`, then ends everything. Idempotent. */
   stop(drainMs: number): Promise<void>;
 }
 
-/** Settings that the environment may carry; see gateway/env.ts. */
+/** Settings that the environment may set; see gateway/env.ts. */
 export const SETTINGS = [
   'BODY_BUDGET_BYTES',
   'BODY_LIMIT_BYTES',
@@ -74,15 +74,15 @@ export const SETTINGS = [
   'REQUEST_LOG',
 ];
 
-/** A gateway of a release asks agents for one, unless its environment says otherwise; in a clone there is none to ask for. */
+/** A released gateway requires agents of a release, unless its environment says otherwise; a clone cannot. */
 function releaseSettings({ releaseKeys }: ProgramFiles): NodeJS.ProcessEnv {
   return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
 }
 
-/** Waited for at the end: an unreachable collector does not hold up a restart. */
+/** Limit of the wait at the end: an unreachable collector must not delay a restart. */
 const TELEMETRY_CLOSE_MS = 2_000;
 
-/** Where the environment names a collector; the SDK is loaded for that alone. */
+/** Starts telemetry if the environment names a collector; the SDK is loaded only then. */
 async function openTelemetry(): Promise<() => Promise<void>> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_SDK_DISABLED: disabled } = process.env;
   if (endpoint === undefined || endpoint === '' || disabled === 'true') return async () => {};
@@ -95,7 +95,7 @@ async function openTelemetry(): Promise<() => Promise<void>> {
   };
 }
 
-/** Resolves when the gateway answers at its address. Whatever fails, nothing is left running. */
+/** Resolves when the gateway answers at its address. If anything fails, nothing is left running. */
 export function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
   return start(options, log).catch((error: unknown) => nameDisk(options.data, error));
 }
@@ -103,12 +103,12 @@ export function serve(options: ServeOptions, log: (line: string) => void): Promi
 async function start(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
   const policies = options.policy === undefined ? [] : policiesOf(options.policy);
   const program = await loadProgramFiles();
-  // What SQLite creates is for this user alone.
+  // Files that SQLite creates are accessible only to this user.
   process.umask(0o077);
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
   const known = program.migrations.map(({ name }) => name);
   const data = await openDataDirectory(options.data, known);
-  // What throws outside every object and request is told; the others go on.
+  // An error outside of every object and request is logged, and everything else continues.
   process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
@@ -123,7 +123,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     directory: data.path,
     tell: (failure) => storageHealth.tell(failure, Date.now()),
   });
-  // Before anything is opened: what a full disk allows depends on how files are opened.
+  // Before anything is opened: how files are opened decides what works on a full disk.
   await probe.start();
   const files = fileStoreOf(options.files ?? join(data.path, 'files'), process.env);
   void problemOf(files).then((problem) => {
@@ -188,7 +188,7 @@ function policiesOf(file: string): Policy[] {
   }
 }
 
-/** A database that cannot be used is named. */
+/** Names a database that cannot be used. */
 async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise<NodeGateway> {
   try {
     return await NodeGateway.open(options);
@@ -199,7 +199,7 @@ async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise
   }
 }
 
-/** @throws CommandError where they do not fit together: before a first start has made anything */
+/** @throws CommandError if they do not match, before a first start has created anything */
 async function readTls(files: { cert: string; key: string }): Promise<TlsMaterial> {
   const [cert, key] = await Promise.all([readFile(files.cert), readFile(files.key)]);
   try {

@@ -1,26 +1,28 @@
-/** Looks whether a gateway can write to its data directory: space, rights, and whether it is there at all. */
+/** Checks whether a gateway can write to its data directory: space, permissions, and existence. */
 import { statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** An application that fills a disk does so in seconds. */
+/** A program that fills a disk does so in seconds. */
 const EVERY_MS = 250;
 
-/** What is written within some seconds, by every database of a busy gateway, with its write-ahead log. */
+/** What all databases of a busy gateway write within some seconds, including their write-ahead logs. */
 const LEAST_FREE_BYTES = 8 * 1024 * 1024;
 
-/** Space has to come back by this much more: what waited is written at once. */
+/** Space must increase by this much more before it counts as available, because what waited is written immediately. */
 const MARGIN_BYTES = 4 * 1024 * 1024;
 
-/** Told again, whatever it is: a write of an object's may have failed or succeeded meanwhile. */
+/**
+ * The state is reported again at this interval, because an object's own write may have failed or succeeded meanwhile.
+ */
 const AGAIN_MS = 2_000;
 
-/** Written anew each time. */
+/** Rewritten each time. */
 const PROBE_FILE = '.storage-probe';
 const MIB = 1024 * 1024;
 
 interface StorageProbeOptions {
   directory: string;
-  /** Tells what is wrong; null: nothing. */
+  /** Reports the problem; null: none. */
   tell(failure: string | null): void;
 }
 
@@ -35,7 +37,7 @@ export class StorageProbe {
     this.#options = options;
   }
 
-  /** Looks at once, and from then on. Resolves when the first look was told. */
+  /** Checks now, and periodically from then on. Resolves when the first result was reported. */
   async start(): Promise<void> {
     await this.#look();
   }

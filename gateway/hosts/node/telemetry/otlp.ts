@@ -1,7 +1,7 @@
 /**
- * Traces and logs by OTLP over HTTP, made by OpenTelemetry's own SDK, which also reads its environment (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS,
- * OTEL_BSP_*). Loaded where an endpoint is named, and nowhere else. Names are of the GenAI conventions:
- * https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+ * Traces and logs by OTLP over HTTP, made by OpenTelemetry's SDK, which also reads its environment variables
+ * (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, OTEL_BSP_*). Loaded only if an endpoint is set. Names follow the GenAI
+ * conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
  */
 import { type Context, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
 import { SeverityNumber } from '@opentelemetry/api-logs';
@@ -12,16 +12,19 @@ import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import type { AttemptUsage, RequestEnd, TelemetrySink } from '../../../telemetry-sink.ts';
 
-/** Tokens come with the node's report, a moment after the answer: a span waits so long for them. */
+/** Token counts come with the node's report, a moment after the response; a span waits this long for them. */
 const USAGE_WAIT_MS = 3_000;
-/** Requests whose tokens are waited for; of more, the oldest go without. */
+/** Requests that wait for token counts; above this the oldest are exported without. */
 const WAITING_MAX = 10_000;
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** Requests that go on after an attempt has ended: their tokens wait for the end. Beyond it the oldest go without. */
+/**
+ * Requests that continue after an attempt has ended: their token counts wait for the end. Above this the oldest go
+ * without.
+ */
 const EARLY_MAX = 10_000;
-/** Attempts of one request whose tokens are told. */
+/** Attempts of one request whose token counts are exported. */
 const USAGES_MAX = 32;
 
 interface Waiting {
@@ -33,10 +36,10 @@ interface Waiting {
 export class Otlp implements TelemetrySink {
   readonly #traces: BasicTracerProvider;
   readonly #logs: LoggerProvider;
-  /** By name, the oldest first. */
+  /** By name, oldest first. */
   readonly #waiting = new Map<string, Waiting>();
 
-  /** By name, the oldest first: a node may report before the client has the answer's last byte. */
+  /** By name, oldest first: a node may report before the client has the response's last byte. */
   readonly #early = new Map<string, AttemptUsage[]>();
 
   constructor(version: string) {
@@ -96,7 +99,7 @@ export class Otlp implements TelemetrySink {
     });
   }
 
-  /** What waits goes out now. */
+  /** Exports now whatever waits. */
   async close(): Promise<void> {
     for (const name of [...this.#waiting.keys()]) this.#settle(name);
     await Promise.allSettled([this.#traces.shutdown(), this.#logs.shutdown()]);
@@ -168,7 +171,7 @@ export class Otlp implements TelemetrySink {
           inside,
         );
         if (!isAnswer) span.setStatus({ code: SpanStatusCode.ERROR, message: step.outcome });
-        // An answer is read until the request's end; of one that failed this is all.
+        // A response is read until the request's end; for a failed attempt this is all.
         span.end(isAnswer && isLast ? at + totalMs : until);
       }
       from = until;
@@ -188,7 +191,7 @@ function usageOf(usage: AttemptUsage | undefined): Record<string, number> {
   };
 }
 
-/** The client's trace goes on; a `traceparent` in another form begins none. */
+/** Continues the client's trace; an invalid `traceparent` starts none. */
 function parentOf(traceparent: string | undefined): Context {
   const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? [];
   if (traceId === undefined || spanId === undefined || /^0+$/.test(traceId) || /^0+$/.test(spanId)) return ROOT_CONTEXT;
