@@ -4,9 +4,9 @@ import type { PeerName } from './peers.ts';
 
 export class Access {
   readonly #own: () => PeerName | undefined;
-  /** Beside the own one. */
+  /** Allowed clusters besides the own one. */
   readonly #clusters: ReadonlySet<string>;
-  /** Blobs of public models: at most as many as the store has files. */
+  /** Blobs of public models; at most as many as the store has files. */
   #public: ReadonlySet<string> = new Set();
 
   constructor(own: () => PeerName | undefined, clusters: readonly string[]) {
@@ -14,27 +14,27 @@ export class Access {
     this.#clusters = new Set(clusters);
   }
 
-  /** Replaces the manifests by those that the store has now. */
+  /** Replaces the manifests by the store's current ones. */
   setManifests(kept: readonly Pick<KeptManifest, 'manifest'>[]): void {
     const open = kept.filter(({ manifest }) => manifest.public).flatMap(({ manifest }) => manifest.files);
     this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));
   }
 
-  /** Whether this node deals with it at all: its own cluster, and those that the operator names. */
+  /** True if this node exchanges anything with it: its own cluster, and those that the operator names. */
   isNear({ cluster, provider }: PeerName): boolean {
     const own = this.#own();
     if (own === undefined) return false;
-    // Names of clusters are an issuer's own: another issuer's node is in another cluster, whatever it is called.
+    // Cluster names are local to an issuer: another issuer's node is in another cluster, even under the same name.
     if (provider.includes('@')) return this.#clusters.has(`${cluster}@${provider.split('@')[1]}`);
     return cluster === own.cluster || this.#clusters.has(cluster);
   }
 
-  /** Lists of files, and which models there are: the provider's own nodes. */
+  /** True if it may read lists of files and of models: only the provider's own nodes may. */
   isOwn(peer: PeerName): boolean {
     return this.isNear(peer) && peer.provider === this.#own()?.provider;
   }
 
-  /** Whether it is a blob of a public model that is listed here. */
+  /** True if it is a blob of a public model that is listed here. */
   isPublic(key: string): boolean {
     return this.#public.has(key);
   }

@@ -1,4 +1,4 @@
-/** The pull of one blob: from the node that its coordinator names, or from the source. */
+/** Pulls one blob, from the node that its coordinator names or from the source. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Answer, LEASE_MS, type Question } from '../../shared/weights/coordinator.ts';
 import type { ManifestFile } from '../../shared/weights/manifest.ts';
@@ -17,16 +17,22 @@ import { TransferWatch } from './transfer-watch.ts';
 
 const RENEW_MS = LEASE_MS / 3;
 const SENDERS_PATIENCE = 4;
-/** A node that comes back to one that it left as too slow is content with a quarter: where the link is slow, the pull ends all the same. */
+/**
+ * When a pull returns to a node that it left as too slow, it accepts a quarter of the rate: on a slow link the pull
+ * still ends.
+ */
 const LESS_EACH_TIME = 4;
-/** Whole blobs with false bytes of other nodes, after which the rest of the pull is the source's alone: each costs the whole blob. */
+/**
+ * After this many complete but false blobs from other nodes, the pull uses only the source: each one costs a whole
+ * blob.
+ */
 const FALSE_MAX = 2;
-/** The source is one for all nodes: it is gone on with only where it is so many times as fast as another node. */
+/** All nodes share the source, so a pull stays with it only if it is this many times as fast as another node. */
 const SOURCE_TIMES = 4;
 
 export interface BlobPullOptions {
   file: ManifestFile;
-  /** The list's, that has the file. */
+  /** Revision of the list that contains the file. */
   revision: string;
   source: BlobSource;
   store: Store;
@@ -36,11 +42,11 @@ export interface BlobPullOptions {
   limits: PullLimits;
   /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<Question, 'blob'>): Promise<Answer>;
-  /** It said to wait for longer than a pull waits. */
+  /** The coordinator said to wait for longer than a pull waits. */
   inVain(): void;
-  /** No other node is there to ask. */
+  /** There is no other node to ask. */
   alone(): boolean;
-  /** The blob is open and being filled: its progress can be read. */
+  /** The blob is open and being filled, so its progress can be read. */
   onBlob(blob: Blob): void;
   onBytes(bytes: number, from: 'source' | 'peer'): void;
   log(line: string): void;
@@ -54,16 +60,16 @@ export class BlobPull {
   #trouble: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
-  /** An earlier process left pieces, or a node sent some: not all of them come from the source. */
+  /** A previous process left pieces, or a node sent some: not all of them come from the source. */
   #mixed = false;
-  /** Nodes that sent pieces of what is here: at most as many as there are nodes near. */
+  /** Nodes that sent pieces of the current content; bounded by the nearby nodes. */
   readonly #senders = new Set<string>();
-  /** Nodes that sent some of a blob that was false: none of them sends again to this pull. */
+  /** Nodes that sent part of a false blob: this pull never uses them again. */
   readonly #liars = new Set<string>();
   #falseBlobs = 0;
-  /** By node: how often this pull left it as too slow. At most as many as there are nodes near. */
+  /** By node: how often this pull left it as too slow. Bounded by the nearby nodes. */
   readonly #leftSlow = new Map<string, number>();
-  /** The node whose pace is compared with that of the source. */
+  /** The node whose rate is compared with the source's. */
   #compared: { session: string; bytesPerS: number } | undefined;
   #comparisons = 0;
 
@@ -102,7 +108,7 @@ export class BlobPull {
     if (digest === file.key) return true;
     const from = [...this.#senders].join(', ') || (this.#mixed ? 'an earlier pull' : 'its source');
     log(`weights: ${file.path} came with the wrong SHA-256 from ${from}; from the beginning`);
-    // Also of the source: what stays would be found wrong by each later pull.
+    // Also if it came from the source: what stays would fail each later pull.
     await blob.restart();
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
     for (const sender of this.#senders) {
@@ -131,11 +137,11 @@ export class BlobPull {
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
       const trouble = asWeightsError(error);
-      // Where a node has the rest, a source that has changed, or gone, is just no better.
+      // If a node has the rest, a source that changed or disappeared is merely no alternative.
       const changed = trouble.code === 'changed' && this.#compared === undefined;
       // All of it: the end of one content would follow the beginning of another.
       if (this.#reading && (changed || trouble.code === 'wrong') && !file.exact) await blob.restart();
-      // Of a source that has changed no node can read the rest: a new list is due.
+      // If the source changed, no node can read the rest: a new list is needed.
       if (changed || trouble.code === 'full' || signal.aborted) throw trouble;
       this.#trouble = trouble;
       if (this.#parent === undefined) {
@@ -156,10 +162,10 @@ export class BlobPull {
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
     const said = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
-    // A coordinator may name a node again that it was told to leave out.
+    // A coordinator may name a node again that it was told to avoid.
     const answer: Answer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
-    // Were it the same for all, a source that stands still for a while would be read by all nodes at once.
+    // With the same limit for all, a source that stalls for a while would be read by all nodes together.
     const patience = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDERS_PATIENCE);
     if (silentMs <= patience) return answer;
     if (answer.kind === 'wait') inVain();
@@ -226,7 +232,10 @@ export class BlobPull {
     }
   }
 
-  /** Of a slow source, where another node has the blob: the source may be slow for this one alone. Or of one that hangs. */
+  /**
+   * Leaves a slow source if another node has the blob, because the source may be slow only for this node; or a source
+   * that hangs.
+   */
   async #leaveSource(stop: AbortController): Promise<void> {
     const { ask, limits } = this.#options;
     const leave = (why: string) => stop.abort(new WeightsError('unavailable', `its source ${why}`));
@@ -288,8 +297,8 @@ export class BlobPull {
   }
 
   /**
-   * Asked after each piece. A node that sends just enough would keep a blob for days, though its source may be fast. Less often each time: the
-   * source may be slow as well.
+   * Checked after each piece. A node that sends just enough would keep a blob for days although its source may be fast.
+   * Checked less often each time, because the source may be slow as well.
    */
   #isOutpaced(session: string, left: number, of: { bytes: number; sinceMs: number }): boolean {
     const { tryAfterMs, restMs } = this.#options.limits;

@@ -1,4 +1,7 @@
-/** One blob on this node's disk, whole or growing: its verified pieces, in order, and the readers that wait for the next piece. */
+/**
+ * One blob on this node's disk, complete or growing: its verified pieces, in order, and the readers that wait for the
+ * next piece.
+ */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
 import { asWeightsError, WeightsError } from './error.ts';
@@ -7,9 +10,9 @@ import type { Hasher } from './hasher.ts';
 export const DIGEST_BYTES = 32;
 
 export interface BlobPlace {
-  /** Complete. */
+  /** Path of the complete blob. */
   path: string;
-  /** While it grows. */
+  /** Path while it grows. */
   partPath: string;
   /** SHA-256 of each verified piece, 32 bytes each. */
   digestsPath: string;
@@ -27,7 +30,7 @@ export class Blob {
   #complete: boolean;
   #closed = false;
   #users = 1;
-  /** Called at each new piece, at the end, at the close. One for each upload, and bounded as uploads are. */
+  /** Called at each new piece, at the end, and at the close. One per upload, so bounded like uploads. */
   readonly #watchers = new Set<() => void>();
 
   private constructor(
@@ -63,8 +66,8 @@ export class Blob {
   }
 
   /**
-   * A blob to fill. What an earlier process left is read again and kept as far as it is good; `whole`, where not 0, is the hasher's number
-   * for the blob's digest.
+   * A blob to fill. What a previous process left is read again and kept as far as it is valid. `whole`, if not 0, is
+   * the hasher's number for the blob's digest.
    */
   static async partial(
     key: string,
@@ -105,7 +108,7 @@ export class Blob {
     return pieceCount(this);
   }
 
-  /** Verified pieces: 0 up to here. */
+  /** Number of verified pieces. */
   get have(): number {
     return this.#digests.length;
   }
@@ -122,13 +125,13 @@ export class Blob {
     return this.#digests[index];
   }
 
-  /** Up to `length` bytes of a verified piece. */
+  /** Reads up to `length` bytes of a verified piece. */
   async read(target: Uint8Array, offset: number): Promise<number> {
     const { bytesRead } = await this.#file.read(target, 0, target.length, offset);
     return bytesRead;
   }
 
-  /** The next piece, verified. @throws WeightsError full */
+  /** Appends the next verified piece. @throws WeightsError full */
   async append(bytes: Uint8Array, digest: Buffer): Promise<void> {
     try {
       await writeAll(this.#file, bytes, this.have * this.pieceBytes);
@@ -140,17 +143,17 @@ export class Blob {
     this.#tell();
   }
 
-  /** All pieces are there and the whole is verified. */
+  /** All pieces are here and the whole is verified. */
   async finish(): Promise<void> {
     await this.#file.sync();
-    // Without them it could be sent to no node after a power cut.
+    // Without them it could not be sent to other nodes after a power cut.
     await this.#digestFile.sync();
     await rename(this.#place.partPath, this.#place.path);
     this.#complete = true;
     this.#tell();
   }
 
-  /** The whole is not what it should be: from the first piece again. */
+  /** The whole is not valid: starts again with the first piece. */
   async restart(): Promise<void> {
     this.#digests = [];
     await this.#file.truncate(0);
@@ -158,7 +161,10 @@ export class Blob {
     this.#tell();
   }
 
-  /** Resolves when there is such a piece, or after `ms`. True where there is. @throws WeightsError unavailable: it will not come */
+  /**
+   * Resolves when the piece is here, or after `ms`. True if it is here. @throws WeightsError unavailable: it will not
+   * come
+   */
   async piece(index: number, ms: number): Promise<boolean> {
     const late = performance.now() + ms;
     while (this.have <= index) {
@@ -193,7 +199,7 @@ export class Blob {
     await this.#closeFiles();
   }
 
-  /** No piece will come any more; what there is stays for the next process. */
+  /** No further piece will come; what is here stays for the next process. */
   giveUp(): void {
     this.#closed = true;
     this.#tell();

@@ -1,4 +1,4 @@
-/** Requests to other nodes: see server.ts. */
+/** Requests to other nodes; see server.ts. */
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
@@ -12,19 +12,22 @@ import { ROWS_MAX } from './server.ts';
 /** 1,000 small models. */
 const HELD_MAX = 1000;
 
-/** A question is answered at once, or that node is left out. */
+/** A question is answered quickly, or the node is skipped. */
 const ASK_MS = 5_000;
-/** Connections are kept to so many nodes: coordinators and parents of one pull. */
+/** Nodes to which connections are kept: the coordinators and senders of one pull. */
 const NODES_MAX = 32;
 const SOCKETS_PER_NODE = 4;
-/** From the request for a blob to the answer's head: the other end waits for a place and for its own beginning. */
+/**
+ * Time from the request for a blob to the response's head: the other node may wait for a place and for the blob's first
+ * bytes.
+ */
 const HEAD_MS = 20_000;
 
 const manifestAnswerSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
 
 export class WeightsClient {
   readonly #peers: Peers;
-  /** Least lately used first; at most NODES_MAX. */
+  /** Least recently used first; at most NODES_MAX. */
   readonly #agents = new Map<string, Agent>();
 
   constructor(peers: Peers) {
@@ -53,7 +56,7 @@ export class WeightsClient {
     return parse(z.array(heldSchema).max(HELD_MAX), await this.#text(session, 'GET', '/v1/held', signal));
   }
 
-  /** A blob's pieces, as piece-stream.ts has them. @throws WeightsError */
+  /** A blob's pieces in the format of piece-stream.ts. @throws WeightsError */
   async blob(
     session: string,
     { key, size, piece, from }: { key: string; size: number; piece: number; from: number },
@@ -82,14 +85,14 @@ export class WeightsClient {
         parts.push(part);
       }
     } catch (error) {
-      // What stops after its head is that node's fault as well.
+      // A stall after the head is that node's fault as well.
       if (limited.aborted && !signal.aborted) throw new WeightsError('unavailable', `${session} does not answer`);
       throw asWeightsError(error);
     }
     return Buffer.concat(parts).toString('utf8');
   }
 
-  /** `head` ends the wait for the answer's head, `signal` the whole. */
+  /** `head` ends the wait for the response's head, `signal` the whole request. */
   #request(
     session: string,
     method: string,
@@ -132,7 +135,7 @@ export class WeightsClient {
     this.#agents.delete(session);
     this.#agents.set(session, agent);
     const [oldest] = this.#agents.keys();
-    // Its sockets in use live on until their answers end.
+    // Its sockets in use stay open until their responses end.
     if (this.#agents.size > NODES_MAX && oldest !== undefined) this.#agents.delete(oldest);
     return agent;
   }
@@ -148,7 +151,7 @@ class PeerAgent extends Agent {
   readonly #session: string;
 
   constructor(peers: Peers, session: string) {
-    // Less than the server waits, so that none is closed there while a request is on its way.
+    // Shorter than the server's limit, so that it does not close a connection while a request is on its way.
     super({ keepAlive: true, maxSockets: SOCKETS_PER_NODE, maxFreeSockets: 1, timeout: 30_000 });
     this.#peers = peers;
     this.#session = session;
@@ -159,7 +162,7 @@ class PeerAgent extends Agent {
     this.#peers.connect(this.#session, late).then(
       (socket) => done?.(null, socket),
       (error: unknown) => {
-        // The types know no failure, Node does: `createConnection` in https://nodejs.org/api/http.html
+        // The types do not have a failure, but Node does: `createConnection` in https://nodejs.org/api/http.html
         const failed: ((error: Error) => void) | undefined = done as ((error: Error) => void) | undefined;
         failed?.(asWeightsError(error));
       },

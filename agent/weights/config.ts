@@ -1,34 +1,40 @@
-/** The operator's settings of weights. */
+/** The operator's settings for weights. */
 export interface WeightsConfig {
   directory: string;
-  /** Bytes that blobs may take. */
+  /** Disk quota for blobs, in bytes. */
   limitBytes: number;
-  /** Transfers to others at a time. */
+  /** Concurrent uploads. */
   uploads: number;
   /** Bytes a second of all uploads together; undefined: no limit. */
   rate: number | undefined;
-  /** Clusters beside the own one. */
+  /** Clusters besides the own one. */
   clusters: readonly string[];
 }
 
 export interface NodeWeightsConfig extends WeightsConfig {
-  /** Here before the engine begins. */
+  /** Sources that are pulled before the engine starts. */
   sources: readonly string[];
   /** The engine's packed environment or image. */
   environment: string | undefined;
 }
 
 export interface PullLimits {
-  /** A node that sends less, over `slowAfterMs`, is left for another. */
+  /** A node that sends less than this over `slowAfterMs` is replaced by another. */
   slowBytesPerS: number;
   slowAfterMs: number;
-  /** A node that is told to wait reads the source after so long without a new byte; one that is given senders after four times that. */
+  /**
+   * A node that is told to wait reads the source after this time without a new byte; a node that is given senders,
+   * after four times this.
+   */
   sourceAfterMs: number;
-  /** After so long without a new byte the pull fails. */
+  /** After this time without a new byte the pull fails. */
   giveUpMs: number;
-  /** Told to wait, it asks again after this. */
+  /** If told to wait, it asks again after this. */
   waitMs: number;
-  /** A node's pace over `tryAfterMs` at which the rest of a blob takes longer than `restMs` is compared with that of the source. */
+  /**
+   * If at a node's rate over `tryAfterMs` the rest of a blob takes longer than `restMs`, the rate is compared with the
+   * source's.
+   */
   tryAfterMs: number;
   restMs: number;
   /** A source that has not listed its files by then hangs, as a shared file system may for hours. */
@@ -36,14 +42,14 @@ export interface PullLimits {
 }
 
 export const PULL_LIMITS: PullLimits = {
-  // Half a megabit: what is slower holds up the nodes below it, too.
+  // Half a megabit: anything slower also delays the nodes after it.
   slowBytesPerS: 64 * 1024,
   slowAfterMs: 10_000,
   sourceAfterMs: 30_000,
   giveUpMs: 300_000,
   waitMs: 250,
   tryAfterMs: 60_000,
-  // What takes so long is worth a few seconds of the source.
+  // A rest this long justifies a few seconds of reading the source.
   restMs: 600_000,
   listWithinMs: 60_000,
 };

@@ -1,4 +1,4 @@
-/** Questions about blobs to the nodes that coordinate them, this one among them; and what this node holds, told to them. */
+/** Asks the nodes that coordinate blobs (this node may be one of them), and tells them what this node holds. */
 import { type Answer, Coordinator, FANOUT, type Question } from '../../shared/weights/coordinator.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
@@ -8,15 +8,21 @@ import { asWeightsError } from './error.ts';
 import type { Peers } from './peers.ts';
 import { ROWS_MAX } from './server.ts';
 
-/** Nodes that start together meet within this: a node that is told to read the source before would not be the only one. */
+/**
+ * Nodes that start together find each other within this time. If a node were told earlier to read the source, it would
+ * not be the only one.
+ */
 const SETTLE_MS = 2_000;
-/** In a cluster where nodes come all the time, one must read at last. */
+/** In a cluster where nodes arrive all the time, one must read eventually. */
 const SETTLE_MAX_MS = 10_000;
-/** Holders say so again within their lease. */
+/** Holders repeat their announcement within their lease. */
 const ANNOUNCE_MS = 40_000;
-/** Nodes come by the dozen. */
+/** Nodes arrive by the dozen. */
 const SOON_MS = 250;
-/** Coordinators that there are at most: each is a connection from each node. One for each first digit of a blob's key. */
+/**
+ * Limits the number of coordinators, each of which is a connection from every node: one per first digit of a blob's
+ * key.
+ */
 const SHARD_DIGITS = 1;
 
 export interface CoordinationOptions {
@@ -25,23 +31,29 @@ export interface CoordinationOptions {
   client: WeightsClient;
   fanout?: number;
   settleMs?: number;
-  /** Keys of all that this node holds. */
+  /** Keys of everything that this node holds. */
   held(): Promise<readonly string[]>;
 }
 
 export class Coordination {
-  /** Nodes that are asked for no blobs for a while. */
+  /** Nodes that are not asked for blobs for a while. */
   readonly senders = new PeerBlocklist();
-  /** Nodes that are not asked as coordinators: a node that is too busy to send still coordinates, or there would be two trees. */
+  /**
+   * Nodes that are not asked as coordinators. Separate: a node that is too busy to send still coordinates; otherwise
+   * there would be two trees.
+   */
   readonly #coordinators = new PeerBlocklist();
   readonly #options: CoordinationOptions;
-  /** Of blobs of public models, which all near nodes share. */
+  /** For blobs of public models, which all nearby nodes share. */
   readonly #shared: Coordinator;
-  /** Of lists and all other blobs. Another provider's node must not say that it reads them: the own nodes would wait for it. */
+  /**
+   * For lists and all other blobs. Another provider's node must not be able to claim that it reads them, because the
+   * own nodes would wait for it.
+   */
   readonly #private: Coordinator;
   readonly #stop = new AbortController();
   readonly #bornAt = performance.now();
-  /** When a shard was asked for first: bounded by the number of shards. */
+  /** When a shard was first asked for; bounded by the number of shards. */
   readonly #asked = new Map<string, number>();
   #nearby: ReadonlySet<string> = new Set();
   #ours: ReadonlySet<string> = new Set();
@@ -66,13 +78,13 @@ export class Coordination {
     this.#stop.abort();
   }
 
-  /** Sessions of the nodes that this one deals with. */
+  /** Sessions of the nodes with which this one exchanges data. */
   #near(): ReadonlySet<string> {
     this.#look();
     return this.#nearby;
   }
 
-  /** Those of them that are of this node's provider. */
+  /** Those of this node's provider. */
   #own(): ReadonlySet<string> {
     this.#look();
     return this.#ours;
@@ -88,12 +100,12 @@ export class Coordination {
     this.#nearAt = at;
   }
 
-  /** This node knows no other that may coordinate. */
+  /** This node knows no other that could coordinate. */
   get alone(): boolean {
     return this.#near().size === 0;
   }
 
-  /** Answers others. `own`: of what the provider's own nodes alone may have, and the asker is one of them. */
+  /** Answers others. `own`: concerns data for the provider's own nodes only, and the asking node is one of them. */
   answer(session: string, questions: readonly Question[], own: boolean): Answer[] {
     const now = performance.now();
     const coordinator = own ? this.#private : this.#shared;
@@ -110,16 +122,16 @@ export class Coordination {
   }
 
   /**
-   * Never rejects. Where a coordinator cannot be reached, the next one is asked; this node itself is the last. Any near node may coordinate a
-   * public blob or say that it holds it. This node decides itself from which nodes it takes bytes. `own`: nodes of its provider alone
-   * coordinate the key, and bytes come from them alone.
+   * Never rejects. If a coordinator is unreachable, the next one is asked; this node itself is the last. Any nearby
+   * node may coordinate a public blob or claim to hold it. This node decides itself from which nodes it accepts bytes.
+   * `own`: only nodes of its provider coordinate the key, and bytes come only from them.
    */
   async ask(question: Question, own: boolean): Promise<Answer> {
     const answer = await this.#answerTo(question, own);
     if (answer.kind !== 'peer') return answer;
     const { peers, access } = this.#options;
     const peer = peers.others().find(({ session }) => session === answer.session);
-    // Gossip may bring one later that the coordinator knows already.
+    // The coordinator may know a node that gossip has not announced here yet.
     if (peer === undefined) return { kind: 'wait' };
     if (own ? access.isOwn(peer) : access.isNear(peer)) return answer;
     this.senders.failed(answer.session, performance.now());
@@ -127,8 +139,8 @@ export class Coordination {
   }
 
   /**
-   * The pull waited for as long as it may, and nothing came. A coordinator of another provider may say so for ever, so another one is
-   * asked for a while.
+   * The pull waited as long as it may, and nothing came. A coordinator of another provider could cause this forever, so
+   * another one is asked for a while.
    */
   waitedInVain(blob: string, own: boolean): void {
     const self = this.#options.peers.own()?.session;
@@ -168,7 +180,7 @@ export class Coordination {
     await this.announce('holds', await this.#options.held());
   }
 
-  /** Tells the coordinators. Never rejects: a coordinator that was not reached hears of it at the next announcement. */
+  /** Tells the coordinators. Never rejects: a coordinator that was not reached is told with the next announcement. */
   async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
     const shared = blobs.filter((blob) => this.#options.access.isPublic(blob));
     const listed = new Set(shared);

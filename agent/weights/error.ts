@@ -1,8 +1,9 @@
 import * as z from 'zod';
 
 /**
- * `unavailable`: this way failed, another may not. `refused`: the other end will not serve this node. `wrong`: bytes or a list that are not
- * what they should be. `changed`: the source is not what it was when it was listed. `full`: the disk. `stopped`: the caller gave up.
+ * `unavailable`: this way failed, another may not. `refused`: the other node does not serve this one. `wrong`: invalid
+ * bytes or an invalid list. `changed`: the source changed since it was listed. `full`: the disk. `stopped`: the caller
+ * gave up.
  */
 export type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'changed' | 'full' | 'stopped';
 

@@ -1,20 +1,20 @@
 /**
- * SHA-256 in a thread of its own: the agent's one thread carries tokens, and a piece of 16 MiB takes it 10 to 40 ms. Buffers are shared
- * memory, so nothing is copied.
+ * SHA-256 on a separate thread: the agent's thread carries tokens, and a piece of 16 MiB takes 10 to 40 ms. Buffers are
+ * shared memory, so nothing is copied.
  */
 import { Worker } from 'node:worker_threads';
 import * as z from 'zod';
 
-/** Runs in the thread. Its text is all that goes there: it may name nothing of this file. */
+/** Runs in the thread. Only its source text is sent there, so it must not refer to anything in this file. */
 function hashThread(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readlinkSync } = process.getBuiltinModule('node:fs');
   const { setPriority, constants } = process.getBuiltinModule('node:os');
-  // On Linux a priority is a thread's own: where processors are short, tokens come before digests.
+  // On Linux a priority belongs to a thread: if processors are scarce, tokens come before digests.
   try {
     setPriority(Number(readlinkSync('/proc/thread-self').split('/').at(-1)), constants.priority.PRIORITY_BELOW_NORMAL);
   } catch {
-    // another system: the thread stays as it is
+    // Another system: the priority stays.
   }
   const { parentPort } = process.getBuiltinModule('node:worker_threads');
   const wholes = new Map<number, ReturnType<typeof createHash>>();
@@ -49,24 +49,24 @@ const doneSchema = z.object({ id: z.number(), digest: z.string() });
 
 export class Hasher {
   #worker: Worker | undefined;
-  /** Pieces in work: at most two for each pull, which fetches one blob at a time. */
+  /** Pending pieces: at most two for each pull, which fetches one blob at a time. */
   readonly #waiting = new Map<number, PromiseWithResolvers<string>>();
   #next = 1;
 
   /**
-   * Of the first `length` bytes, in hex. `whole`: adds them to that blob's digest, too; 0: to none. `wanted`: only where their digest is
-   * this one.
+   * Hex digest of the first `length` bytes. `whole`: also adds them to that blob's digest; 0: to none. `wanted`: adds
+   * them only if their digest equals this.
    */
   piece(memory: SharedArrayBuffer, length: number, whole: number, wanted = ''): Promise<string> {
     return this.#ask({ memory, length, whole, wanted, end: false });
   }
 
-  /** A number for the digest of a blob, to whose pieces `piece` is called in order. */
+  /** A number for the digest of a blob; call `piece` for its pieces in order. */
   begin(): number {
     return this.#next++;
   }
 
-  /** The blob's digest, of all its pieces. Or forgets it. */
+  /** The blob's digest over all its pieces. Also used to discard it. */
   end(whole: number): Promise<string> {
     return this.#ask({ length: 0, whole, wanted: '', end: true });
   }

@@ -8,17 +8,20 @@ import { asWeightsError } from './error.ts';
 interface SnapshotOptions {
   /** `models--org--name` in the cache. */
   folder: string;
-  /** `main`, a tag or a commit: the name under which engines ask. */
+  /** `main`, a tag or a commit: the name that engines use. */
   revision: string;
   manifest: Manifest;
   blobPath(key: string): string;
 }
 
-/** `snapshots/<revision>/<path>` → `blobs/<etag>`, and the ref. Symlinks come last: a name that is there is whole. Returns the snapshot. */
+/**
+ * Creates `snapshots/<revision>/<path>` → `blobs/<etag>`, and the ref. Symlinks come last, so an existing name is
+ * complete. Returns the snapshot.
+ */
 export async function linkSnapshot({ folder, revision, manifest, blobPath }: SnapshotOptions): Promise<string> {
   const snapshot = join(folder, 'snapshots', manifest.revision);
   const ref = join(folder, 'refs', revision);
-  const written = `${ref}.${randomUUID()}`; // numbers of processes are the same in each container
+  const written = `${ref}.${randomUUID()}`; // Process ids are the same in each container.
   try {
     await mkdir(join(folder, 'blobs'), { recursive: true, mode: 0o700 });
     for (const { path, key, etag } of manifest.files) {
@@ -47,8 +50,8 @@ interface Linked {
 }
 
 /**
- * Undoes `linkSnapshot`. Stays: what `others` have in the same folder, other revisions from which engines may run, and what another program
- * keeps there.
+ * Undoes `linkSnapshot`. Keeps what `others` have in the same folder, other revisions from which engines may run, and
+ * what another program stores there.
  */
 export async function unlinkSnapshot(folder: string, { manifest, revision }: Linked, others: Linked[]): Promise<void> {
   const gone: string[] = [];
@@ -60,10 +63,10 @@ export async function unlinkSnapshot(folder: string, { manifest, revision }: Lin
   const kept = new Set(others.flatMap((one) => one.manifest.files.map(blobName)));
   gone.push(...manifest.files.filter((file) => !kept.has(blobName(file))).map((file) => join('blobs', blobName(file))));
   for (const path of gone) await rm(join(folder, path), { force: true });
-  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {}); // it holds more, or was never made
+  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {}); // It contains more, or never existed.
 }
 
-/** All folders on the way to the paths, the deepest first, `.` last. */
+/** All parent folders of the paths, deepest first, `.` last. */
 function foldersOf(paths: readonly string[]): string[] {
   const folders = new Set<string>(['.']);
   for (const path of paths)

@@ -1,4 +1,4 @@
-/** Models on this node's disk, and the keys by which nodes ask each other for lists and blobs. */
+/** Models on this node's disk, and the keys by which nodes request lists and blobs. */
 import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
 import type { Held } from '../host/control-protocol.ts';
 import { isFresh, type KeptManifest } from './manifests.ts';
@@ -18,22 +18,28 @@ export class Inventory {
     this.#now = now;
   }
 
-  /** A list is worth as much as the node that gives it: it is asked of nodes of the same provider. */
+  /**
+   * A list is only as trustworthy as the node that provides it, so it is requested only from nodes of the same
+   * provider.
+   */
   manifestKey(source: string): string {
     return digestOf(`manifest ${this.#provider() ?? ''} ${source}`);
   }
 
-  /** A list that is not fresh any more goes by another key: it is good where its source cannot be read, and no reason not to read it. */
+  /**
+   * A list that is no longer fresh has another key: it is useful if its source cannot be read, but no reason not to
+   * read it.
+   */
   olderManifestKey(source: string): string {
     return digestOf(`older manifest ${this.#provider() ?? ''} ${source}`);
   }
 
-  /** A public blob is the same for all; others are asked for among the provider's own nodes. */
+  /** A public blob is the same for everybody; others are requested only from the provider's own nodes. */
   blobKey(manifest: Pick<Manifest, 'public'>, { key, exact }: ManifestFile): string {
     return manifest.public && exact ? key : digestOf(`blob ${this.#provider() ?? ''} ${key}`);
   }
 
-  /** Keys of all lists here, and of all blobs that are whole. */
+  /** Keys of all lists here, and of all complete blobs. */
   async keys(): Promise<string[]> {
     const keys: string[] = [];
     for (const kept of await this.#store.manifests.all()) {

@@ -1,13 +1,16 @@
-/** One process at a time: agents of several jobs of one user share a directory of weights, on one machine or on several. */
+/**
+ * Mutual exclusion between processes: agents of several jobs of one user share a directory of weights, on one machine
+ * or several.
+ */
 import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { asWeightsError, WeightsError } from './error.ts';
 import { holderOf, type Presence } from './presence.ts';
 
-/** How often a lock that another process holds is looked at. */
+/** How often a lock held by another process is checked. */
 const LOOK_MS = 250;
-/** A wait of this length is told once: most locks are held for moments. */
+/** A wait of this length is reported once; most locks are held for moments. */
 const TOLD_AFTER_MS = 10_000;
 
 export interface Locking {
@@ -16,7 +19,8 @@ export interface Locking {
 }
 
 /**
- * Waits until the lock is free, or its holder gone. Returns how to free it; undefined where `until` says that it is needed no more.
+ * Waits until the lock is free or its holder is gone. Returns the function that frees it; undefined if `until` says
+ * that it is no longer needed.
  * @throws WeightsError stopped, full
  */
 export async function takeLock(
@@ -45,7 +49,7 @@ function waitingFor(path: string, text: string): string {
   return `weights: ${path} is held by ${who}; if that is gone for good, ${then}`;
 }
 
-/** The lock file is whole as soon as it is there: an empty one would be taken for a dead process's. */
+/** The lock file is complete as soon as it exists: an empty one would be taken for a dead process's. */
 async function tryLock(path: string, presence: Presence): Promise<(() => Promise<void>) | undefined> {
   const text = await presence.hold().catch((error: unknown) => {
     throw asWeightsError(error);
@@ -62,13 +66,16 @@ async function tryLock(path: string, presence: Presence): Promise<(() => Promise
     await rm(written, { force: true });
   }
   return async () => {
-    // Another's, where this machine was asleep for so long that it was taken for gone.
+    // It may belong to another process, if this machine was asleep for so long that it was considered gone.
     if ((await textOf(path)) === text) await rm(path, { force: true });
     presence.release(text);
   };
 }
 
-/** Takes a gone process's lock away, and no other: of those that see it one does at a time. False: another is at it. */
+/**
+ * Removes a dead process's lock, and no other: of the processes that see it, one does so at a time. False: another
+ * process is doing it.
+ */
 async function breakLock(path: string, text: string, presence: Presence): Promise<boolean> {
   const turn = `${path}.break`;
   const free = await tryLock(turn, presence);
@@ -86,7 +93,7 @@ function textOf(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(() => undefined);
 }
 
-/** False where there is no such file; true also where it cannot be read. */
+/** False if the file does not exist; true if it cannot be read. */
 export async function holderLives(path: string, presence: Presence): Promise<boolean> {
   try {
     return await presence.lives(await readFile(path, 'utf8'));

@@ -1,4 +1,7 @@
-/** The list of a source's files: from the disk while it is fresh, from another node of the same provider, or from the source. */
+/**
+ * The list of a source's files: from the disk while it is fresh, from another node of the same provider, or from the
+ * source.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Manifest } from '../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../shared/weights/source.ts';
@@ -11,7 +14,7 @@ import type { BlobSource } from './sources/source.ts';
 import type { Store } from './store.ts';
 
 const WAIT_MS = 250;
-/** So long a list is asked for of other nodes. */
+/** How long other nodes are asked for a list. */
 const GIVE_UP_MS = 60_000;
 /** A source that changes more often while it is read is being written. */
 const LISTS_MAX = 3;
@@ -27,13 +30,13 @@ export interface ManifestPullOptions {
   client: WeightsClient;
   coordination: Coordination;
   limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs' | 'sourceAfterMs'>;
-  /** The source was found changed: the list is read of it, whatever is kept here or at other nodes. */
+  /** The source was found to have changed, so the list is read from it, whatever is stored here or at other nodes. */
   anew: boolean;
   now(): number;
   log(line: string): void;
 }
 
-/** Begins a pull again, with a new list, where its source has changed since it was listed. */
+/** Restarts a pull with a new list if its source has changed since it was listed. */
 export async function listingAnew<T>(log: (line: string) => void, pull: (anew: boolean) => Promise<T>): Promise<T> {
   for (let lists = 1; ; lists++) {
     try {
@@ -86,7 +89,7 @@ interface Listed {
   readAt: number;
 }
 
-/** A list that is fresh; where the source cannot be read, one of any age. */
+/** A fresh list, or one of any age if the source cannot be read. */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
   const { id, key, olderKey, client, coordination, limits, now } = options;
   const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
@@ -95,7 +98,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
   let until = began + giveUpMs;
   let trouble: WeightsError | undefined;
   let older: Listed | undefined;
-  /** Nodes whose list is not fresh any more, and that have not said so yet. */
+  /** Nodes whose list is no longer fresh and that have not said so yet. */
   const tooOld = new Set<string>();
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';
@@ -103,7 +106,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
     let answer = await coordination.ask({ blob: key, role, avoid }, true);
     if (trouble !== undefined && answer.kind === 'wait')
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
-    // The node that reads the list, or said so, does not come to its end.
+    // The node that reads the list, or claims to, does not finish.
     if (trouble === undefined && answer.kind === 'wait' && performance.now() - began > limits.sourceAfterMs) {
       await coordination.ask({ blob: key, role: 'reads' }, true);
       answer = { kind: 'read' };
@@ -112,7 +115,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
       try {
         return { manifest: await listOf(options, signal), readAt: now() };
       } catch (error) {
-        // Other nodes are asked for as long again.
+        // Other nodes are asked for the same time again.
         if (trouble === undefined) until = performance.now() + giveUpMs;
         trouble = asWeightsError(error);
         if (older !== undefined) return older;
@@ -130,7 +133,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
         if (older === undefined || found.readAt > older.readAt) older = found;
         continue;
       } catch (error) {
-        // 404: it has not come there yet.
+        // 404: it has not arrived there yet.
         if (asWeightsError(error).code !== 'unavailable') senders.failed(answer.session, performance.now());
       }
     if (trouble !== undefined && coordination.alone) throw trouble;

@@ -10,23 +10,23 @@ import { holderLives } from './lock-file.ts';
 import type { Presence } from './presence.ts';
 import { digestOf } from './sources/keys.ts';
 
-/** A list of what may change is read anew after this. */
+/** A list that may change is read again after this. */
 const FRESH_MS = 10 * 60_000;
 
-/** Below 0 is a clock that was set back. A commit of the hub is what it is for ever. */
+/** A negative age means that the clock was set back. A commit of the hub never changes. */
 export function isFresh({ manifest, readAt }: Pick<KeptManifest, 'manifest' | 'readAt'>, now: number): boolean {
   const source = parseSource(manifest.source);
   const age = now - readAt;
   return (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision)) || (age >= 0 && age < FRESH_MS);
 }
 
-/** A manifest as it is kept: what was asked for under which name, and when. */
+/** A stored manifest, with the time when it was read. */
 const keptSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
 
 export interface KeptManifest {
   id: string;
   manifest: Manifest;
-  /** Milliseconds since 1970: when the source was asked for its list. */
+  /** When the source was asked for its list, in milliseconds since 1970. */
   readAt: number;
   usedAt: number;
   pinned: boolean;
@@ -34,13 +34,13 @@ export interface KeptManifest {
 
 export class Manifests {
   readonly #directory: string;
-  /** Ids that this process uses or pulls: as many as it was told of. */
+  /** Ids that this process uses or pulls. */
   readonly #pins = new Set<string>();
-  /** The name of this process's pins: numbers of processes are the same in each container. */
+  /** The name of this process's pins, since process ids are the same in each container. */
   readonly #name = randomUUID();
   readonly #presence: Presence;
   #text: Promise<string> | undefined;
-  /** By id: as many as there are files. */
+  /** By id; as many as there are files. */
   readonly #checked = new Map<string, { stamp: string; read: z.infer<typeof keptSchema> }>();
 
   constructor(directory: string, presence: Presence) {
@@ -48,7 +48,7 @@ export class Manifests {
     this.#presence = presence;
   }
 
-  /** @throws Error: the directory cannot be made */
+  /** @throws Error: the directory cannot be created */
   async open(): Promise<void> {
     for (const part of ['manifests', 'pins'])
       await mkdir(join(this.#directory, part), { recursive: true, mode: 0o700 });
@@ -58,11 +58,14 @@ export class Manifests {
     return join(this.#directory, 'manifests', `${id}.json`);
   }
 
-  /** The one that is there is kept under an id of its own where it has other files: an engine may run from it. @throws WeightsError */
+  /**
+   * If the existing manifest has other files, it is kept under a new id, because an engine may run from it. @throws
+   * WeightsError
+   */
   async save(id: string, manifest: Manifest, readAt: number): Promise<void> {
     const path = this.#path(id);
     const before = await this.get(id);
-    const written = `${path}.${randomUUID()}`; // numbers of processes are the same in each container
+    const written = `${path}.${randomUUID()}`; // Process ids are the same in each container.
     try {
       await writeFile(written, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
       if (before !== undefined && hasOthers(before.manifest, manifest)) await this.#retire(before);
@@ -76,11 +79,11 @@ export class Manifests {
   async #retire({ id, manifest }: KeptManifest): Promise<void> {
     const retired = digestOf(`${id} ${manifest.revision} ${manifest.files.length}`);
     const pins = join(this.#directory, 'pins');
-    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // none: nothing uses it
+    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // None: nothing uses it.
     await rename(this.#path(id), this.#path(retired));
   }
 
-  /** Undefined also where it cannot be read. */
+  /** Also undefined if it cannot be read. */
   get(id: string): Promise<KeptManifest | undefined> {
     return this.#load(id).catch(() => undefined);
   }
@@ -91,7 +94,7 @@ export class Manifests {
     return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
   }
 
-  /** All are asked for every few seconds, and thousands of files take long to check. */
+  /** All are requested every few seconds, and thousands of files take long to check. */
   async #read(id: string, stamp: string): Promise<z.infer<typeof keptSchema>> {
     const before = this.#checked.get(id);
     if (before?.stamp === stamp) return before.read;
@@ -100,14 +103,17 @@ export class Manifests {
     return read;
   }
 
-  /** Manifests of whole and of begun models that can be read. */
+  /** Readable manifests of complete and incomplete models. */
   async all(): Promise<KeptManifest[]> {
     const ids = await this.#ids().catch((): string[] => []);
     for (const id of this.#checked.keys()) if (!ids.includes(id)) this.#checked.delete(id);
     return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
   }
 
-  /** `all`, before blobs are deleted. @throws WeightsError refused: one cannot be read, as of another version, and may have any blob */
+  /**
+   * `all`, for deleting blobs. @throws WeightsError refused: one cannot be read, for example from another version, and
+   * may refer to any blob
+   */
   async every(): Promise<KeptManifest[]> {
     const load = (id: string) =>
       this.#load(id).catch((cause: unknown) => {
@@ -132,7 +138,10 @@ export class Manifests {
     await utimes(this.#path(id), now, now).catch(() => {});
   }
 
-  /** An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. @throws WeightsError full */
+  /**
+   * An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. @throws
+   * WeightsError full
+   */
   async pin(id: string): Promise<void> {
     const folder = join(this.#directory, 'pins', id);
     const written = join(this.#directory, 'pins', `.${randomUUID()}`);
@@ -143,7 +152,7 @@ export class Manifests {
         this.#text = undefined;
         throw error;
       });
-      // Whole as soon as it is there: an empty one would be taken for a gone process's.
+      // Complete as soon as it exists: an empty one would be taken for a dead process's.
       await writeFile(written, text, { mode: 0o600 });
       await rename(written, join(folder, this.#name));
     } catch (error) {

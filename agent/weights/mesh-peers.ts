@@ -10,19 +10,19 @@ export class MeshPeers implements Peers {
   readonly #issuerName: (issuer: string) => string | undefined;
   #mesh: Mesh | undefined;
   #own: PeerName | undefined;
-  /** The peers since the last change; undefined: to be read anew. */
+  /** The peers since the last change; undefined: must be read again. */
   #others: PeerName[] | undefined;
   #sessions = '';
   #changedAt = performance.now();
   #unwatch: () => void = () => {};
   readonly #joined = Promise.withResolvers<void>();
 
-  /** `issuerName`: how lists here call an issuer; undefined for the own one. */
+  /** `issuerName`: the local name of an issuer; undefined for the own one. */
   constructor(issuerName: (issuer: string) => string | undefined) {
     this.#issuerName = issuerName;
   }
 
-  /** From now on this node asks as that session. */
+  /** From now on this node acts as that session. */
   join(mesh: Mesh, ticket: Pick<Ticket, 'session' | 'provider' | 'cluster'>): void {
     this.#unwatch();
     this.#mesh = mesh;
@@ -63,7 +63,7 @@ export class MeshPeers implements Peers {
     for (const { entry, liveness } of this.#mesh?.view() ?? []) {
       if (entry.session === this.#own?.session || liveness !== 'alive' || entry.state === 'LEFT') continue;
       const { addresses = [], weights } = entry.payload ?? {};
-      // One that keeps no weights answers no question about them either.
+      // A node that stores no weights answers no questions about them.
       if (addresses.length === 0 || weights === undefined) continue;
       const issuer = this.#issuerName(entry.ticket.issuer);
       const { provider, cluster } = entry.ticket;
@@ -76,7 +76,7 @@ export class MeshPeers implements Peers {
     return this.#changedAt;
   }
 
-  /** Its ticket is good now: a session that was evicted, or has left, gets nothing more. */
+  /** True if its ticket is valid now: a session that was evicted, or has left, gets nothing more. */
   admits({ ticket }: Pick<Proven['peer'], 'ticket'>): boolean {
     return this.#mesh?.replica.ticketState(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good';
   }
@@ -93,7 +93,7 @@ export class MeshPeers implements Peers {
   }
 }
 
-/** The name of the node at the other end of a connection. */
+/** The node at the other end of a connection. */
 export function peerNameOf({ peer }: Pick<Proven, 'peer'>): PeerName {
   const { cluster } = decodeTicket(new Uint8Array(peer.ticket), nodeCrypto);
   return { session: peer.session, provider: peer.provider, cluster };

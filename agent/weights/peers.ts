@@ -1,9 +1,9 @@
-/** The other agents, as weights need them. The mesh is one form of it; a test has another. */
+/** The other agents, as weights need them. Implemented by the mesh, and by a fake in tests. */
 import type { Duplex } from 'node:stream';
 
 export interface PeerName {
   session: string;
-  /** The provider as lists here write it: `name`, or `name@issuer` where another issuer admitted it. */
+  /** The provider's local name: `name`, or `name@issuer` if another issuer admitted it. */
   provider: string;
   cluster: string;
 }
@@ -11,10 +11,10 @@ export interface PeerName {
 export interface Peers {
   /** Undefined while this node is in no mesh. */
   own(): PeerName | undefined;
-  /** Nodes that live, by gossip, and can be dialled. */
+  /** Nodes that are alive, by gossip, and can be dialed. */
   others(): PeerName[];
-  /** When one of them came or went, on the clock of `performance.now()`. */
+  /** When one of them last joined or left, by `performance.now()`. */
   changedAt(): number;
-  /** A connection that both ends have proven themselves on, for HTTP. */
+  /** A mutually authenticated connection, for HTTP. */
   connect(session: string, signal: AbortSignal): Promise<Duplex>;
 }

@@ -1,15 +1,16 @@
 /**
- * A blob on its way between agents: pieces one after the other, each as it becomes available at the sender. Before each stands a head of
- * 36 bytes: its length (u32, big-endian) and its SHA-256. A head of length 0 says that the sender waits for the piece itself.
+ * The transfer format of a blob between agents: pieces in order, each as soon as the sender has it. Each is preceded by
+ * a head of 36 bytes: its length (u32, big-endian) and its SHA-256. A head with length 0 means that the sender itself
+ * waits for the piece.
  */
 import { WeightsError } from './error.ts';
 
 export const HEAD_BYTES = 36;
 
-/** A sender that has no next piece says so this often. */
+/** A sender without a next piece says so at this interval. */
 export const WAITING_EVERY_MS = 1_000;
 
-/** Words of waiting in a row: half an hour, longer than any reader waits. More are a flood, and each costs time. */
+/** Consecutive wait messages: half an hour, longer than any reader waits. More are a flood, and each costs time. */
 export const WAITS_MAX = 2_000;
 
 export function pieceHead(length: number, digest: Uint8Array): Buffer {
@@ -20,22 +21,22 @@ export function pieceHead(length: number, digest: Uint8Array): Buffer {
 }
 
 export interface PieceEvents {
-  /** Bytes came, or the word that the sender waits. */
+  /** Bytes arrived, or a wait message. */
   onProgress(bytes: number): void;
-  /** Memory for the next piece; resolves when one is free. */
+  /** Memory for the next piece; resolves when a buffer is free. */
   memory(): Promise<SharedArrayBuffer>;
   /** A whole piece, not yet verified. */
   onPiece(memory: SharedArrayBuffer, length: number, digest: Buffer): Promise<void>;
 }
 
-/** Cuts what comes into pieces. @throws WeightsError wrong: a length that cannot be */
+/** Splits the received bytes into pieces. @throws WeightsError wrong: an invalid length */
 export class PieceReader {
   readonly #events: PieceEvents;
-  /** Length of the next piece; 0 where there is none to come. */
+  /** Length of the next piece; 0 if there is none. */
   readonly #expected: () => number;
   readonly #head = Buffer.alloc(HEAD_BYTES);
   #headHas = 0;
-  /** Words in a row that the sender waits. */
+  /** Consecutive wait messages. */
   #waits = 0;
   #memory: SharedArrayBuffer | undefined;
   #target: Uint8Array = new Uint8Array(0);
@@ -46,7 +47,7 @@ export class PieceReader {
     this.#events = events;
   }
 
-  /** Nothing is half read: an end here is a good one. */
+  /** Nothing is partly read, so an end here is valid. */
   get between(): boolean {
     return this.#headHas === 0;
   }

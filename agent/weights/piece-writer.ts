@@ -5,7 +5,7 @@ import type { Hasher } from './hasher.ts';
 /** One piece is verified and written while the next arrives. */
 const BUFFERS = 2;
 
-/** Verifies pieces in a thread, in order, and appends them to a blob. */
+/** Verifies pieces on a thread, in order, and appends them to a blob. */
 export class PieceWriter {
   readonly #blob: Blob;
   readonly #hasher: Hasher;
@@ -15,7 +15,7 @@ export class PieceWriter {
   #waiting: (() => void) | undefined;
   #last: Promise<void> = Promise.resolve();
   #error: WeightsError | undefined;
-  /** Pieces that were handed over: the next one's number. */
+  /** Number of the next piece to pass in. */
   next: number;
 
   constructor(blob: Blob, hasher: Hasher, whole: number) {
@@ -39,7 +39,10 @@ export class PieceWriter {
     return this.memory();
   }
 
-  /** `expected`: what another node says that its digest is; undefined for bytes of the source. @throws WeightsError of a piece before */
+  /**
+   * `expected`: its digest according to another node; undefined for bytes of the source. @throws WeightsError of a
+   * previous piece
+   */
   write(memory: SharedArrayBuffer, length: number, expected: Buffer | undefined): void {
     this.#throw();
     this.next++;
@@ -67,12 +70,12 @@ export class PieceWriter {
     if (this.#error !== undefined) throw this.#error;
   }
 
-  /** All that was handed over is on the disk. Never rejects. */
+  /** Resolves when everything passed in is on disk. Never rejects. */
   async settled(): Promise<void> {
     await this.#last;
   }
 
-  /** @throws WeightsError where a piece was not good, or could not be written */
+  /** @throws WeightsError if a piece was invalid, or could not be written */
   async flush(): Promise<void> {
     await this.#last;
     this.#throw();

@@ -1,7 +1,8 @@
 /**
- * Which processes that share a directory live. Those of this machine the kernel knows. Of others (a shared file system, a volume that moved
- * to another host, a container beside this one) each beats: it writes into a file of its own there, and ages are read by the clock of the
- * file system, so no two machines' clocks are compared. As that clock may jump, a process is gone only when this one saw its file stand still.
+ * Which of the processes that share a directory are alive. The kernel knows those of this machine. Others (a shared
+ * file system, a volume that moved to another host, a container on this host) each write a heartbeat file there, and
+ * ages are read by the file system's clock, so that no two machines' clocks are compared. Since that clock may jump, a
+ * process counts as gone only if this process itself saw its file unchanged.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, readFileSync, readlinkSync } from 'node:fs';
@@ -11,18 +12,24 @@ import { join } from 'node:path';
 import { isAlive } from '../host/is-alive.ts';
 
 const BEAT_MS = 15_000;
-/** Without a beat for so long a process elsewhere is gone: twelve beats, and NFS keeps attributes for a minute. */
+/**
+ * A process elsewhere is gone after this time without a heartbeat: twelve intervals, and NFS caches attributes for a
+ * minute.
+ */
 const GONE_MS = 180_000;
-/** The file of a process that is gone stood still for so long by this process's own clock, too: five beats, and longer than NFS keeps attributes. */
+/**
+ * Its file must also have been unchanged for this long by this process's clock: five intervals, and longer than NFS
+ * caches attributes.
+ */
 const STILL_MS = 75_000;
-/** Files of other processes that are watched. Beyond it the one that was seen first is seen anew. */
+/** Files of other processes that are watched. Above this the oldest is forgotten. */
 const WATCHED_MAX = 1024;
-/** Files of processes that ended without a word are removed after so long. */
+/** Files of processes that ended unexpectedly are removed after this. */
 const SWEPT_MS = 86_400_000;
 
 const UNKNOWN = '-';
 
-/** Where numbers of processes mean the same: one boot of one kernel, and one namespace of processes in it. */
+/** Identifies where process ids have the same meaning: one boot of one kernel, and one process namespace in it. */
 const MACHINE = orUnknown(() => {
   const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8');
   return createHash('sha256')
@@ -31,7 +38,7 @@ const MACHINE = orUnknown(() => {
     .slice(0, 16);
 });
 
-/** When a process began, in ticks since boot: a number is given to another process later (proc_pid_stat(5), field 22). */
+/** When a process started, in ticks since boot, because ids are reused (proc_pid_stat(5), field 22). */
 function startOf(pid: number | 'self'): string {
   return orUnknown(() => {
     const line = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -56,11 +63,11 @@ interface Holder {
   pid: number;
   host: string;
   name: string | undefined;
-  /** Absent: written by a version that did not beat. */
+  /** Absent: written by a version without heartbeats. */
   elsewhere?: { machine: string; start: string; beats: string };
 }
 
-/** Undefined where the text was cut off by a full disk. */
+/** Undefined if the text was truncated by a full disk. */
 export function holderOf(text: string): Holder | undefined {
   const [, pid, host = '', name, machine, start, beats] =
     /^(\d+) (\S+)(?: (\S+)(?: ([\w-]+) ([\w-]+) ([\w-]{36}))?)?\n$/.exec(text) ?? [];
@@ -72,20 +79,20 @@ export function holderOf(text: string): Holder | undefined {
 export class Presence {
   readonly #directory: string;
   readonly #own = randomUUID();
-  /** Beats of others: which one was seen last, and when first. At most WATCHED_MAX. */
+  /** Heartbeats of others: the last one seen, and when it was first seen. At most WATCHED_MAX. */
   readonly #watched = new Map<string, { beatAt: number; seenAt: number }>();
   #begun: Promise<void> | undefined;
-  /** The beat that runs, or ran last. */
+  /** The current or last heartbeat. */
   #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param directory of the files in which processes beat */
+  /** @param directory of the heartbeat files */
   constructor(directory: string) {
     this.#directory = directory;
   }
 
   /**
-   * What a file says that this process holds, until `release` or its end. It beats from now on.
+   * The text of a file that this process holds, until `release` or its end. Starts the heartbeat.
    * @throws Error: nothing can be written
    */
   async hold(): Promise<string> {
@@ -103,10 +110,10 @@ export class Presence {
     held.delete(holderOf(text)?.name ?? '');
   }
 
-  /** Also true where nothing can be known: one that lives must not be taken for gone. */
+  /** Also true if it cannot be determined: a living process must not be considered gone. */
   async lives(text: string): Promise<boolean> {
     const holder = holderOf(text);
-    // Cut off by a full disk: alive for a while would be for ever.
+    // Truncated by a full disk: alive for a while would mean forever.
     if (holder === undefined) return false;
     const { pid, host, name = '', elsewhere } = holder;
     if (elsewhere === undefined) {
@@ -114,7 +121,7 @@ export class Presence {
       return name !== '' && pid === process.pid ? held.has(name) : isAlive(pid);
     }
     const { machine, start, beats } = elsewhere;
-    // Without /proc there are no containers either, and a number that no process has says enough.
+    // Without /proc there are no containers either, so an unused process id is proof enough.
     if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isAlive(pid)) return false;
     if (machine !== MACHINE || machine === UNKNOWN) return !(await this.#isGone(beats));
     if (pid === process.pid && start === START) return held.has(name);
@@ -136,12 +143,15 @@ export class Presence {
   async #begin(): Promise<void> {
     await this.#beat();
     this.#timer = setInterval(() => {
-      this.#beating = this.#beat().catch(() => {}); // a disk that is away for a while: the next one may reach it
+      this.#beating = this.#beat().catch(() => {}); // A disk that is temporarily unavailable; the next heartbeat may succeed.
     }, BEAT_MS).unref();
-    void this.#sweep().catch(() => {}); // the next process tries again
+    void this.#sweep().catch(() => {}); // The next process tries again.
   }
 
-  /** By name: into a file kept open it would beat unseen where another process had removed or replaced that. Needs no block of a full disk. */
+  /**
+   * By name: with a file kept open, heartbeats would be lost if another process removed or replaced the file. Needs no
+   * block of a full disk.
+   */
   async #beat(): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const file = await open(this.#path(this.#own), constants.O_WRONLY | constants.O_CREAT, 0o600);
@@ -169,7 +179,7 @@ export class Presence {
     return false;
   }
 
-  /** When it beat last, and milliseconds since. Infinity: it has said that it ends, or was swept. */
+  /** When it last wrote a heartbeat, and milliseconds since. Infinity: it ended properly, or was removed. */
   async #age(beats: string): Promise<{ age: number; beatAt: number }> {
     const now = this.#path(`now.${randomUUID()}`);
     try {
@@ -181,7 +191,7 @@ export class Presence {
       await writeFile(now, '.', { mode: 0o600 });
       return { age: (await stat(now)).mtimeMs - beatAt, beatAt };
     } catch {
-      return { age: 0, beatAt: Number.NaN }; // a full or a lost disk says nothing
+      return { age: 0, beatAt: Number.NaN }; // A full or unavailable disk proves nothing.
     } finally {
       await rm(now, { force: true }).catch(() => {});
     }

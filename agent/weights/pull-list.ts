@@ -1,7 +1,7 @@
-/** Pulls of this process, those that have ended among them, for `status`. */
+/** Pulls of this process, including finished ones, for `status`. */
 import type { PullStatus } from '../host/control-protocol.ts';
 
-/** Pulls that are remembered. One that runs is not forgotten: there are as many as callers wait for. */
+/** Finished pulls that are remembered. Running pulls are always kept; callers wait for them. */
 const PULLS_MAX = 16;
 
 interface Row<T> {
@@ -13,18 +13,18 @@ export class PullList<T> {
   /** By source, oldest first. */
   readonly #rows = new Map<string, Row<T>>();
 
-  /** In order of their beginning. */
+  /** In order of their start. */
   statuses(): PullStatus[] {
     return [...this.#rows.values()].map(({ status }) => ({ ...status }));
   }
 
-  /** The pull of that source which runs already, or a new one. */
+  /** Joins the running pull of that source, or starts a new one. */
   run(source: string, pull: (status: PullStatus) => Promise<T>): Promise<T> {
     const running = this.#rows.get(source);
     if (running !== undefined && !hasEnded(running.status)) return running.promise;
     const status = fresh(source);
     const promise = pull(status).catch((error: unknown) => fail(status, error));
-    promise.catch(() => {}); // the caller gets the error; a caller that went away must not end the process
+    promise.catch(() => {}); // The caller gets the error; a caller that went away must not end the process.
     this.#rows.delete(source);
     this.#rows.set(source, { status, promise });
     for (const [name, row] of this.#rows)
@@ -32,7 +32,7 @@ export class PullList<T> {
     return promise;
   }
 
-  /** More is done with what was pulled. */
+  /** Runs another step with what was pulled. */
   async after<R>(source: string, state: PullStatus['state'], act: (status: PullStatus) => Promise<R>): Promise<R> {
     const status = this.#rows.get(source)?.status ?? fresh(source);
     status.state = state;

@@ -1,4 +1,7 @@
-/** The disk's share of weights and environments: what it holds, what is on its way, and what goes where more is needed. */
+/**
+ * The disk quota of weights and environments: what is stored, what is being written, and what is evicted if more is
+ * needed.
+ */
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { evictionFor, type Kept } from '../../shared/weights/eviction.ts';
@@ -9,7 +12,7 @@ import type { KeptManifest } from './manifests.ts';
 import type { Store } from './store.ts';
 
 const NEVER = async () => false;
-/** Of each blob: its lock, its digests, its link, and a directory that grows. */
+/** Blocks per blob: its lock, its digests, its link, and a growing directory. */
 const RECORD_BLOCKS = 4;
 
 export class Room {
@@ -19,7 +22,10 @@ export class Room {
     this.#store = store;
   }
 
-  /** Pins the model and makes room for what of it is not here. Two that pull at once are counted both. @throws WeightsError full, stopped */
+  /**
+   * Pins the model and reserves space for its missing part. Two concurrent pulls are both counted. @throws WeightsError
+   * full, stopped
+   */
   async forModel(id: string, manifest: Manifest, signal: AbortSignal): Promise<void> {
     await this.#locked(
       signal,
@@ -28,7 +34,7 @@ export class Room {
         const wasPinned = (await manifests.get(id))?.pinned === true;
         await this.recorded(id, () => manifests.pin(id));
         try {
-          // Where it was evicted while this waited: without it no eviction would find the blobs.
+          // It may have been evicted meanwhile; without its manifest no eviction would find the blobs.
           if ((await manifests.get(id)) === undefined) await this.recorded(id, () => manifests.save(id, manifest, 0));
           await this.#make(id, manifest.source, await this.#missing(manifest), blobsOf(manifest).length);
         } catch (error) {
@@ -40,7 +46,10 @@ export class Room {
     );
   }
 
-  /** Room for an environment that is unpacked, up to `bytes` of it; `note` counts them from then on. @throws WeightsError full, stopped */
+  /**
+   * Reserves space for an environment that is being unpacked, up to `bytes`; `note` makes it count from then on.
+   * @throws WeightsError full, stopped
+   */
   async forEnvironment(
     id: string,
     { source, bytes, noted, note }: { source: string; bytes: number; noted: number; note(): Promise<void> },
@@ -56,7 +65,7 @@ export class Room {
     );
   }
 
-  /** Deletes a model. @throws WeightsError refused: it is in use by now, or a manifest cannot be read; stopped */
+  /** Deletes a model. @throws WeightsError refused: it is now in use, or a manifest cannot be read; stopped */
   async remove(kept: KeptManifest, signal: AbortSignal): Promise<void> {
     const act = async () => {
       if ((await this.#store.manifests.get(kept.id))?.pinned === true)
@@ -66,12 +75,18 @@ export class Room {
     await this.#locked(signal, act);
   }
 
-  /** Deletes what no model has. Returns how many bytes that were. @throws WeightsError refused: a manifest cannot be read; stopped */
+  /**
+   * Deletes what belongs to no model. Returns the number of bytes. @throws WeightsError refused: a manifest cannot be
+   * read; stopped
+   */
   collect(signal: AbortSignal): Promise<number> {
     return this.#locked(signal, () => this.#store.collect());
   }
 
-  /** Writes a record of the model `id`. Where the disk has not even that much room, others go first: to delete one needs no record. @throws WeightsError full */
+  /**
+   * Writes a record of the model `id`. If the disk does not even have that much space, other models are evicted first,
+   * because deleting needs no record. @throws WeightsError full
+   */
   async recorded<T>(id: string, write: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
@@ -96,12 +111,15 @@ export class Room {
     this.#store.options.log(`weights: evicted ${kept.manifest.source}, which was not used for longest`);
   }
 
-  /** Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other begins to use. */
+  /**
+   * Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other
+   * starts to use.
+   */
   async #locked<T>(signal: AbortSignal, act: () => Promise<T>, forId?: string): Promise<T> {
     const path = join(this.#store.inside, 'room.lock');
     const lock = () => takeLock(path, NEVER, signal, this.#store.locking);
     const free = await (forId === undefined ? lock() : this.recorded(forId, lock)).catch((error: unknown) => {
-      // Of what only deletes: on a full disk no lock can be written, and nothing would ever be deleted.
+      // Deleting works without the lock: on a full disk no lock can be written, and nothing would ever be deleted.
       if (forId !== undefined || asWeightsError(error).code !== 'full') throw error;
       return undefined;
     });
@@ -112,7 +130,10 @@ export class Room {
     }
   }
 
-  /** `blobs`: whose records the disk must hold, too. A pull that fills it to the last byte would fail each time. */
+  /**
+   * `blobs`: number of blobs whose records need space, too. A pull that fills the disk to the last byte would always
+   * fail.
+   */
   async #make(id: string, source: string, needed: number, blobs: number): Promise<void> {
     const { limitBytes, directory } = this.#store.options;
     for (;;) {
@@ -123,7 +144,7 @@ export class Room {
       const limit = Math.min(limitBytes, used + free);
       const due = await this.#due(others);
       if (used + due + needed <= limit) return;
-      // Models may share blobs: one at a time, and then it is counted again.
+      // Models may share blobs, so one is deleted at a time, and then space is counted again.
       const rows = await Promise.all(others.map((one) => this.#row(one)));
       const [first] = evictionFor(rows, used + due, limit, needed) ?? [];
       const gone = others.find((one) => one.id === first);
@@ -145,7 +166,7 @@ export class Room {
     return { id, bytes, usedAt, pinned };
   }
 
-  /** Bytes that pulls which run now will still write. */
+  /** Bytes that running pulls will still write. */
   async #due(others: readonly KeptManifest[]): Promise<number> {
     const coming = new Map<string, number>();
     for (const { manifest, pinned } of others)

@@ -1,9 +1,9 @@
 /**
- * What a node answers to others, over connections that the mesh has authenticated:
+ * A node's answers to other nodes, over connections that the mesh has authenticated:
  *
  *     POST /v1/coordinate                 questions to the coordinator of some blobs
  *     GET  /v1/manifests/{id}             a list of files, for nodes of the same provider
- *     GET  /v1/blobs/{key}?size&piece&from   pieces from `from` on, as they become available: see piece-stream.ts
+ *     GET  /v1/blobs/{key}?size&piece&from   pieces from `from` on, as they become available; see piece-stream.ts
  *     GET  /v1/held                       which models are here, for nodes of the same provider
  */
 import { once } from 'node:events';
@@ -23,23 +23,23 @@ import { pieceHead, WAITING_EVERY_MS } from './piece-stream.ts';
 import type { Store } from './store.ts';
 import type { Transfer, Uploads } from './uploads.ts';
 
-/** One read of the disk and one write to the socket: the agent's thread encrypts it in 0.2 ms. */
+/** One read from the disk and one write to the socket; the agent's thread encrypts it in 0.2 ms. */
 export const CHUNK_BYTES = 256 * 1024;
-/** A slow reader takes so much before STALL_MS is over. */
+/** A slow reader takes this much within STALL_MS. */
 const TRICKLE_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
 /** All nodes of the largest cluster, twice. */
 const CONNECTIONS_MAX = 2048;
-/** A client has four at a time; those that it has closed may be seen late. */
+/** A client has four at a time; closed ones may be noticed late. */
 export const CONNECTIONS_PER_PEER_MAX = 16;
-/** A reader that takes nothing for so long gives its place to others: a slow disk takes a piece within a second. */
+/** A reader that takes nothing for this long loses its place: even a slow disk takes a piece within a second. */
 const STALL_MS = 60_000;
-/** A node that was told to come here, and comes before this node has begun. */
+/** Time for a requested blob to start arriving here: a node may be sent here before this node has begun. */
 const BEGIN_WITHIN_MS = 10_000;
-/** A session that is over loses its connections within this. */
+/** Connections of an ended session are closed within this time. */
 const SWEEP_MS = 5_000;
-/** Longer than the next blob of a pull takes to be asked for. */
+/** Longer than a pull takes to request its next blob. */
 const IDLE_MS = 60_000;
 
 export const rowsSchema = z.array(questionSchema).max(ROWS_MAX);
@@ -54,9 +54,9 @@ export interface ServerOptions {
   store: Store;
   access: Access;
   uploads: Uploads;
-  /** A pull runs here: a blob that is not here yet may come. */
+  /** A pull is running here, so a missing blob may arrive. */
   expects(): boolean;
-  /** `own`: asked by a node of the same provider, of what those alone may have. */
+  /** `own`: asked by a node of the same provider, about data that only those may have. */
   coordinate(session: string, questions: readonly Question[], own: boolean): Answer[];
   held(): Promise<Held[]>;
   stallMs?: number;
@@ -88,7 +88,7 @@ export class WeightsServer {
     }, SWEEP_MS).unref();
   }
 
-  /** A connection of `peer`, proven. Owns it from now on. `admits`: that session is not over. */
+  /** Takes over an authenticated connection of `peer`. `admits`: that session has not ended. */
   take(socket: Duplex, peer: PeerName, admits: () => boolean): void {
     const own = [...this.#connections.values()].filter((one) => one.peer.session === peer.session).length;
     const full = this.#connections.size >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_PEER_MAX;
@@ -101,7 +101,7 @@ export class WeightsServer {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const connection = this.#connections.get(request.socket);
-    // Requests in a row, before an answer, would all run at once: no client of ours sends them.
+    // Pipelined requests would all run concurrently; our clients never send them.
     if (connection?.answering !== false || !connection.admits()) return void request.socket.destroy();
     connection.answering = true;
     response.once('close', () => {
@@ -157,7 +157,7 @@ export class WeightsServer {
     if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
     const absent = () => refuse(response, 404, 'nothing of that blob is here');
-    // Before the place: what never comes here would keep one from others.
+    // Checked before taking a place: a blob that never arrives here would block others.
     if (!(await store.begun({ key, size }, expects() ? BEGIN_WITHIN_MS : 0))) return absent();
     const transfer = await uploads.take(peer.session, () => response.destroy());
     if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers run already`);

@@ -1,6 +1,7 @@
 /**
- * A directory of weights: a Hugging Face cache (`models--org--name/{blobs,refs,snapshots}`) whose blobs are hard links of those below
- * `.otela/`, where each is once, however many models have it. Bounded: the models that were not used for longest go first.
+ * A directory of weights: a Hugging Face cache (`models--org--name/{blobs,refs,snapshots}`) whose blobs are hard links
+ * of those below `.otela/`, where each exists once, however many models use it. Bounded: the least recently used models
+ * are evicted first.
  */
 import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,15 +18,15 @@ import { type KeptManifest, Manifests } from './manifests.ts';
 import { Presence } from './presence.ts';
 import { Room } from './room.ts';
 
-/** Root owns the host's mount points; in a user namespace without a name for root it is user 65534. */
+/** Root owns the host's mount points; in a user namespace without a mapping for root it is user 65534. */
 const ROOT_UIDS = [0, 65_534];
 
-/** An agent starts also while another of this directory is busy. */
+/** An agent also starts while another one of this directory is busy. */
 const COLLECT_WITHIN_MS = 5_000;
 
 export interface StoreOptions {
   directory: string;
-  /** Bytes that blobs may take together. */
+  /** Disk quota of all blobs, in bytes. */
   limitBytes: number;
   pieceBytes: number;
   hasher: Hasher;
@@ -34,9 +35,9 @@ export interface StoreOptions {
 
 export class Store {
   readonly options: StoreOptions;
-  /** Blobs that are open now, by key: those on their way and those that are sent. */
+  /** Blobs that are open now, by key: those being received and those being sent. */
   readonly #open = new Map<string, Promise<Blob>>();
-  /** By blob: the uploads that wait until it is begun here. */
+  /** By blob: the uploads that wait until its first bytes are here. */
   readonly #awaited = new Map<string, Set<() => void>>();
   readonly manifests: Manifests;
   readonly environments: Environments;
@@ -56,16 +57,16 @@ export class Store {
     return this.options.directory;
   }
 
-  /** @throws Error: the directory cannot be made, or is another user's */
+  /** @throws Error: the directory cannot be created, or belongs to another user */
   async open(): Promise<void> {
     await mkdir(this.inside, { recursive: true, mode: 0o700 });
-    // Below /tmp its name can be guessed: a user who made it first could change what engines run.
+    // Below /tmp its name can be guessed: a user who created it first could change what engines run.
     await requireOwn(this.directory, [process.getuid?.(), ...ROOT_UIDS]);
     await requireOwn(this.inside, [process.getuid?.()]);
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
     await this.manifests.open();
     await this.environments.open();
-    // Of evictions of a process that was killed meanwhile: no manifest names it, so no eviction would find it.
+    // Left by evictions of a process that was killed: no manifest names it, so no eviction would find it.
     const { log } = this.options;
     const freed = await this.room.collect(AbortSignal.timeout(COLLECT_WITHIN_MS)).catch((error: unknown) => {
       log(`weights: ${asWeightsError(error).message}`);
@@ -74,7 +75,7 @@ export class Store {
     if (freed > 0) log(`weights: deleted ${freed} bytes that no model here has`);
   }
 
-  /** Others may take what this process held. */
+  /** Other processes may take over what this one held. */
   close(): Promise<void> {
     return this.locking.presence.close();
   }
@@ -96,12 +97,12 @@ export class Store {
   async has({ key, size }: Pick<ManifestFile, 'key' | 'size'>): Promise<boolean> {
     const { path, digestsPath } = this.placeOf(key);
     const [found, digests] = await Promise.all([path, digestsPath].map((one) => stat(one).catch(() => undefined)));
-    // Without its digests it can be sent to no node: it comes again.
+    // Without its digests it cannot be sent to other nodes, so it is fetched again.
     const wanted = pieceCount({ size, pieceBytes: this.options.pieceBytes }) * DIGEST_BYTES;
     return found?.size === size && digests !== undefined && digests.size >= wanted;
   }
 
-  /** The blob as far as it is here, for sending; undefined where nothing of it is. Close it. */
+  /** The blob as far as it is here, for sending; undefined if nothing of it is. The caller must close it. */
   async read({ key, size }: Pick<ManifestFile, 'key' | 'size'>): Promise<Blob | undefined> {
     const open = this.#open.get(key);
     if (open !== undefined) return (await open.catch(() => undefined))?.use();
@@ -109,12 +110,12 @@ export class Store {
     return this.#keepOpen(key, Blob.whole(key, { size, pieceBytes: this.options.pieceBytes }, this.placeOf(key)));
   }
 
-  /** Blobs that uploads wait for. */
+  /** Number of blobs that uploads wait for. */
   get awaited(): number {
     return this.#awaited.size;
   }
 
-  /** Waits for up to `ms` until something of the blob is here. */
+  /** Waits up to `ms` until something of the blob is here. */
   async begun(file: Pick<ManifestFile, 'key' | 'size'>, ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const waiting = this.#awaited.get(file.key) ?? new Set();
@@ -132,7 +133,7 @@ export class Store {
     }
   }
 
-  /** The blob, to be filled by the caller, who closes it; undefined where another process has completed it meanwhile. */
+  /** The blob, to be filled and closed by the caller; undefined if another process has completed it meanwhile. */
   async fill(
     { key, size }: Pick<ManifestFile, 'key' | 'size'>,
     whole: number,
@@ -176,7 +177,7 @@ export class Store {
     }
   }
 
-  /** The snapshot as engines find it. All blobs are here. Returns its path. @throws WeightsError */
+  /** Creates the snapshot for engines. All blobs are here. Returns its path. @throws WeightsError */
   async link(id: string, manifest: Manifest): Promise<string> {
     const source = parseSource(manifest.source);
     if (source === undefined) throw new WeightsError('wrong', `"${manifest.source}" is not a source`);
@@ -195,7 +196,7 @@ export class Store {
     return (await stat(this.placeOf(key).partPath).catch(() => undefined))?.size ?? 0;
   }
 
-  /** Bytes of all blobs, whole or not, and of unpacked environments. */
+  /** Bytes of all blobs, complete or not, and of unpacked environments. */
   async used(): Promise<number> {
     const names = await readdir(this.#inside('blobs')).catch(() => []);
     let bytes = 0;
@@ -203,7 +204,9 @@ export class Store {
     return bytes + (await this.environments.used());
   }
 
-  /** A model, and its blobs and environments that no other has. Called by `room`. @throws WeightsError */
+  /**
+   * Removes a model, with the blobs and environments that no other model uses. Called by `room`. @throws WeightsError
+   */
   async remove({ id, manifest }: Pick<KeptManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
     const rest = (await this.manifests.every()).filter((one) => one.id !== id);
@@ -218,7 +221,7 @@ export class Store {
     }
     const others = new Set(rest.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const { key } of blobsOf(manifest)) if (!others.has(key) && !this.#open.has(key)) await this.#removeBlob(key);
-    // Last: of a process that is killed before, the next eviction finds the rest by it.
+    // Last: if the process is killed before this, the next eviction finds the rest through it.
     await this.manifests.remove(id);
   }
 
@@ -228,10 +231,13 @@ export class Store {
     await this.environments.remove(key);
   }
 
-  /** Deletes blobs and environments that no manifest names. Returns how many bytes they had. Called by `room`. @throws WeightsError */
+  /**
+   * Deletes blobs and environments that no manifest names. Returns the number of bytes. Called by `room`. @throws
+   * WeightsError
+   */
   async collect(): Promise<number> {
     const before = await this.used();
-    // Before the manifests: of what another process begins now, the manifest is there before the first file.
+    // Listed before the manifests: if another process starts now, its manifest exists before its first file.
     const blobs = await readdir(this.#inside('blobs')).catch(() => []);
     const environments = await this.environments.keys();
     const manifests = await this.manifests.every();
@@ -246,14 +252,17 @@ export class Store {
   }
 }
 
-/** Checks the owner of a path, and of its target where it is a link. `uids`: owners that are allowed; undefined: this system has none. @throws Error */
+/**
+ * Checks the owner of a path and of its link target. `uids`: allowed owners; undefined: this system has none. @throws
+ * Error
+ */
 async function requireOwn(path: string, uids: readonly (number | undefined)[]): Promise<void> {
   for (const { uid } of [await lstat(path), await stat(path)])
     if (!uids.includes(undefined) && !uids.includes(uid))
       throw new Error(`${path} belongs to another user (uid ${uid}): name another directory`);
 }
 
-/** The revision's name that engines ask for. */
+/** The revision's name that engines use. */
 function revisionOf(source: Source): string {
   return source.kind === 'hub' ? source.revision : 'main';
 }

@@ -1,20 +1,23 @@
 import { WAITING_EVERY_MS } from './piece-stream.ts';
 
-/** A node that waits itself says so every second. */
+/** A waiting sender says so every second. */
 const SILENT_MS = 3 * WAITING_EVERY_MS;
 
 interface WatchOptions {
   slowBytesPerS: number;
   slowAfterMs: number;
-  /** Without a byte for so long it is silent, though the other end says that it waits itself: that is not its fault, and this bounds it. */
+  /**
+   * Without a byte for this long the transfer is silent, even if the sender says that it waits itself. That is not its
+   * fault, but bounds the wait.
+   */
   sourceAfterMs: number;
-  /** A part of a piece is here. */
+  /** Part of a piece has arrived. */
   midPiece(): boolean;
-  /** Slow in the middle of a piece, or silent; called again while it is. */
+  /** Called while the transfer is slow in the middle of a piece, or silent. */
   onSlow(): void;
 }
 
-/** Looks after the pace of what comes. */
+/** Watches the rate of a transfer. */
 export class TransferWatch {
   readonly #options: WatchOptions;
   #bytes = 0;
@@ -41,7 +44,7 @@ export class TransferWatch {
     if (slow || silent || now - this.#bytesAt > sourceAfterMs) onSlow();
   }
 
-  /** 0: the word that the other end waits. */
+  /** 0: a wait message. */
   came(bytes: number): void {
     this.#bytes += bytes;
     this.#heardAt = performance.now();

@@ -1,25 +1,33 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Bucket } from '../../shared/collections/bucket.ts';
 
-/** A place comes free when a transfer ends; beyond this the asker is better off elsewhere. */
+/** A place becomes free when a transfer ends; beyond this wait another sender is better. */
 const WAIT_MS = 5_000;
-/** For each place, of new ones and of those between two turns; of the new ones one node has as many as there are places. */
+/**
+ * Per place: waiting new transfers, and transfers between two turns. Of the new ones, one node has at most as many as
+ * there are places.
+ */
 const WAITING_PER_PLACE = 4;
 /** How often readers are judged while others wait. */
 const JUDGE_MS = 250;
-/** A piece that takes more turns than this keeps others waiting for its end: 16 MiB in half a minute. */
+/** A piece that takes more turns than this delays others: 16 MiB in half a minute. */
 const PIECE_TURNS = 3;
-/** The burst that a rate allows: a tenth of a second of it, and a chunk at the least. */
+/** The burst that a rate allows: a tenth of a second of it, at least one chunk. */
 const BURST_S = 0.1;
 
 export interface ReaderLimits {
-  /** The least rate of a reader, equal to that of senders in `PULL_LIMITS`. */
+  /** Minimum rate of a reader, equal to that of senders in `PULL_LIMITS`. */
   leastBytesPerS: number;
-  /** For so long a reader may take nothing; bytes that it takes give time back (as `MinRate` of Apache's mod_reqtimeout). */
+  /**
+   * How long a reader may take nothing. Bytes that it takes add time again (like `MinRate` of Apache's mod_reqtimeout).
+   */
   patienceMs: number;
-  /** Slow transfers that go on without a place, one for each node. */
+  /** Slow transfers that continue without a place, one per node. */
   trickles: number;
-  /** For so long a transfer has its place while others wait: of three for two places none waits as long as a reader does. */
+  /**
+   * How long a transfer keeps its place while others wait. With three for two places, none waits as long as a reader
+   * accepts.
+   */
   turnMs: number;
 }
 
@@ -31,12 +39,12 @@ export class Transfer {
   readonly #limits: ReaderLimits;
   readonly #onEnd: () => void;
   #patienceMs: number;
-  /** Since when this node waits for the reader. */
+  /** Since when this node has been waiting for the reader. */
   #since: number | undefined;
-  /** Its reader was too slow while others waited: it has no place any more, and gets half of the least rate. */
+  /** Its reader was too slow while others waited: it lost its place, and gets half of the minimum rate. */
   trickles = false;
   #turnAt = performance.now();
-  /** For so long the reader has taken of the piece that it sends. */
+  /** Time that the reader has taken for the current piece. */
   #pieceMs = 0;
 
   constructor(session: string, limits: ReaderLimits, onEnd: () => void) {
@@ -58,7 +66,7 @@ export class Transfer {
     return performance.now() - this.#turnAt > this.#limits.turnMs;
   }
 
-  /** `taken` resolves when the reader has taken so many bytes. */
+  /** `taken` resolves when the reader has taken this many bytes. */
   async taking(bytes: number, taken: Promise<void>): Promise<void> {
     const { patienceMs, leastBytesPerS } = this.#limits;
     const since = performance.now();
@@ -88,9 +96,9 @@ interface Waiting {
 }
 
 /**
- * At most N transfers to other nodes at a time, and all of them together below a rate. A slow reader loses its place to one that waits, and goes
- * on without one: a link that is slow comes to its end, and N readers of a few bytes a second keep no other from theirs. Where more than N are
- * fast enough, they take turns.
+ * Limits transfers to other nodes to N at a time, and their total rate. A slow reader loses its place to one that
+ * waits, and continues without a place: a slow link finishes eventually, and N readers with a few bytes a second do not
+ * block others. If more than N are fast enough, they take turns.
  */
 export class Uploads {
   readonly max: number;
@@ -102,12 +110,15 @@ export class Uploads {
   readonly #placed = new Set<Transfer>();
   /** At most `limits.trickles`. */
   readonly #trickling = new Set<Transfer>();
-  /** The most there were at one time. */
+  /** Highest number of concurrent transfers. */
   peak = 0;
   bytes = 0;
-  /** First come first served, but a node with a place after those without. At most WAITING_PER_PLACE × max. */
+  /**
+   * First come, first served, but a node that already has a place comes after those without. At most WAITING_PER_PLACE
+   * × max.
+   */
   readonly #waiting: Waiting[] = [];
-  /** Transfers whose next turn is to come, and how they hear of it. At most WAITING_PER_PLACE × max. */
+  /** Transfers between two turns, with the promise of their next turn. At most WAITING_PER_PLACE × max. */
   readonly #between = new Map<Transfer, PromiseWithResolvers<void>>();
   #turn: Promise<void> = Promise.resolve();
 
@@ -132,7 +143,7 @@ export class Uploads {
     return this.#trickling.size;
   }
 
-  /** With a place, until `release`; undefined where none came free. `onEnd`: the transfer must end. */
+  /** Takes a place until `release`; undefined if none became free. `onEnd`: the transfer must end. */
   async take(session: string, onEnd: () => void): Promise<Transfer | undefined> {
     return this.#placed.size < this.max ? this.#place(session, onEnd) : this.#wait(session, onEnd);
   }
@@ -149,10 +160,13 @@ export class Uploads {
     this.peak = Math.max(this.peak, this.#placed.size);
   }
 
-  /** Asked before each piece. A transfer whose turn is over gives its place to one that waits. False: its next turn does not begin within `ms`. */
+  /**
+   * Asked before each piece. A transfer whose turn is over gives its place to one that waits. False: its next turn does
+   * not begin within `ms`.
+   */
   async mayGoOn(transfer: Transfer, ms: number): Promise<boolean> {
     if (this.#placed.has(transfer) && transfer.turnIsOver && this.#othersWait()) {
-      // With that many between turns, the reader finds another sender sooner.
+      // With this many between turns, the reader finds another sender sooner.
       if (this.#between.size >= WAITING_PER_PLACE * this.max) transfer.end();
       else this.#between.set(transfer, Promise.withResolvers());
       this.#free(transfer);
@@ -168,7 +182,7 @@ export class Uploads {
     return false;
   }
 
-  /** A node that has no place. */
+  /** True if a node without a place waits. */
   #othersWait(): boolean {
     const served = this.#served();
     return [...this.#waiting, ...this.#between.keys()].some(({ session }) => !served.has(session));
@@ -216,7 +230,8 @@ export class Uploads {
     if (!this.#placed.delete(transfer)) return;
     const served = this.#served();
     const isNew = ({ session }: { session: string }) => !served.has(session);
-    // At once: another that asks now would take the place as well. New ones first: they wait for less.
+    // Synchronously: another that asks now would take the place as well. New ones first, because they accept a shorter
+    // wait.
     const between = [...this.#between.keys()];
     const next = this.#waiting.find(isNew) ?? between.find(isNew) ?? this.#waiting[0] ?? between[0];
     if (!(next instanceof Transfer)) return next?.go();
@@ -225,12 +240,12 @@ export class Uploads {
     this.#hold(next);
   }
 
-  /** Resolves when so many bytes may go. */
+  /** Resolves when this many bytes may be sent. */
   async pace(bytes: number): Promise<void> {
     this.bytes += bytes;
     const bucket = this.#bucket;
     if (bucket === undefined || this.#rate === undefined) return;
-    // One after the other: two that wait for the same tokens would both find them.
+    // Sequentially: two that wait for the same tokens would both find them.
     this.#turn = this.#turn.then(async () => {
       while (!bucket.take(bytes, performance.now())) await delay(Math.max(1, bucket.waitMs(bytes)));
     });

@@ -1,4 +1,4 @@
-/** Weights of one agent: what it keeps, gives to its neighbours, and pulls from them. Outlives the agent's sessions. */
+/** Weights of one agent: what it stores, sends to its neighbors, and pulls from them. Outlives the agent's sessions. */
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
@@ -58,9 +58,9 @@ export class Weights {
   readonly #server: WeightsServer;
   readonly #coordination: Coordination;
   readonly #pulls = new PullList<Pulled>();
-  /** Sources for an engine: as many as it was started with. */
+  /** Sources that must be kept for an engine, from the command line. */
   readonly #keep = new Set<string>();
-  /** Sources of `#keep` that are whole here and that the engine runs from. */
+  /** Sources of `#keep` that are complete here and used by the engine. */
   readonly #inUse = new Set<string>();
   readonly #stop = new AbortController();
 
@@ -93,24 +93,27 @@ export class Weights {
     });
   }
 
-  /** @throws Error: the directory cannot be made */
+  /** @throws Error: the directory cannot be created */
   async open(): Promise<void> {
     await this.store.open();
     await this.#refresh();
     this.#coordination.open();
   }
 
-  /** A connection of another node, proven. Owns it. `admits`: that node's session is not over. */
+  /** Takes over an authenticated connection of another node. `admits`: that node's session has not ended. */
   serve(socket: Duplex, peer: PeerName, admits: () => boolean): void {
     this.#server.take(socket, peer, admits);
   }
 
-  /** Pulls in order of their beginning, those that have ended among them. */
+  /** Pulls in order of their start, including finished ones. */
   status(): PullStatus[] {
     return this.#pulls.statuses();
   }
 
-  /** The models of a source, whole on this node's disk. `keep`: not to be evicted while this process lives. @throws WeightsError */
+  /**
+   * The models of a source, complete on this node's disk. `keep`: not evicted while this process lives. @throws
+   * WeightsError
+   */
   pull(text: string, keep = false): Promise<Pulled> {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
@@ -121,7 +124,7 @@ export class Weights {
       }),
     );
     if (!keep) return pulling;
-    // One that began without `keep` may have been at its end already.
+    // A pull that started without `keep` may have been finishing already.
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 
@@ -167,7 +170,7 @@ export class Weights {
     return { path: status.path, manifest, status: { ...status } };
   }
 
-  /** Revisions of the source that no engine of this machine runs from. */
+  /** Removes revisions of the source from which no engine of this machine runs. */
   async #removeOlder(id: string, source: string): Promise<void> {
     for (const kept of await this.store.manifests.all())
       if (kept.manifest.source === source && kept.id !== id && !kept.pinned)
@@ -186,7 +189,7 @@ export class Weights {
     void this.#coordination.announce('drops', dropped);
   }
 
-  /** An environment that engines run in, kept while this process lives. @throws WeightsError */
+  /** An environment for engines, kept while this process lives. @throws WeightsError */
   async environment(text: string): Promise<Environment & { status: PullStatus }> {
     const { path, manifest } = await this.pull(text, true);
     const source = sourceText(readSource(text));
@@ -256,7 +259,7 @@ export class Weights {
     return this.#inventory.held();
   }
 
-  /** Models on other nodes of the provider, by session; undefined of one that did not say. */
+  /** Models on other nodes of the provider, by session; undefined if a node did not answer. */
   async heldElsewhere(): Promise<{ session: string; held: Held[] | undefined }[]> {
     const { peers } = this.#options;
     const own = peers.others().filter((peer) => this.#access.isOwn(peer));
@@ -268,7 +271,10 @@ export class Weights {
     );
   }
 
-  /** Deletes what no engine of this machine runs from: the model of a source, or blobs of none. @throws WeightsError it is in use */
+  /**
+   * Deletes what no engine of this machine uses: the model of a source, or unreferenced blobs. @throws WeightsError it
+   * is in use
+   */
   async remove(text: string | undefined): Promise<number> {
     const before = await this.store.used();
     if (text !== undefined) {
@@ -283,7 +289,7 @@ export class Weights {
     return before - (await this.store.used());
   }
 
-  /** For tests, which ask as a node would that does not keep to the rules. */
+  /** For tests, which send requests as a misbehaving node would. */
   get parts(): { client: WeightsClient; coordination: Coordination } {
     return { client: this.#client, coordination: this.#coordination };
   }

@@ -1,4 +1,4 @@
-/** A packed environment: what its file is, and a tar archive written out below one directory. */
+/** Detects the format of a packed environment, and unpacks a tar archive below one directory. */
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
@@ -12,7 +12,7 @@ export type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
 
 const HEAD_BYTES = 512;
 const READ_BYTES = 1024 * 1024;
-/** The disk's share is asked for room in steps: one question for each would cost more than the bytes. */
+/** Disk quota is requested in steps: one request per write would cost more than the write. */
 const ROOM_STEP_BYTES = 64 * 1024 * 1024;
 
 const MAGIC: readonly { format: PackedFormat; offset: number; bytes: Buffer }[] = [
@@ -23,14 +23,14 @@ const MAGIC: readonly { format: PackedFormat; offset: number; bytes: Buffer }[] 
   { format: 'image', offset: 0, bytes: Buffer.from('hsqs') },
   { format: 'tar', offset: 257, bytes: Buffer.from('ustar') },
 ];
-/** Their decompression takes longer than the transfer, and Node has none. */
+/** Their decompression takes longer than the transfer, and Node does not support them. */
 const REFUSED: readonly { name: string; bytes: Buffer }[] = [
   { name: 'xz', bytes: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a]) },
   { name: 'bzip2', bytes: Buffer.from('BZh') },
   { name: 'zip', bytes: Buffer.from('PK') },
 ];
 
-/** By the file's first bytes: names lie. @throws WeightsError wrong */
+/** Determined by the first bytes, because names are unreliable. @throws WeightsError wrong */
 export async function packedFormat(path: string): Promise<PackedFormat> {
   const head = Buffer.alloc(HEAD_BYTES);
   let file: FileHandle | undefined;
@@ -53,9 +53,9 @@ export async function packedFormat(path: string): Promise<PackedFormat> {
 interface UnpackOptions {
   path: string;
   format: Exclude<PackedFormat, 'image'>;
-  /** Exists and is empty. */
+  /** Existing and empty. */
   directory: string;
-  /** Called before so many bytes have been written. @throws WeightsError full */
+  /** Called before this many bytes have been written. @throws WeightsError full */
   room(bytes: number): Promise<void>;
   signal: AbortSignal;
 }
@@ -69,7 +69,7 @@ export async function unpack({ path, format, directory, room, signal }: UnpackOp
   try {
     for await (const chunk of decompressed(path, format, signal)) {
       bytes += chunk.length;
-      // Counted before anything is written, the padding of a decompression bomb as well as its entries.
+      // Counted before anything is written, including the padding of a decompression bomb.
       if (bytes > reserved) {
         reserved = bytes + ROOM_STEP_BYTES;
         await room(reserved);
@@ -114,7 +114,7 @@ async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   for await (const chunk of stream) yield Buffer.from(chunk);
 }
 
-/** The parser and zlib name what is wrong with the bytes; the file system names the disk. */
+/** The parser and zlib report invalid bytes; the file system reports disk errors. */
 function asArchiveError(error: unknown): WeightsError {
   if (error instanceof WeightsError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

@@ -1,6 +1,6 @@
 /**
- * Environments unpacked on this node's disk: `<key>/`, where the key is their archive's, and beside it `<key>.json`, which is written when all
- * of it is there. `<key>.room` says how large one is that is being unpacked.
+ * Environments unpacked on this node's disk: `<key>/`, named by the archive's key, and beside it `<key>.json`, written
+ * when it is complete. `<key>.room` holds the size of one that is being unpacked.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,11 +16,11 @@ const readySchema = z.object({ bytes: z.number(), entries: z.number() });
 const roomSchema = z.object({ bytes: z.number() });
 
 export interface Environment {
-  /** The folder that has `bin`; of an image its file. */
+  /** The directory that contains `bin`, or the file of an image. */
   path: string;
-  /** Added to the engine's own environment variables. */
+  /** Added to the engine's environment variables. */
   variables: Record<string, string>;
-  /** Bytes that this call unpacked: 0 where the environment was there already. */
+  /** Bytes that this call unpacked; 0 if the environment existed already. */
   unpackedBytes: number;
 }
 
@@ -29,7 +29,7 @@ export interface UnpackRequest {
   /** The packed file. */
   file: string;
   env: Env;
-  /** Makes room for so many bytes of it, and then calls `note`. @throws WeightsError full */
+  /** Reserves disk quota up to `bytes`, then calls `note`. @throws WeightsError full */
   room(bytes: number, noted: number, note: () => Promise<void>): Promise<void>;
   signal: AbortSignal;
 }
@@ -43,7 +43,7 @@ export class Environments {
     this.#locking = locking;
   }
 
-  /** @throws Error: the directory cannot be made */
+  /** @throws Error: the directory cannot be created */
   async open(): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
   }
@@ -52,7 +52,10 @@ export class Environments {
     return join(this.#directory, name);
   }
 
-  /** The environment in a packed file, unpacked by one process of this machine. @throws WeightsError wrong, full, stopped */
+  /**
+   * The environment in a packed file, unpacked by only one process of this machine. @throws WeightsError wrong, full,
+   * stopped
+   */
   async ready(request: UnpackRequest): Promise<Environment> {
     const { key, file, env, signal } = request;
     const format = await packedFormat(file);
@@ -76,7 +79,7 @@ export class Environments {
     format: 'tar' | 'tar.gz' | 'tar.zst',
   ): Promise<number> {
     const directory = this.#path(key);
-    // What an earlier process left when it was killed.
+    // Left by a previous process that was killed.
     await rm(directory, { recursive: true, force: true });
     await mkdir(directory, { mode: 0o700 });
     let noted = (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0;
@@ -117,7 +120,7 @@ export class Environments {
     }
   }
 
-  /** Bytes of one environment; of one that is being unpacked, those that room was made for. */
+  /** Bytes of one environment; while it is being unpacked, the reserved bytes. */
   async bytesOf(key: string): Promise<number> {
     return (
       (await this.#read(`${key}.json`, readySchema))?.bytes ?? (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0
@@ -129,7 +132,7 @@ export class Environments {
     return [...new Set(names.map((name) => name.split('.')[0] ?? name))];
   }
 
-  /** Bytes of all. */
+  /** Bytes of all environments. */
   async used(): Promise<number> {
     let bytes = 0;
     for (const key of await this.keys()) bytes += await this.bytesOf(key);
@@ -137,7 +140,7 @@ export class Environments {
   }
 
   async remove(key: string): Promise<void> {
-    // The word that it is whole goes first.
+    // The completeness marker is removed first.
     await rm(this.#path(`${key}.json`), { force: true });
     await rm(this.#path(key), { recursive: true, force: true });
     await rm(this.#path(`${key}.room`), { force: true });

@@ -1,4 +1,7 @@
-/** An environment works where it was unpacked, not where it was packed: scripts name their interpreter by its path. */
+/**
+ * Makes an environment work where it was unpacked instead of where it was packed: scripts contain their interpreter's
+ * path.
+ */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, type FileHandle, lstat, open, readdir, stat } from 'node:fs/promises';
@@ -9,16 +12,16 @@ import { WeightsError } from '../error.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** conda-unpack rewrites some hundred files. */
+/** conda-unpack rewrites hundreds of files. */
 const CONDA_UNPACK_MS = 10 * 60_000;
 const OUTPUT_MAX_BYTES = 1024 * 1024;
-/** Scripts that pip writes have 300 bytes; what is larger is a program. */
+/** Scripts written by pip have 300 bytes; anything larger is a program. */
 const SCRIPT_MAX_BYTES = 256 * 1024;
 
-/** The machine's own: a script that names it means it. */
+/** The machine's own interpreters: a script that names one means it. */
 const SYSTEM = /^(\/usr)?\/bin\//;
 
-/** Where `bin` is: the archive's root, or its only folder. @throws WeightsError wrong */
+/** The directory that contains `bin`: the archive's root, or its only directory. @throws WeightsError wrong */
 export async function prefixOf(directory: string): Promise<string> {
   if (await isDirectory(join(directory, 'bin'))) return directory;
   const [only, ...more] = await readdir(directory);
@@ -27,7 +30,7 @@ export async function prefixOf(directory: string): Promise<string> {
   throw new WeightsError('wrong', 'the environment has no folder bin: pack it with `tar -C ENVIRONMENT -c .`');
 }
 
-/** @throws WeightsError wrong: its own conda-unpack fails */
+/** @throws WeightsError wrong: its conda-unpack fails */
 export async function relocate(prefix: string, env: Env, signal: AbortSignal): Promise<void> {
   const condaUnpack = join(prefix, 'bin', 'conda-unpack');
   if (await isExecutable(condaUnpack)) return runCondaUnpack(condaUnpack, prefix, env, signal);
@@ -35,7 +38,7 @@ export async function relocate(prefix: string, env: Env, signal: AbortSignal): P
   for (const name of await readdir(bin)) await rewriteInterpreter(join(bin, name), bin);
 }
 
-/** The variables that `activate` sets. Scripts of `etc/conda/activate.d` are not run. */
+/** The variables that `activate` sets. Scripts in `etc/conda/activate.d` are not run. */
 export async function activation(prefix: string, env: Env): Promise<Record<string, string>> {
   const path = [join(prefix, 'bin'), env.PATH].filter((one) => one !== undefined && one !== '').join(delimiter);
   if (await exists(join(prefix, 'conda-meta'))) return { PATH: path, CONDA_PREFIX: prefix };
@@ -51,22 +54,25 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
   });
 }
 
-/** How pip and uv name the interpreter: in the first line, or, where its path is long or has a space, in a line that is shell and Python at once. */
+/**
+ * How pip and uv name the interpreter: in the first line, or, if its path is long or contains a space, in a line that
+ * is valid shell and Python.
+ */
 const NAMED = [
   /^#!(\/\S+\/python[\d.]*)\n/,
   /^#!\/bin\/sh\n'''exec' ["']?(\/[^"'\n]+\/python[\d.]*)["']? "\$0" "\$@"\n' '''\n/,
 ] as const;
-/** Linux before 5.1, as RHEL 8 has, reads 127 bytes of a first line. */
+/** Linux before 5.1, as in RHEL 8, reads 127 bytes of a first line. */
 const LINE_MAX_BYTES = 127;
 
-/** A script that names the Python where it was packed names the one here, where there is one. */
+/** Makes a script that names the packed Python name the unpacked one, if it exists. */
 async function rewriteInterpreter(path: string, bin: string): Promise<void> {
   const found = await lstat(path);
   if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;
   let file: FileHandle | undefined;
   try {
     file = await open(path, constants.O_RDWR | constants.O_NOFOLLOW);
-    // Byte for byte: a script may be in any encoding.
+    // Byte by byte, because a script may be in any encoding.
     const text = (await file.readFile()).toString('latin1');
     const [head = '', interpreter = ''] = NAMED.map((form) => form.exec(text)).find((one) => one !== null) ?? [];
     const here = join(bin, basename(interpreter));

@@ -1,23 +1,23 @@
-/** node-tar's parser, whose entries are taken one after the other. */
+/** node-tar's parser with sequential entries. */
 import { PassThrough, type Readable } from 'node:stream';
 import { Parser, type ReadEntry } from 'tar';
 import { WeightsError } from '../error.ts';
 
 const BLOCK_BYTES = 512;
-/** How gzip and zstd begin. The parser would unpack them itself, and without a bound. */
+/** First bytes of gzip and zstd. The parser would decompress them itself, without a limit. */
 const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** A path that is longer than a header has room for stands in an entry of its own. */
+/** A path that does not fit a header is in an entry of its own. */
 const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
-  /** Entries that the parser has begun: one is read, the others came in the same chunk. */
+  /** Entries that the parser has begun: one is being read, the others came in the same chunk. */
   #turn: Promise<void> = Promise.resolve();
-  /** `#turn` without the last entry: a part of that may still come. */
+  /** `#turn` without the last entry, of which more may come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
-  /** Until there is a block of it. */
+  /** Collects the first block. */
   #head: Buffer | undefined = Buffer.alloc(0);
   #failure: unknown;
   #ended = false;
@@ -40,7 +40,7 @@ export class TarReader {
     });
     this.#parser.on('entry', (entry: ReadEntry) => {
       const body = new PassThrough();
-      body.on('error', () => {}); // its reader hears of it
+      body.on('error', () => {}); // Its reader gets the error.
       entry.pipe(body);
       this.#before = this.#turn;
       this.#turn = this.#turn.then(async () => {
@@ -67,7 +67,7 @@ export class TarReader {
     });
   }
 
-  /** @throws of the parser, or of `take` */
+  /** @throws errors of the parser, or of `take` */
   async push(chunk: Buffer): Promise<void> {
     this.#throw();
     if (this.#head === undefined) return this.#write(chunk);
@@ -80,9 +80,9 @@ export class TarReader {
   }
 
   async #write(chunk: Buffer): Promise<void> {
-    // The parser would keep what comes behind the archive's end.
+    // The parser would keep whatever follows the end of the archive.
     if (this.#eof) return;
-    // What failed within `write` has woken before: what is read no further drains no more.
+    // A failure within `write` was handled before; then no further drain occurs.
     if (!this.#parser.write(chunk) && this.#failure === undefined) await this.#waiting();
     if (this.#failure === undefined) await this.#before;
     this.#throw();
@@ -95,7 +95,7 @@ export class TarReader {
     this.#throw();
   }
 
-  /** The entry that broke off is read no further. Never rejects. */
+  /** The interrupted entry is read no further. Never rejects. */
   async close(): Promise<void> {
     this.#fail(new Error('closed'));
     await this.#turn;

@@ -1,6 +1,6 @@
 /**
- * Entries of an archive below one directory. An archive is as trusted as its engine, but what it writes stays in its directory. Links come
- * last, when all files are there: no file is ever written through one.
+ * Writes the entries of an archive below one directory. An archive is as trusted as its engine, but it can only write
+ * inside its directory. Links come last, when all files exist, so that no file is ever written through one.
  */
 import { chmod, link, mkdir, open, realpath, symlink } from 'node:fs/promises';
 import { join, posix, sep } from 'node:path';
@@ -9,9 +9,9 @@ import type { ReadEntry } from 'tar';
 import { isSafePath } from '../../../shared/weights/manifest.ts';
 import { WeightsError } from '../error.ts';
 
-/** vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while it is unpacked, in 200 bytes. */
+/** vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while unpacking, in 200 bytes. */
 export const ENTRIES_MAX = 500_000;
-/** Files up to this size are written beside each other, so many at a time: on a disk of flash each waits longer than it writes. */
+/** Files up to this size are written concurrently: on flash each waits longer than it writes. */
 const SMALL_BYTES = 256 * 1024;
 const WRITES_MAX = 16;
 
@@ -28,7 +28,7 @@ interface Link {
 
 export class TreeWriter {
   readonly #root: string;
-  /** By path: at most ENTRIES_MAX. */
+  /** By path; at most ENTRIES_MAX. */
   readonly #kinds = new Map<string, 'file' | 'directory' | 'link'>();
   readonly #symlinks: Link[] = [];
   readonly #hardLinks: Link[] = [];
@@ -41,13 +41,16 @@ export class TreeWriter {
     this.#root = root;
   }
 
-  /** Reads the body to its end. @throws WeightsError wrong: an entry that could write elsewhere, or is no file, folder or link */
+  /**
+   * Reads the body to its end. @throws WeightsError wrong: an entry that could write elsewhere, or is not a file,
+   * directory or link
+   */
   async add(entry: ReadEntry, body: Readable): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
     const path = entryPath(entry.path);
     if (path === '') return void body.resume();
     if (!isSafePath(path)) throw refused(entry.path, 'leaves its directory, or cannot be a name');
-    // GNU tar's form 1.0: a file of that name, whose content begins with a map. It would be written as it stands.
+    // GNU tar's format 1.0: a file with this name whose content begins with a map, which would be written verbatim.
     if (/(^|\/)GNUSparseFile\.\d+\//.test(path))
       throw refused(entry.path, 'is a sparse file: pack it without --sparse');
     const mode = ((entry.mode ?? 0o644) & 0o755) | 0o600;
@@ -121,12 +124,12 @@ export class TreeWriter {
     return target;
   }
 
-  /** Resolves when no write runs any more. Never rejects. */
+  /** Resolves when no write is running. Never rejects. */
   async settled(): Promise<void> {
     await Promise.all(this.#writes);
   }
 
-  /** Links, when all files are there. @throws WeightsError wrong: a link that leads out */
+  /** Creates the links, when all files exist. @throws WeightsError wrong: a link that leads out */
   async finish(): Promise<TreeWritten> {
     await this.settled();
     if (this.#failure !== undefined) throw this.#failure;
@@ -134,7 +137,7 @@ export class TreeWriter {
     for (const { path, target } of this.#symlinks) await symlink(target, join(this.#root, path));
     const root = await realpath(this.#root);
     for (const { path } of this.#symlinks) {
-      // Through another link `..` may lead elsewhere than its letters say.
+      // Through another link `..` may lead elsewhere than the path suggests.
       const real = await realpath(join(this.#root, path)).catch(() => undefined);
       if (real !== undefined && real !== root && !real.startsWith(root + sep))
         throw refused(path, 'is a link that leads out');
@@ -150,11 +153,11 @@ async function writeFrom(place: string, mode: number, chunks: AsyncIterable<Uint
   } finally {
     await file.close();
   }
-  // The process's umask may have taken bits of it.
+  // The process's umask may have removed some bits.
   if ((mode & 0o111) !== 0) await chmod(place, mode);
 }
 
-/** `./a/b/` is `a/b`. */
+/** `./a/b/` becomes `a/b`. */
 function entryPath(text: string): string {
   const path = text.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
   return path === '.' ? '' : path;

@@ -18,7 +18,10 @@ const READ_BYTES = 1024 * 1024;
 const DEPTH_MAX = 16;
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** A directory or one file, on the shared file system for instance. A folder `models--…` of a Hugging Face cache stands for its `main`. */
+/**
+ * A directory or one file, for example on the shared file system. A folder `models--…` of a Hugging Face cache means
+ * its `main`.
+ */
 export class DirectorySource implements BlobSource {
   readonly #source: Source & { kind: 'dir' };
 
@@ -41,7 +44,10 @@ export class DirectorySource implements BlobSource {
     }
   }
 
-  /** Of a folder of a cache the snapshot that `refs/main` names, or the only one: what is fetched by a tag has no `refs/main`. */
+  /**
+   * For a cache folder: the snapshot named by `refs/main`, or the only one, because a fetch by tag creates no
+   * `refs/main`.
+   */
   async #root(): Promise<{ root: string; isFolder: boolean }> {
     const { path } = this.#source;
     const main = (await readFile(join(path, 'refs', 'main'), 'utf8').catch(noneThere))?.trim();
@@ -50,7 +56,7 @@ export class DirectorySource implements BlobSource {
     return { root, isFolder: (await stat(root)).isDirectory() };
   }
 
-  /** Pieces of two contents of one file would make a blob that never was. @throws WeightsError changed */
+  /** Pieces of two versions of a file would make a blob that never existed. @throws WeightsError changed */
   async #requireSame({ path, size, key }: ManifestFile, place: string): Promise<void> {
     const now = await listed(sourceText(this.#source), path, place).catch(noneThere);
     if (now?.size !== size || now.key !== key)
@@ -73,7 +79,7 @@ export class DirectorySource implements BlobSource {
       for (let at = offset; at < file.size; ) {
         const { bytesRead } = await onSource(() => from.read(buffer, 0, READ_BYTES, at), signal);
         at += bytesRead;
-        // Written while it was read: noticed before the piece is whole, and on its way to others.
+        // Written while it was read: detected before the piece is complete and sent to others.
         if (at - checkedAt >= PIECE_BYTES || at >= file.size || bytesRead === 0) {
           await requireSame();
           checkedAt = at;
@@ -84,7 +90,7 @@ export class DirectorySource implements BlobSource {
     } catch (error) {
       throw asWeightsError(error);
     } finally {
-      // Where the file system hangs its end is not waited for.
+      // Does not wait for it if the file system hangs.
       opened?.then((file) => file.close()).catch(() => {});
     }
   }
@@ -108,20 +114,23 @@ function noneThere(error: NodeJS.ErrnoException): undefined {
 /** Its key is the same for all nodes of a shared file system, whose inode numbers may differ. */
 async function listed(source: string, path: string, place: string): Promise<ManifestFile> {
   const { size, mtimeMs, ctimeMs } = await stat(place);
-  // The blobs of a cache are called by their SHA-256.
+  // Blobs of a cache are named by their SHA-256.
   const blob = basename((await readlink(place).catch(() => '')) || place);
-  // A file that is replaced may keep the time of its content (`cp -p`), and never that of its change.
+  // A replaced file may keep its modification time (`cp -p`), but never its change time.
   const stamp = `${mtimeMs} ${ctimeMs}`;
   return manifestFile(source, { path, size, sha256: SHA256.test(blob) ? blob : undefined, stamp });
 }
 
-/** Names of regular files below `root`, through symlinks as well. Nothing hidden: `.git`, `.cache`. */
+/**
+ * Names of regular files below `root`, including through symlinks. Hidden files such as `.git` and `.cache` are
+ * skipped.
+ */
 async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> {
   const names: string[] = [];
   const walk = async (folder: string, above: readonly string[]): Promise<void> => {
     if (above.length > DEPTH_MAX) throw new WeightsError('wrong', `${root} is deeper than ${DEPTH_MAX} folders`);
     const here = await onSource(() => realpath(join(root, folder)), signal);
-    // A symlink to a folder above: it would be walked without end.
+    // A symlink to a parent folder would be followed without end.
     if (above.includes(here)) return;
     const entries = await onSource(() => readdir(here, { withFileTypes: true }), signal);
     for (const entry of entries) {

@@ -1,13 +1,21 @@
-/** Operations on the file system of a source. One that is far away may hang for hours (NFS, Lustre), and an operation on it cannot be cut off. */
+/**
+ * File operations on a source. A remote file system may hang for hours (NFS, Lustre), and an operation on it cannot be
+ * aborted.
+ */
 
-/** Of the four threads that Node has for files and for names of hosts, two stay free for this node's own disk and its gateway's name. */
+/**
+ * Of Node's four threads for files and host names, two stay free for this node's own disk and for resolving its
+ * gateway.
+ */
 const AT_ONCE = 2;
 
 let free = AT_ONCE;
-/** One for each read of a blob, and one for each file of a list. */
+/** One per read of a blob, and one per file of a list. */
 const waiting = new Set<() => void>();
 
-/** Waits for its turn, and no longer for the operation than until the signal. @throws of the operation; the signal's reason */
+/**
+ * Waits for its turn, and for the operation only until the signal. @throws errors of the operation; the signal's reason
+ */
 export async function onSource<T>(operation: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
   await turn(signal);
@@ -24,7 +32,7 @@ async function turn(signal: AbortSignal): Promise<void> {
   try {
     await unless(promise, signal);
   } catch (error) {
-    // Its turn may have come in the same moment.
+    // Its turn may have come at the same moment.
     if (!waiting.delete(resolve)) passOn();
     throw error;
   }

@@ -4,22 +4,22 @@ import { WeightsError } from '../error.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** A hub answers at once; its storage may wake a disk. */
+/** A hub answers quickly; its storage may have to wake a disk. */
 const HEAD_WITHIN_MS = 30_000;
-/** Between two pieces of a body. */
+/** Time limit between two pieces of a body. */
 const SILENCE_MS = 60_000;
 const REDIRECTS_MAX = 5;
 
 interface Get {
   url: URL;
-  /** Go to this origin alone: a redirect leads to a storage that must not see a token. */
+  /** Sent only to this origin: a redirect leads to a storage that must not see a token. */
   secret: Readonly<Record<string, string>>;
   headers?: Readonly<Record<string, string>>;
   env: Env;
   signal: AbortSignal;
 }
 
-/** GET with redirects followed. The body is the caller's to read. @throws WeightsError for anything but 2xx */
+/** GET that follows redirects. The caller must read the body. @throws WeightsError for anything but 2xx */
 export async function get({ url, secret, headers = {}, env, signal }: Get): Promise<Dispatcher.ResponseData> {
   let at = url;
   for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
@@ -48,7 +48,7 @@ export async function get({ url, secret, headers = {}, env, signal }: Get): Prom
   throw new WeightsError('unavailable', `${url.origin} redirects without end`);
 }
 
-/** undici by itself decodes credentials by decodeURIComponent, which throws on a percent sign. */
+/** undici would decode credentials with decodeURIComponent, which throws on a bare percent sign. */
 function proxyAgent(proxy: URL): ProxyAgent {
   const token = proxyAuthorization(proxy);
   return new ProxyAgent({ uri: proxy.origin, ...(token === undefined ? {} : { token }) });
@@ -67,19 +67,19 @@ export async function textOf(answer: Dispatcher.ResponseData, max: number): Prom
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** What the hub says about it: without a token a name that is not there is refused as well. */
+/** The hub's explanation: without a token a missing name is refused as well. */
 function said(message: string | string[] | undefined): string {
   return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
 }
 
-/** Bytes from `offset` on of an answer to a request for them. @throws WeightsError where it begins behind them */
+/** Bytes from `offset` on in the response to a range request. @throws WeightsError if it begins after `offset` */
 export async function* rangeOf(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
   const { first = offset } = answer.statusCode === 206 ? contentRange(answer) : { first: 0 };
   if (first > offset) {
     leave(answer);
     throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
   }
-  // A server may answer with the whole (RFC 9110, 14.2): what is here already is passed over.
+  // A server may send the whole (RFC 9110, 14.2); the part that is here already is skipped.
   let over = offset - first;
   for await (const part of answer.body) {
     const bytes = Buffer.from(part);
@@ -88,12 +88,12 @@ export async function* rangeOf(answer: Dispatcher.ResponseData, offset: number):
   }
 }
 
-/** Reads no further. Without a listener the body's error would end this process. */
+/** Stops reading. Without a listener the body's error would end this process. */
 export function leave({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => {}).destroy();
 }
 
-/** Bytes that the whole has, as far as the answer says so. */
+/** Total size, as far as the response states it. */
 export function totalOf(answer: Dispatcher.ResponseData): number | undefined {
   const length = answer.headers['content-length'];
   return answer.statusCode === 206

@@ -12,9 +12,9 @@ import type { BlobSource, ReadFrom } from './source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** The largest repositories list some MiB of files. */
+/** The largest repositories list a few MiB of files. */
 const LIST_MAX_BYTES = 32 * 1024 * 1024;
-/** A home on a shared file system that hangs has no token. */
+/** If a home directory on a shared file system hangs, there is no token. */
 const TOKEN_WITHIN_MS = 10_000;
 
 /** https://huggingface.co/docs/hub/api: GET /api/models/{repo}/revision/{revision}?blobs=true */
@@ -34,7 +34,7 @@ const modelSchema = z.object({
     .max(FILES_MAX),
 });
 
-/** A Hugging Face hub: HF_ENDPOINT, HF_TOKEN and HF_TOKEN_PATH as its own library reads them. */
+/** A Hugging Face hub; HF_ENDPOINT, HF_TOKEN and HF_TOKEN_PATH have the meaning of its own library. */
 export class HubSource implements BlobSource {
   readonly #source: Source & { kind: 'hub' };
   readonly #env: Env;
@@ -66,7 +66,7 @@ export class HubSource implements BlobSource {
     }
   }
 
-  /** By the commit: another node may have listed it, and `main` be another by now. */
+  /** By commit: another node may have listed it, and `main` may have moved. */
   async *read({ path }: ManifestFile, { revision, offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     try {
       const name = path.split('/').map(encodeURIComponent).join('/');
@@ -86,12 +86,12 @@ export class HubSource implements BlobSource {
   }
 }
 
-/** The same weights in a format of before safetensors, by the names that Hugging Face's libraries give them. */
+/** The same weights in a format from before safetensors, by the names that Hugging Face's libraries use. */
 const REPEATS =
   /^(original\/.*|(pytorch_model[^/]*\.bin|consolidated[^/]*\.pth|tf_model[^/]*\.h5|flax_model[^/]*\.msgpack|rust_model\.ot))$/;
 const SAFETENSORS = /^model(-\d+-of-\d+)?\.safetensors$/;
 
-/** Llama's repositories have all weights twice, GPT-2's six times; engines read one of them. */
+/** Llama's repositories contain all weights twice, GPT-2's six times; engines read one of them. */
 function withoutRepeats<T extends { rfilename: string }>(files: readonly T[]): T[] {
   if (!files.some(({ rfilename }) => SAFETENSORS.test(rfilename))) return [...files];
   return files.filter(({ rfilename }) => !REPEATS.test(rfilename));

@@ -13,7 +13,10 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** A page of 1,000 names. */
 const PAGE_MAX_BYTES = 4 * 1024 * 1024;
 
-/** A bucket of S3 or of a server that speaks it: AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_ACCESS_KEY_ID as AWS' programs read them. */
+/**
+ * A bucket of S3 or a compatible server; AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_ACCESS_KEY_ID have the meaning of AWS'
+ * programs.
+ */
 export class S3Source implements BlobSource {
   readonly #source: Source & { kind: 's3' };
   readonly #env: Env;
@@ -72,7 +75,7 @@ export class S3Source implements BlobSource {
     return rows;
   }
 
-  /** The object whose key the prefix itself is: of all that begin so it is the first. */
+  /** The object whose key equals the prefix: it comes first among those with that prefix. */
   async #alone(signal: AbortSignal): Promise<Row[]> {
     const { prefix } = this.#source;
     const rows = prefix === '' ? [] : rowsOf(await this.#page({ prefix, 'max-keys': '1' }, signal));
@@ -119,7 +122,7 @@ interface Row {
   stamp: string;
 }
 
-/** One object after the other: a server may leave out the tag of some. */
+/** Parsed object by object, because a server may omit some objects' tags. */
 function rowsOf(page: string): Row[] {
   return page
     .split('<Contents>')
@@ -131,7 +134,7 @@ function rowsOf(page: string): Row[] {
     }));
 }
 
-/** Lists have milliseconds, answers have seconds. */
+/** Lists have milliseconds, responses have seconds. */
 function modifiedAt(text: string): string {
   const seconds = Math.floor(Date.parse(text) / 1000);
   return Number.isNaN(seconds) ? '' : `modified ${seconds}`;

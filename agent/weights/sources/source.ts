@@ -1,4 +1,4 @@
-/** Where blobs are read for the first time in a cluster. */
+/** Where blobs are first read in a cluster. */
 import type { Manifest, ManifestFile } from '../../../shared/weights/manifest.ts';
 import { parseSource, type Source } from '../../../shared/weights/source.ts';
 import { WeightsError } from '../error.ts';
@@ -12,15 +12,17 @@ export interface ReadFrom {
 }
 
 export interface BlobSource {
-  /** The list of files that the source has now. @throws WeightsError */
+  /** The source's current list of files. @throws WeightsError */
   list(signal: AbortSignal): Promise<Manifest>;
-  /** A file's bytes from `offset`, as it was in the list of that revision. @throws WeightsError changed: it is another file by now */
+  /**
+   * A file's bytes from `offset`, as in the list of that revision. @throws WeightsError changed: it is another file now
+   */
   read(file: ManifestFile, from: ReadFrom, signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** @throws WeightsError wrong: what the environment lacks for it */
+/** @throws WeightsError wrong: the environment lacks something for it */
 export function openSource(source: Source, env: Env): BlobSource {
   switch (source.kind) {
     case 'hub':
