@@ -1,4 +1,7 @@
-/** `node bench/accounts.ts`: what a key's lists and limits cost on the warm path. Keys take turns, request by request, on one connection. */
+/**
+ * `node bench/accounts.ts`: the cost of a key's lists and limits on the warm path. Keys alternate, request by request,
+ * on one connection.
+ */
 import { z } from 'zod';
 import { endAll } from '../test/support/processes.ts';
 import { Client } from './client.ts';

@@ -1,8 +1,8 @@
 /**
- * `npm run bench:batch -- --slurm`: what a batch keeps of jobs that are killed one after another, in a real Slurm with stand-in engines of two
- * speeds. Reloading: each job takes a chunk, loads its model, runs the chunk and gives all of it back at its end, as one `vllm run_batch` a
- * chunk does. Keeping: agents load once, and commit line by line. Time is COMPRESSION times as fast as in the paper's runs pv5, and a line
- * stands for INFERENCES of its inferences.
+ * `npm run bench:batch -- --slurm`: how much of a batch survives jobs that are killed one after another, in a real
+ * Slurm with mock engines of two speeds. Reloading: each job takes a chunk, loads its model, runs the chunk and returns
+ * all of it at its end, as one `vllm run_batch` per chunk does. Keeping: agents load once, and commit line by line.
+ * Time is COMPRESSION times as fast as in the paper's runs pv5, and a line stands for INFERENCES of its inferences.
  */
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -17,17 +17,20 @@ import { ROOT } from '../test/support/where.ts';
 const COMPRESSION = 20;
 const INFERENCES = 10;
 const JOBS = 20;
-/** Half of the jobs each. Seconds of the paper: an inference on an A10 and on a TITAN X (Pascal), and a model's load. */
+/**
+ * One for each half of the jobs. The paper's seconds for an inference on an A10 and on a TITAN X (Pascal), and for
+ * loading a model.
+ */
 const SPEEDS = [0.2727, 0.387].map((s) => (s * INFERENCES) / COMPRESSION);
 const LOAD_S = 14.8 / COMPRESSION;
-/** One job a minute goes, the fast ones first, after ten minutes. */
+/** After ten minutes one job is killed per minute, the fast ones first. */
 const EVICTION_MS = 60_000 / COMPRESSION;
 const FIRST_EVICTION_MS = 10 * EVICTION_MS;
-/** Of 100 inferences, as the paper's best. */
+/** 100 inferences, the paper's best chunk size. */
 const CHUNK_LINES = 100 / INFERENCES;
 const LINES = 15_000;
 const MODEL = 'stand-in/model-1';
-/** The paper's runs begin when so many of the jobs have joined. */
+/** The paper's runs begin when this many of the jobs have joined. */
 const JOINED = Math.ceil(0.95 * JOBS);
 const START_MS = 150_000;
 
@@ -35,7 +38,7 @@ const speedOf = (job: number) => SPEEDS[job < JOBS / 2 ? 0 : 1] ?? 0;
 const SBATCH = ['--cpus-per-task=1', '--mem=100'];
 
 interface Run {
-  /** Seconds since the start, and lines done. */
+  /** Seconds since the start, and finished lines. */
   points: [number, number][];
 }
 
@@ -53,7 +56,7 @@ async function watched(jobs: readonly Job[], done: () => Promise<number>): Promi
   return { points };
 }
 
-/** A bash stand-in for jobs that start an engine for each chunk; chunks of jobs that are killed go back when their connection ends. */
+/** A bash mock of jobs that start an engine for each chunk; chunks of killed jobs return when their connection ends. */
 async function reloading(cluster: Cluster): Promise<Run> {
   let [done, asked] = [0, 0];
   const started = Promise.withResolvers<void>();
@@ -114,7 +117,7 @@ async function keeping(cluster: Cluster): Promise<Run> {
   return watched(jobs, async () => (await client.batches.retrieve(id)).request_counts?.completed ?? 0);
 }
 
-/** Inferences that the jobs' engines could have run in their time, with nothing lost and nothing loaded. */
+/** Inferences that the jobs' engines could have run in their time without losses and loading. */
 function ideal(): number {
   const seconds = (job: number) => (FIRST_EVICTION_MS + job * EVICTION_MS) / 1_000;
   return Array.from({ length: JOBS }, (_, i) => (seconds(i) / speedOf(i)) * INFERENCES).reduce((a, b) => a + b, 0);
@@ -122,7 +125,10 @@ function ideal(): number {
 
 const last = ({ points }: Run) => points.at(-1)?.[1] ?? 0;
 
-/** Prints the table and draws docs/pictures/batch-slurm.svg. Exit code 1 where keeping the context does not gain what the paper's run did. */
+/**
+ * Prints the table and draws docs/pictures/batch-slurm.svg. Exit code 1 if keeping the context gains less than in the
+ * paper's run.
+ */
 export async function slurmBench(): Promise<number> {
   const cluster = await Cluster.up();
   const [reload, keep] = [await reloading(cluster), await keeping(cluster)];

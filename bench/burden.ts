@@ -1,6 +1,7 @@
 /**
- * `node bench/burden.ts [ROUNDS]`: processor time of the runtime, the agent and the process that owns the public socket, for each token of
- * streams and for each MiB of large bodies. Time on the clock says little on a machine that has other work; this says who has to do less.
+ * `node bench/burden.ts [ROUNDS]`: processor time of the runtime, the agent and the process that owns the public
+ * socket, per token of streams and per MiB of large bodies. Wall time says little on a busy machine; this shows which
+ * program works less.
  */
 import { endAll } from '../test/support/processes.ts';
 import { Client, type Target } from './client.ts';
@@ -14,7 +15,10 @@ const BODY_BYTES = 200 * MIB;
 const NS_PER_US = 1_000;
 const rounds = Number(process.argv[2] ?? 3);
 
-/** Streams whose starts are spread over a second; `perSecond` tokens each, 0: as fast as they come. Gives the tokens in all. */
+/**
+ * Streams whose starts are spread over a second, with `perSecond` tokens each, 0: unpaced. Returns the total number of
+ * tokens.
+ */
 async function streams(target: Target, count: number, tokens: number, perSecond: number): Promise<number> {
   const bytes = request(target, `stream ${tokens} ${perSecond}`, { stream: true });
   await Promise.all(

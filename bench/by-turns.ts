@@ -1,7 +1,8 @@
 /**
- * `node bench/by-turns.ts BEFORE AFTER [CONNECTIONS] [ROUNDS]`: two checkouts, each with its `node_modules`, side by side. Small unary requests
- * go to one and the other by turns, a second each; told are requests per second, and the processor time of each process for a request. What
- * the machine does beside meets both alike, so that their ratio holds where neither figure does.
+ * `node bench/by-turns.ts BEFORE AFTER [CONNECTIONS] [ROUNDS]`: compares two checkouts, each with its `node_modules`.
+ * Small unary requests go to them alternately, a second each. Prints requests per second, and processor time per
+ * request of each process. Other work on the machine affects both, so their ratio is reliable even if neither figure
+ * is.
  */
 import { join, resolve } from 'node:path';
 import { ranFor } from './ran-for.ts';

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:client-disconnect`: how long an engine goes on for a client that left, from the client's FIN to the end that the engine sees, in
- * each phase in which an engine works. A self-hosted gateway, one agent and one stand-in engine on this machine.
+ * `npm run bench:client-disconnect`: how long an engine continues for a client that left, from the client's FIN to the
+ * end that the engine sees, in each phase of an engine's work. A self-hosted gateway, one agent and one mock engine on
+ * this machine.
  */
 import type { EngineRequest } from '../test/support/engine.ts';
 import { chatBody, type House, openHouse } from '../test/support/house.ts';
@@ -9,7 +10,7 @@ import { dial, postBytes } from '../test/support/raw.ts';
 import { median } from './stats.ts';
 
 const ROUNDS = 30;
-/** Beyond this a small answer is fetched, no longer called for: see gateway/tunnel/attempts.ts. */
+/** After this time a small answer is fetched instead of called for; see gateway/tunnel/attempts.ts. */
 const LATER_MS = 500;
 
 const SLOW = { tokens: 10_000, tokensPerSecond: 20 };

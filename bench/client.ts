@@ -1,4 +1,4 @@
-/** A client that costs little: one keep-alive connection, one request at a time, times taken as the bytes arrive. */
+/** A cheap client: one keep-alive connection, one request at a time, with timestamps taken as the bytes arrive. */
 import { connect, type Socket } from 'node:net';
 
 export interface Timing {
@@ -8,7 +8,7 @@ export interface Timing {
   firstMs: number;
   endMs: number;
   bodyBytes: number;
-  /** The answer ended as its head said it would, and had a body. */
+  /** The response ended as its head announced, and had a body. */
   complete: boolean;
 }
 
@@ -18,14 +18,14 @@ const NO_CHUNKS = '0\r\n\r\n'.length;
 const LIMIT_MS = 300_000;
 
 export interface Target {
-  /** Origin, with a prefix of all paths where there is one. */
+  /** Origin, with the prefix of all paths, if any. */
   url: string;
   key?: string;
-  /** What it needs beside the key. */
+  /** Headers that it needs besides the key. */
   headers?: Record<string, string>;
 }
 
-/** The bytes of a POST; made once, sent often. */
+/** The bytes of a POST; created once, sent often. */
 export function post(target: Target, path: string, body: unknown, more: Record<string, string> = {}): Buffer {
   const text = JSON.stringify(body);
   const headers = {
@@ -70,7 +70,7 @@ export class Client {
     return this.#connected();
   }
 
-  /** Sends the bytes of one request and reads its answer; `onBody` sees each piece (chunk framing included). */
+  /** Sends one request and reads its response; `onBody` receives each piece, including chunk framing. */
   async ask(request: Buffer, onBody: (piece: Buffer) => void = () => undefined): Promise<Timing> {
     const socket = await this.#connected();
     return new Promise((resolve) => {
@@ -101,7 +101,7 @@ class AnswerReader {
   #status = 0;
   #length = -1;
   #bodyBytes = 0;
-  /** The end of the head stands before the first chunk. */
+  /** The end of the head comes before the first chunk. */
   #tail = Buffer.from('\r\n');
   #headAt = Number.NaN;
   #firstAt = Number.NaN;
@@ -112,7 +112,7 @@ class AnswerReader {
     this.#onBody = onBody;
   }
 
-  /** True when the answer is whole. */
+  /** True when the response is complete. */
   take(piece: Buffer): boolean {
     if (this.#head === undefined) return this.#body(piece);
     this.#head = Buffer.concat([this.#head, piece]);

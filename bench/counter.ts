@@ -1,4 +1,7 @@
-/** A TCP splice that counts what passes: put between agent and gateway, it sees each byte of the tunnel, WebSocket framing included. */
+/**
+ * A TCP splice that counts bytes: placed between agent and gateway, it sees each byte of the tunnel, WebSocket framing
+ * included.
+ */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 interface Count {

@@ -1,6 +1,6 @@
 /**
- * `node bench/cpu.ts [ROUNDS]`: what a request costs the gateway in processor time, with its line in the log and without, in turns.
- * Small unary requests on 16 connections; the gateway's processor seconds over the answers of each round.
+ * `node bench/cpu.ts [ROUNDS]`: the gateway's processor time per request, alternately with and without its log line.
+ * Small unary requests on 16 connections; the gateway's processor seconds divided by the responses of each round.
  */
 import { endAll } from '../test/support/processes.ts';
 import { type House, openHouse, warm } from './house.ts';

@@ -1,7 +1,8 @@
 /**
- * `npm run bench:crowd`: a thousand streams at once through one self-hosted gateway: its memory, and what the way adds to the time between
- * two tokens. Direct and through it in turns, the same client and engine. `--streams N --rates 2,5,10 --seconds N --repeats N`.
- * Prints a table and writes bench/results/crowd.json; exit code 1 if the requirement is missed at the first rate.
+ * `npm run bench:crowd`: a thousand concurrent streams through one self-hosted gateway: its memory, and how much time
+ * the path adds between two tokens. Direct and through the gateway alternate, with the same client and engine.
+ * `--streams N --rates 2,5,10 --seconds N --repeats N`. Prints a table and writes bench/results/crowd.json; exit code 1
+ * if the requirement is missed at the first rate.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +16,7 @@ import { crowd, type Seen } from './sections/crowd.ts';
 import { quantile, repeated } from './stats.ts';
 
 const ADDED_P99_MS = 20;
-/** Clients in a process that measures itself: above this its event loop is late, and with it every time it takes. */
+/** The client process measures itself: above this its event loop is late, and so is every time that it takes. */
 const LATE_MS = 20;
 
 const { values } = parseArgs({

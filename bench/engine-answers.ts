@@ -1,4 +1,4 @@
-/** The unary answer of the bench engine; here so that its length can be taken off what passes the tunnel. */
+/** The unary answer of the bench engine, shared so that its length can be subtracted from the tunnel's bytes. */
 export const MODEL = 'bench';
 
 export const UNARY_BODY = {

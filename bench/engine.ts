@@ -1,14 +1,16 @@
 /**
- * The engine of the benchmarks: a bare TCP server with canned HTTP answers and no model. It does as little as it can, so that on a small
- * machine it takes the processor from nobody. A request says in its prompt, which every gateway passes on, what it wants: `[bench unary]`,
- * `[bench stream TOKENS RATE]` (rate 0: unpaced), `[bench paced SLOTS MS]` (at most SLOTS at once, each takes MS; the others wait in the order of
- * coming) or `[bench bytes N]`. `GET /asked` tells how many requests came. Each token carries the time it was written at (CLOCK_MONOTONIC in µs, one clock for all processes).
+ * The engine of the benchmarks: a bare TCP server with canned HTTP answers and no model. It does as little as possible,
+ * so that on a small machine it takes processor time from nothing else. A request's prompt, which every gateway passes
+ * on, says what it wants: `[bench unary]`, `[bench stream TOKENS RATE]` (rate 0: unpaced), `[bench paced SLOTS MS]` (at
+ * most SLOTS concurrently, each takes MS; the others wait in order of arrival) or `[bench bytes N]`. `GET /asked`
+ * returns the number of requests. Each token carries the time of its write (CLOCK_MONOTONIC in µs, one clock for all
+ * processes).
  */
 import { createServer, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
 import { MODEL, UNARY_BODY } from './engine-answers.ts';
 
-/** More of a body is counted and thrown away. */
+/** A longer body is counted and discarded. */
 const KEPT_BYTES = 16 * 1024;
 const BLOCK = Buffer.alloc(256 * 1024, 'x');
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -45,7 +47,7 @@ interface Stream {
   socket: Socket;
   left: number;
   total: number;
-  /** µs between tokens; 0: as fast as the socket takes them. */
+  /** µs between tokens; 0: as fast as the socket accepts them. */
   every: number;
   due: number;
   usage: boolean;
@@ -60,7 +62,7 @@ function finish(stream: Stream): void {
   stream.socket.write(`${stream.usage ? chunk(event([], { usage })) : ''}${chunk('data: [DONE]\n\n')}0\r\n\r\n`);
 }
 
-/** One token for each stream that is due, as a step of continuous batching gives. */
+/** Writes one token for each stream that is due, like a step of continuous batching. */
 function tick(): void {
   const at = now();
   let nextDue = Number.POSITIVE_INFINITY;
@@ -93,14 +95,14 @@ function startStream(socket: Socket, tokens: number, rate: number, usage: boolea
     ticking = true;
     setImmediate(tick);
   } else if (every > 0) {
-    // A paced stream's first token is due at once, the timer may be set for later.
+    // A paced stream's first token is due immediately, and the timer may be set for later.
     stream.socket.write(token());
     stream.left--;
     stream.due += every;
   }
 }
 
-/** Paced requests at work, and those that wait for a slot. */
+/** Running paced requests, and those that wait for a slot. */
 let working = 0;
 const waiting: (() => void)[] = [];
 
@@ -143,7 +145,7 @@ function answer(socket: Socket, path: string, body: string): void {
   socket.write(UNARY);
 }
 
-/** Reads the requests of one connection, one after the other. */
+/** Reads the requests of one connection in order. */
 class Connection {
   readonly #socket: Socket;
   #buffer: Buffer = Buffer.alloc(0);
@@ -162,7 +164,7 @@ class Connection {
   #take(piece: Buffer): void {
     this.#buffer = this.#buffer.length === 0 ? piece : Buffer.concat([this.#buffer, piece]);
     while (this.#buffer.length > 0 && (this.#left === undefined ? this.#head() : this.#some())) {
-      // Goes on while there is something to do.
+      // Continues while there is input to process.
     }
   }
 

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:factory -- [--seeds 5] [--svg FILE]`: a batch of at most 20 jobs on what a busy day leaves free, simulated. Prints how much of the free
- * GPU-time was used, and how much of that was wasted. Exit code 1 where a required figure is missed.
+ * `npm run bench:factory -- [--seeds 5] [--svg FILE]`: simulates a batch of at most 20 jobs on what a busy day leaves
+ * free. Prints how much of the free GPU time was used, and how much of that was wasted. Exit code 1 if a required
+ * figure is missed.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';

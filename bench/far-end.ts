@@ -1,4 +1,4 @@
-/** The far end of a plain TCP connection, for the line's own numbers: `far-end.ts HOST PORT echo|source|sink BYTES`. */
+/** The far end of a plain TCP connection, to measure the line itself: `far-end.ts HOST PORT echo|source|sink BYTES`. */
 import { connect } from 'node:net';
 
 const [host = '', port = '', role = '', size = '0'] = process.argv.slice(2);

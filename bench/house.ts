@@ -1,4 +1,6 @@
-/** The processes of a benchmark: engine, gateway, and an agent whose tunnel runs through a splice that counts its bytes. */
+/**
+ * The processes of a benchmark: engine, gateway, and an agent whose tunnel runs through a splice that counts its bytes.
+ */
 import { join } from 'node:path';
 import { startAgent } from '../test/support/agent.ts';
 import { Gateway, type GatewayOptions } from '../test/support/gateway.ts';
@@ -28,7 +30,7 @@ export async function startEngine(
   return { process: engine, url };
 }
 
-/** `tunnel`: where the agent dials, if not straight to the gateway. */
+/** `tunnel`: where the agent dials instead of the gateway. */
 export async function openHouse(
   tunnel?: (gatewayPort: number) => Promise<string>,
   options: GatewayOptions = {},
@@ -44,7 +46,7 @@ export async function openHouse(
 
 export const PATH = '/v1/chat/completions';
 
-/** A chat request's body; about as long as a short question. `bench`: what the engine is to do, see engine.ts. */
+/** A chat request's body, about as long as a short question. `bench`: what the engine must do; see engine.ts. */
 export function chat(bench: string, more: object = {}): Record<string, unknown> {
   const content = `What is the boiling point of water at the top of the Matterhorn? [bench ${bench}]`;
   return { model: MODEL, messages: [{ role: 'user', content }], ...more };
@@ -54,7 +56,7 @@ export function request(target: Target, bench: string, more: object = {}): Buffe
   return post(target, PATH, chat(bench, more));
 }
 
-/** Caches filled, code compiled: what is measured afterwards is the steady state. */
+/** Fills caches and compiles code, so that the steady state is measured afterwards. */
 export async function warm(target: Target, requests: number): Promise<void> {
   const unary = request(target, 'unary');
   const stream = request(target, 'stream 16 0', { stream: true });
@@ -83,7 +85,7 @@ export function resident(house: House): Memory {
   };
 }
 
-/** The most of each while `act` goes on. */
+/** The maximum of each while `act` runs. */
 export async function peak(house: House, act: () => Promise<void>): Promise<Memory> {
   const most = resident(house);
   const look = () => {

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:long -- --minutes 20`: one stream of a token a second and one of 50 through the gateway for that long. No time-out of ours
- * is a total; this shows it. Exit code 1 if either did not end complete, with every token.
+ * `npm run bench:long -- --minutes 20`: one stream with a token per second and one with 50 through the gateway for that
+ * long. It shows that none of our time-outs limits the total duration. Exit code 1 if either did not end complete, with
+ * every token.
  */
 import { parseArgs } from 'node:util';
 import { Client } from './client.ts';

@@ -1,4 +1,4 @@
-/** What the numbers were taken on; without it they say nothing. */
+/** The machine on which the figures were measured. */
 import { readFileSync } from 'node:fs';
 import { arch, cpus, loadavg, release, totalmem } from 'node:os';
 
@@ -8,15 +8,18 @@ export interface Machine {
   memory_mib: number;
   kernel: string;
   node: string;
-  /** Of the last minute, before the run: much above 0 means that others were at work. */
+  /** Of the last minute, before the run: well above 0 means other work on the machine. */
   load: number;
-  /** Of the processor time that was wanted during the run, the part that the machine's own host gave to others; 0 on one's own hardware. */
+  /**
+   * Fraction of the demanded processor time during the run that the virtual machine's host gave to others; 0 on
+   * physical hardware.
+   */
   stolen: number;
-  /** Of the start of the run. */
+  /** Start of the run. */
   date: string;
 }
 
-/** Watches from now on; what it gives at the end of a run is the machine at its start, and what was stolen of it meanwhile. */
+/** Watches from now on. The returned function gives the machine at the start, and the time stolen since. */
 export function watchMachine(): () => Machine {
   const start = {
     cpu: `${cpus()[0]?.model ?? 'unknown'} (${arch()})`,
@@ -41,7 +44,7 @@ export function aboutMachine({ cpu, cores, kernel, node, load, stolen }: Machine
   return `${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, load before ${load.toFixed(2)}, stolen by the host ${(stolen * 100).toFixed(0)} %`;
 }
 
-/** Of all cores since they were started, in ticks; proc(5): user nice system idle iowait irq softirq steal. */
+/** Of all cores since boot, in ticks; proc(5): user nice system idle iowait irq softirq steal. */
 function processorTime(): { ran: number; stolen: number } {
   const [all = ''] = readFileSync('/proc/stat', 'utf8').split('\n');
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, stolen = 0] = all.split(/\s+/).slice(1).map(Number);

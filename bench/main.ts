@@ -1,7 +1,7 @@
 /**
- * `npm run bench`: what the way through gateway, tunnel and agent costs, direct and through it in the same run. Method: bench/README.md.
- * `--quick` is for finding out whether it runs; its numbers are too few to be quoted. `--only latency,throughput,…` runs some sections, and
- * with `--keep` leaves those of the others in the file as they are.
+ * `npm run bench`: the cost of the path through gateway, tunnel and agent, compared with the direct path in the same
+ * run. Method: bench/README.md. `--quick` only tests that it runs; its figures are too few to be quoted. `--only
+ * latency,throughput,…` runs some sections, and with `--keep` the other sections stay in the file.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -84,7 +84,7 @@ function of(section: Section | 'idle', rows: Row[]): Row[] {
   return rows.map((row) => ({ section, ...row }));
 }
 
-/** What an earlier run wrote of the sections that this one has not run, behind what this one has. */
+/** Adds the rows of sections that this run did not measure from the earlier file. */
 function withKept(out: string, rows: Row[]): Row[] {
   if (!values.keep || !existsSync(out)) return rows;
   const { rows: before }: { rows: Row[] } = JSON.parse(readFileSync(out, 'utf8'));
@@ -96,7 +96,7 @@ function withKept(out: string, rows: Row[]): Row[] {
 async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Promise<void> {
   if (wanted.length === 0) return;
   let counter: Counter | undefined;
-  // The agent dials the counter in the tunnel's section only: elsewhere it would be measured too.
+  // The agent dials the counter only in the tunnel's section; elsewhere it would distort the figures.
   const plain = await openHouse();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   rows.push(...of('idle', memoryRow('idle, just started', resident(plain))));
@@ -130,12 +130,12 @@ async function main(): Promise<number> {
     console.error(`no such section; there are: ${SECTIONS.join(', ')}`);
     return 2;
   }
-  // Now, and not after the nine minutes that come before its turn.
+  // Checked now, and not after the nine minutes before its section.
   if (wanted.includes('throughput')) await wrkVersion();
   const measuredOn = watchMachine();
   const rows: Row[] = [];
   const skipped: string[] = [];
-  // `tunnel` last: it brings a gateway of its own.
+  // `tunnel` last, because it starts its own gateway.
   const order = wanted.filter((name) => name !== 'wide' && name !== 'fairness' && name !== 'tunnel');
   await loopback([...order, ...wanted.filter((name) => name === 'tunnel')], rows, skipped);
   if (wanted.includes('fairness')) {

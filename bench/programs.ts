@@ -2,7 +2,7 @@ import { Managed } from '../test/support/processes.ts';
 
 const ANSWERS_MS = 10_000;
 
-/** The version that a program of the system prints of itself. @throws Error naming `debian`, the package that has it */
+/** The version that a system program prints. @throws Error that names `debian`, the package that contains it */
 export async function versionOf(command: string[], version: RegExp, debian: string): Promise<string> {
   const child = new Managed(command);
   await child.end(ANSWERS_MS);

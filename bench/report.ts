@@ -1,22 +1,22 @@
-/** What a section of the benchmark gives back, and how it is shown. */
+/** The result of a section of the benchmark, and how it is shown. */
 
 export interface Row {
-  /** Which section of the benchmark, and when that was run (RFC 3339): put in where the row is kept. */
+  /** The section of the benchmark, and when it ran (RFC 3339); set when the row is stored. */
   section?: string;
   taken?: string;
-  /** What was measured. */
+  /** The measured quantity. */
   what: string;
-  /** Under which conditions, e.g. `16 requests/s`. */
+  /** The conditions, e.g. `16 requests/s`. */
   at: string;
   direct?: number | undefined;
   gateway?: number | undefined;
-  /** The number the requirement is about: a difference, a ratio, or the gateway's own. */
+  /** The number that the requirement is about: a difference, a ratio, or the gateway's own figure. */
   value: number;
   unit: string;
-  /** The requirement in words, and whether `value` meets it. Absent: reported only. */
+  /** The requirement in words, and whether `value` meets it. Absent: only reported. */
   required?: string | undefined;
   met?: boolean | undefined;
-  /** Least and most of the repeats. */
+  /** Minimum and maximum of the repeats. */
   spread?: [number, number] | undefined;
   note?: string | undefined;
 }
@@ -26,7 +26,7 @@ interface Limit {
   least?: number;
 }
 
-/** Judges `value`; the words are those of the table. */
+/** Compares `value` with the limit; the words are those of the table. */
 export function judged(row: Omit<Row, 'required' | 'met'>, limit: Limit): Row {
   const { most, least } = limit;
   const met = (most === undefined || row.value <= most) && (least === undefined || row.value >= least);
@@ -53,7 +53,7 @@ export function table(rows: readonly Row[]): string {
   return markdown([head, ...lines]);
 }
 
-/** The first row is the head. Columns are as wide as their widest cell, so that it can be read as text too. */
+/** The first row is the head. Columns are as wide as their widest cell, so that the table is readable as text, too. */
 export function markdown([head = [], ...rows]: readonly (readonly string[])[]): string {
   const widths = head.map((name, at) => Math.max(3, ...[name, ...rows.map((row) => row[at] ?? '')].map(lengthOf)));
   const line = (cells: readonly string[]) =>

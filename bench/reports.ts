@@ -1,7 +1,7 @@
 /**
- * `npm run bench:reports`: what reports over many records of use add to a token's way through a gateway in one Node process. By turns,
- * without reports and while a trace, a user's requests and the totals are read over and over. `--rows N --streams N --rate N --seconds N
- * --repeats N`. Exit code 1 if the requirement is missed.
+ * `npm run bench:reports`: how much reports over many usage records add to a token's path through a gateway in one Node
+ * process. Alternates between no reports and continuous reads of a trace, a user's requests and the totals. `--rows N
+ * --streams N --rate N --seconds N --repeats N`. Exit code 1 if the requirement is missed.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,9 +17,9 @@ import { run } from './run.ts';
 import { quantile, repeated } from './stats.ts';
 
 const HOUR_MS = 3_600_000;
-/** What a token's way may take at 256 streams, with or without reports. */
+/** Limit for a token's path at 256 streams, with or without reports. */
 const WAY_P99_MS = 12;
-/** Streams begin within this; what is measured begins when all flow. */
+/** Streams start within this time; the measurement begins when all are flowing. */
 const RAMP_MS = 1_000;
 const TAIL_BYTES = 64;
 
@@ -39,7 +39,7 @@ const [rows, streams, rate, seconds] = [values.rows, values.streams, values.rate
   number,
 ];
 
-/** CLOCK_MONOTONIC in µs, as the engine stamps its tokens. */
+/** CLOCK_MONOTONIC in µs, like the engine's timestamps. */
 function now(): number {
   const [whole, nanos] = process.hrtime();
   return whole * 1e6 + nanos / 1e3;
@@ -72,7 +72,10 @@ async function tokens(target: Target): Promise<number> {
   return quantile(way, 0.99);
 }
 
-/** Reads reports one after the other until the signal comes, with curl: this process measures. Resolves with how many were read whole. */
+/**
+ * Reads reports one after the other until the signal, with curl, because this process measures. Resolves with the
+ * number of complete reads.
+ */
 async function read({ gateway }: House, paths: readonly string[], signal: AbortSignal): Promise<number> {
   let whole = 0;
   for (let n = 0; !signal.aborted; n++) {
@@ -89,7 +92,7 @@ async function read({ gateway }: House, paths: readonly string[], signal: AbortS
   return whole;
 }
 
-/** An hour that is over, with all the records. */
+/** A finished hour with all the records. */
 async function fill({ gateway }: House): Promise<string> {
   const at = Math.floor(Date.now() / HOUR_MS) * HOUR_MS - HOUR_MS;
   const hour = new Date(at).toISOString().slice(0, 13);

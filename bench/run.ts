@@ -1,6 +1,6 @@
 import { endAll } from '../test/support/processes.ts';
 
-/** Runs a benchmark to its exit code; whatever happens, no process of it is left. */
+/** Runs a benchmark to its exit code and never leaves a process behind. */
 export async function run(main: () => Promise<number>): Promise<void> {
   try {
     process.exitCode = await main();

@@ -1,6 +1,8 @@
 /**
- * The client of `bench/seal.ts`, a process of its own: decryption is not measured on the gateway's core. One line of JSON on stdin is one
- * round, one on stdout its seconds, and of paced streams the 99th percentile of milliseconds from the engine's write to here. `unopened` seals and drains, and opens nothing; `sampled` drains all but one stream in 16.
+ * The client of `bench/seal.ts`, in a separate process, so that decryption is not measured on the gateway's core. One
+ * line of JSON on stdin is one round; one on stdout has its seconds, and for paced streams the 99th percentile of
+ * milliseconds from the engine's write to here. `unopened` seals and discards without opening; `sampled` discards all
+ * but one stream in 16.
  */
 import { createInterface } from 'node:readline';
 import * as z from 'zod';
@@ -20,12 +22,15 @@ const roundSchema = z.object({
 });
 export type Round = z.infer<typeof roundSchema>;
 
-/** All streams begin at once, and this one process seals for all of them: what is late sooner after the last has begun says nothing of streams. */
+/**
+ * All streams start together, and this one process seals for all of them, so delays shortly after the last start say
+ * nothing about streams.
+ */
 const SETTLED_MS = 1_000;
 const SAMPLED_EVERY = 16;
 const UNOPENED = 418;
 
-/** Of the round that runs. */
+/** Of the current round. */
 let measured = begin(0);
 
 function begin(streams: number) {

@@ -1,7 +1,8 @@
 /**
- * An engine for `bench/seal.ts` in a process of its own: no language model, it repeats one event. `stand_in` of a request says how many
- * events, and how many of them it writes at once; each write is its own HTTP chunk, and the next one comes in another turn of the loop.
- * With `everyMs` one event comes every so many milliseconds, from `phase` (0 … 1) of them on, and says when it was written.
+ * The engine of `bench/seal.ts`, in a separate process: a mock that repeats one event. A request's `stand_in` says how
+ * many events, and how many per write; each write is its own HTTP chunk, and the next one comes in another turn of the
+ * event loop. With `everyMs` one event comes at that interval, starting at `phase` (0 … 1) of it, and carries the time
+ * of its write.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';

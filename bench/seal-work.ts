@@ -1,4 +1,4 @@
-/** What seals and opens cost by themselves: `work` of `bench/seal.ts`. */
+/** The cost of sealing and opening by themselves: `work` of `bench/seal.ts`. */
 import { KeyRing } from '../agent/seal/key-ring.ts';
 import { SealOpener } from '../agent/seal/opener.ts';
 import { type SealedRequest, seal } from '../clients/seal/seal.ts';
@@ -18,7 +18,7 @@ async function median(times: number, work: (n: number) => unknown): Promise<numb
 const CHUNKS = 100_000;
 const TURN = 256;
 
-/** With what the allocator and the collector take for it: a median would leave them out. */
+/** Includes the allocator's and the collector's time, which a median would leave out. */
 async function cpuOfChunk(work: () => unknown): Promise<number> {
   const before = process.cpuUsage();
   for (let n = 0; n < CHUNKS; n += TURN) {

@@ -1,8 +1,9 @@
 /**
- * `npm run bench:seal -- [PART …]`: what sealing costs, in ratios of one run by turns. Parts: `work` (the client's work for three candidates,
- * the agent's to open and to seal a chunk), `request` (requests one after the other), `unpaced` and `paced` (streams); all without a name.
- * Engine and client are processes of their own. `of clear` is by wall time, and by the CPU time of gateway and agent, which other work on the
- * machine does not change much. `--requests N --streams N --events N --rounds N --paced N`. Absolute times are this machine's.
+ * `npm run bench:seal -- [PART …]`: the cost of sealing, as ratios within one run. Parts: `work` (the client's work for
+ * three candidates, the agent's to open and to seal a chunk), `request` (sequential requests), `unpaced` and `paced`
+ * (streams); default: all. Engine and client are separate processes. `of clear` is by wall time, and by the CPU time of
+ * gateway and agent, which other work on the machine hardly changes. `--requests N --streams N --events N --rounds N
+ * --paced N`. Absolute times apply only to this machine.
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -43,7 +44,7 @@ interface Took {
   wall: number;
   /** CPU seconds of each process. */
   cpu: Record<ProcessName, number>;
-  /** Milliseconds, of paced streams. */
+  /** Milliseconds, for paced streams. */
   p99: number;
 }
 
@@ -132,7 +133,7 @@ async function unpaced(round: RunRound): Promise<void> {
   }
 }
 
-/** Ten seconds. `sampled` shows what is late without the one client that opens every stream. */
+/** Ten seconds. `sampled` shows the delays without the one client that opens every stream. */
 async function pacedStreams(round: RunRound): Promise<void> {
   const hows = ['clear', 'sealed', 'sampled'] as const;
   const took = await byTurns(round, { streams: paced, events: 500, perWrite: 1, everyMs: 20 }, hows, 3);

@@ -11,7 +11,7 @@ export function arrivals(random: () => number, perSecond: number, count: number)
   return times;
 }
 
-/** The q-quantile (0 … 1) by the nearest rank. NaN of nothing. */
+/** The q-quantile (0 … 1) by the nearest rank; NaN without values. */
 export function quantile(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))] ?? Number.NaN;
@@ -19,7 +19,7 @@ export function quantile(values: readonly number[], q: number): number {
 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
-/** A measurement that was repeated: its median, and how far the repeats lie apart. */
+/** A repeated measurement: its median and its range. */
 export interface Repeated {
   median: number;
   least: number;

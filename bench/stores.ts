@@ -1,6 +1,6 @@
 /**
- * `node bench/stores.ts`: what a full store costs: a cold key among 100,000, and totals over 10 million requests of 1,000 people
- * in 90 days. The rows are put into the gateway's SQLite while it is down.
+ * `node bench/stores.ts`: the cost of a full store: a cold key among 100,000, and totals over 10 million requests of
+ * 1,000 people in 90 days. The rows are written to the gateway's SQLite while it is down.
  */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';

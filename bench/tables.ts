@@ -1,6 +1,7 @@
 /**
- * `npm run bench:tables`: writes the tables of bench/README.md and docs/comparison.md from bench/results/, between their marks. `--check` writes
- * nothing and fails if a table differs from the results: a figure on a page comes from a run.
+ * `npm run bench:tables`: writes the tables of bench/README.md and docs/comparison.md from bench/results/, between
+ * their marks. `--check` writes nothing and fails if a table differs from the results, so that every figure on a page
+ * comes from a run.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -43,7 +44,7 @@ function read<T>(name: string): T {
 const latest = read<Latest>('latest.json');
 const peers = read<Peers>('peers.json');
 
-/** Of the run that the repository has; before there is one, that. */
+/** From the run in the repository, or a note that there is none. */
 function required(): string {
   if (!existsSync(join(ROOT, 'bench/results/required.json'))) return 'Not taken yet: `npm run bench:required`.';
   const { machine, rows, notes } = read<RequiredRun>('required.json');
@@ -60,7 +61,7 @@ const TABLES: Record<string, string> = {
   peers: `${conditionsOf(peers.machine)}\n\n${peersTable(peers.results)}${besideOriginal(peers)}`,
 };
 
-/** What stands between `<!-- table NAME -->` and `<!-- end -->`. */
+/** The text between `<!-- table NAME -->` and `<!-- end -->`. */
 function filled(page: string): string {
   return page.replaceAll(
     /(<!-- table (\w+) -->\n)[\s\S]*?(<!-- end -->)/g,

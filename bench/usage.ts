@@ -1,6 +1,7 @@
 /**
- * `node bench/usage.ts [SECONDS] [RATE]`: 64 connections ask as fast as they are answered, or RATE times a second in all; then every
- * answer must be in the totals, once. `node bench/usage.ts 600 500` is ten minutes of 500 records a second.
+ * `node bench/usage.ts [SECONDS] [RATE]`: 64 connections send requests as fast as they are answered, or RATE per second
+ * in total; then every response must be in the totals, exactly once. `node bench/usage.ts 600 500` runs ten minutes
+ * with 500 records a second.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
@@ -30,7 +31,7 @@ await Promise.all(
     const client = new Client(house.through);
     await client.open();
     for (;;) {
-      // The next free connection takes the next turn, so a late answer does not delay the start of other requests.
+      // The next free connection takes the next turn, so a late response does not delay the start of other requests.
       const turn = begunAt + (begun++ / rate) * 1000;
       if (Math.max(turn, performance.now()) >= until) break;
       const wait = turn - performance.now();

@@ -3,10 +3,10 @@ import type { Options, Row } from './main.ts';
 import { direct, linesOf, memoryDuring, openBatchHouse, through, upload } from './setup.ts';
 
 const AGENTS = 4;
-/** Requests in flight at each engine when it is asked directly: the window that agents may reach. */
+/** Requests in flight at each engine in the direct measurement: the window that agents may reach. */
 const IN_FLIGHT = 64;
 
-/** Engines that answer at once: what the gateway and the agents cost. */
+/** Engines that answer immediately: the cost of the gateway and the agents. */
 export async function instant({ lines, rounds }: Options): Promise<Row[]> {
   const house = await openBatchHouse(AGENTS);
   const file = await upload(house.client, linesOf(lines, 'unary'));

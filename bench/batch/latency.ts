@@ -6,11 +6,11 @@ import { type BatchHouse, begin, linesOf, openBatchHouse, upload, watch } from '
 
 const SLOTS = 16;
 const BENCH = `paced ${SLOTS} 50`;
-/** A tenth of what the engine can: requests beside a batch that would take all of it. */
+/** A tenth of the engine's capacity: requests beside a batch that would take all of it. */
 const PER_SECOND = 30;
 const REQUESTS = 300;
 
-/** Requests at an engine that a batch keeps full: their time to the first byte beside that without a batch. */
+/** Requests at an engine that a batch keeps full: their time to the first byte, compared with no batch. */
 export async function latency({ lines, rounds }: Options): Promise<Row[]> {
   const house = await openBatchHouse(1, ['--max-running', String(SLOTS)]);
   const file = await upload(house.client, linesOf(lines, BENCH));

@@ -25,7 +25,7 @@ export async function lost({ lines }: Options): Promise<Row[]> {
   };
   const calm = await run(() => {});
   const killed = await run(() => house.agents[0]?.signal('SIGKILL'));
-  // What was at the engine, and results of the last second that were not committed: 16 slots and 20 rounds of them.
+  // Lines at the engine, and results of the last second that were not committed: 16 slots and 20 rounds of them.
   const inFlight = SLOTS + SLOTS * 20;
   const factor = killed.tookMs / calm.tookMs;
   return [

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:batch [-- upload instant paced lost latency] [--lines N] [--rounds N]`: what batches cost, each figure beside what it is
- * compared with, by turns in one run. Stand-in engines without a model. Exit code 1 where a figure is outside its band. `--slurm`: ../batch-slurm.ts
- * instead.
+ * `npm run bench:batch [-- upload instant paced lost latency] [--lines N] [--rounds N]`: the cost of batches, each
+ * figure beside its reference, alternating in one run. Mock engines without a model. Exit code 1 if a figure is outside
+ * its band. `--slurm` runs ../batch-slurm.ts instead.
  */
 import { parseArgs } from 'node:util';
 import { endAll } from '../../test/support/processes.ts';

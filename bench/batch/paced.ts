@@ -6,7 +6,7 @@ const AGENTS = 4;
 const SLOTS = 16;
 const BENCH = `paced ${SLOTS} 50`;
 
-/** Engines of 16 slots and 50 ms a line: whether their slots are kept full. */
+/** Engines with 16 slots and 50 ms per line: are their slots kept full? */
 export async function paced({ lines, rounds }: Options): Promise<Row[]> {
   const house = await openBatchHouse(AGENTS, ['--max-running', String(SLOTS)]);
   const file = await upload(house.client, linesOf(lines, BENCH));

@@ -1,4 +1,6 @@
-/** A server that does the least with an upload: a file, its SHA-256, and JSON.parse of each line. Prints its address. */
+/**
+ * A server with the minimum work for an upload: a file, its SHA-256, and JSON.parse of each line. Prints its address.
+ */
 import { createHash } from 'node:crypto';
 import { open, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';

@@ -1,4 +1,4 @@
-/** A gateway with agents, each with a bench engine of its own, and OpenAI's client. */
+/** A gateway with agents, each with its own bench engine, and OpenAI's client. */
 import OpenAI, { toFile } from 'openai';
 import { Pool } from 'undici';
 import { startAgent } from '../../test/support/agent.ts';
@@ -35,7 +35,7 @@ export async function openBatchHouse(nodes: number, agentArgs: string[] = []): P
   return house;
 }
 
-/** One agent more, with an engine of its own. */
+/** Adds an agent with its own engine. */
 export async function startNode(house: BatchHouse, args: string[] = []): Promise<void> {
   const { gateway, token } = house;
   const { url, process } = await startEngine();
@@ -45,7 +45,7 @@ export async function startNode(house: BatchHouse, args: string[] = []): Promise
   await gateway.serving(house.agents.length, READY_MS, MODEL);
 }
 
-/** @param bench what the engine is to do: see bench/engine.ts */
+/** @param bench what the engine must do; see bench/engine.ts */
 export function linesOf(count: number, bench: string): string {
   const body = chat(bench);
   const line = (i: number) => JSON.stringify({ custom_id: `line-${i}`, method: 'POST', url: PATH, body });
@@ -60,7 +60,7 @@ export async function begin(client: OpenAI, file: string): Promise<string> {
   return (await client.batches.create({ input_file_id: file, endpoint: PATH, completion_window: '24h' })).id;
 }
 
-/** Resolves with the batch when `enough` says so. @throws Error where it failed */
+/** Resolves with the batch when `enough` returns true. @throws Error if the batch failed */
 export async function watch(
   client: OpenAI,
   id: string,
@@ -76,7 +76,7 @@ export async function watch(
 
 export const isOver = ({ status }: OpenAI.Batch) => ['completed', 'cancelled', 'expired'].includes(status);
 
-/** Lines a second of a batch from its creation to its files. */
+/** Lines per second of a batch, from its creation to its files. */
 export async function through(client: OpenAI, file: string, lines: number): Promise<number> {
   const startedAt = performance.now();
   const batch = await watch(client, await begin(client, file), isOver);
@@ -84,7 +84,7 @@ export async function through(client: OpenAI, file: string, lines: number): Prom
   return lines / ((performance.now() - startedAt) / 1_000);
 }
 
-/** Lines a second straight at the engines, with so many in flight at each. */
+/** Lines per second directly at the engines, with this many in flight at each. */
 export async function direct(
   urls: readonly string[],
   lines: number,

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:gossip`: how news spread among agents, what idle ones send, what churn costs, how soon a killed one is missed. Method:
- * bench/README.md. `--only 8,32,128,10` runs some sizes; `--quick` finds out whether it runs.
+ * `npm run bench:gossip`: how news spreads among agents, what idle agents send, the cost of churn, and how soon a
+ * killed agent is noticed. Method: bench/README.md. `--only 8,32,128,10` runs some sizes; `--quick` only tests that it
+ * runs.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +25,7 @@ const { values } = parseArgs({
   },
 });
 
-/** Links that were made in the rush of the start are given up after 10 s: idle means after that. */
+/** Extra links from the start are dropped after 10 s; "idle" means after that. */
 const SETTLE_MS = 12_000;
 
 async function size(agents: number, rows: Row[], skipped: string[]): Promise<void> {

@@ -5,22 +5,22 @@ import { noTraffic, traffic } from './network.ts';
 import { processorMs } from './processor.ts';
 import type { Seen, Village } from './village.ts';
 
-/** From one update to the next: long after the one before has reached everybody. */
+/** Interval between updates, long enough that the previous one has reached every agent. */
 const BETWEEN_MS = 200;
-/** After the last update: what has not come by then is late indeed, and counts as so late. */
+/** Wait after the last update. Whatever has not arrived by then counts as this late. */
 const AFTER_MS = 3_000;
 
-/** What a settled village does beside updates is measured for so long, and taken off. */
+/** Duration of the measurement without updates, whose costs are subtracted. */
 const REST_MS = 5_000;
 
-/** What a village has spent so far. */
+/** The total costs of a village so far. */
 interface Spent {
   at: number;
   processorMs: number;
   messages: number;
-  /** AROUND_BYTES included. */
+  /** Including AROUND_BYTES. */
   bytes: number;
-  /** Since this was last asked. */
+  /** Since the last call. */
   seen: Seen[];
 }
 
@@ -37,7 +37,9 @@ async function spent(village: Village): Promise<Spent> {
   };
 }
 
-/** What `updates` updates cost each agent, from `begin` to `end`, beyond what a village at rest spends in the same time. */
+/**
+ * The cost of `updates` updates per agent, from `begin` to `end`, minus what an idle village spends in the same time.
+ */
 function costs(village: Village, updates: number, rest: [Spent, Spent], wave: [Spent, Spent]): Row[] {
   const share = (wave[1].at - wave[0].at) / (rest[1].at - rest[0].at);
   const at = `${village.size} agents, ${updates} updates`;
@@ -52,7 +54,7 @@ function costs(village: Village, updates: number, rest: [Spent, Spent], wave: [S
   ];
 }
 
-/** How an update spreads: from the call that publishes it to each of the others having merged it. */
+/** How an update spreads: from the call that publishes it until each other agent has merged it. */
 export async function spread(village: Village, updates: number): Promise<Row[]> {
   const idle = await spent(village);
   await sleep(REST_MS);
@@ -75,7 +77,7 @@ export async function spread(village: Village, updates: number): Promise<Row[]> 
     if (!one.has(who)) one.set(who, (at - since) / 1e6);
     delays.set(name, one);
   }
-  // The publisher itself is one of them, after no time.
+  // The publisher is included, with no delay.
   const each = [...published.keys()].map((name) => {
     const times = [...(delays.get(name)?.values() ?? [])].sort((a, b) => a - b).slice(1);
     while (times.length < village.size - 1) times.push(Number.POSITIVE_INFINITY);
@@ -96,13 +98,13 @@ export async function spread(village: Village, updates: number): Promise<Row[]> 
   ];
 }
 
-/** TCP, IP and TLS around one message of gossip, as the requirement counts them. */
+/** TCP, IP and TLS overhead per gossip message, as the requirement counts it. */
 const AROUND_BYTES = 66;
 
 interface Sent {
-  /** Of gossip: its messages, and AROUND_BYTES each. Per agent and second. */
+  /** Gossip messages plus AROUND_BYTES each, per agent and second. */
   gossip: number;
-  /** Everything on the wire: handshakes, headers, acknowledgements. Undefined where that cannot be seen. */
+  /** Everything on the wire: handshakes, headers, acknowledgments. Undefined if that cannot be seen. */
   wire: { bytes: number; packets: number } | undefined;
 }
 
@@ -141,7 +143,7 @@ export async function idle(village: Village, ms: number, skipped: string[]): Pro
   return [judged(row, { most: 500 }), ...wireRow(sent, at, skipped)];
 }
 
-/** All agents leave and come back as new sessions, each every `everyMs`. */
+/** All agents leave and return as new sessions, each every `everyMs`. */
 export async function churn(village: Village, everyMs: number, rounds: number, skipped: string[]): Promise<Row[]> {
   const stepMs = everyMs / village.size;
   const startedAt = performance.now();
@@ -157,7 +159,7 @@ export async function churn(village: Village, everyMs: number, rounds: number, s
   return [judged(row, { most: 8_000 }), ...wireRow(sent, at, skipped)];
 }
 
-/** Stops process `which` by `signal` and waits; when each of the others stopped routing to it, in ms after the signal. */
+/** Stops process `which` with `signal`. Returns when each other agent stopped routing to it, in ms after the signal. */
 async function stopped(
   village: Village,
   signal: 'SIGKILL' | 'SIGSTOP',
@@ -192,8 +194,8 @@ async function stopped(
 }
 
 /**
- * A process hangs with its sockets open, `times` times: until none of the others would route to it. Another one each time: who was
- * suspected again and again is taken back later and later.
+ * A process hangs with open sockets, `times` times: measures until no other agent would route to it. Another process
+ * each time, because a session that was suspected repeatedly is trusted again later and later.
  */
 export async function hung(village: Village, times: number): Promise<Row[]> {
   const last: number[] = [];
@@ -207,7 +209,7 @@ export async function hung(village: Village, times: number): Promise<Row[]> {
   return [judged({ ...row, what, value, spread: [Math.min(...last), Math.max(...last)] }, { most: 4_000 })];
 }
 
-/** A process is killed: until none of the others would route to it. */
+/** A process is killed: measures until no other agent would route to it. */
 export async function killed(village: Village): Promise<Row[]> {
   const row = { at: `${village.size} agents`, unit: 'ms' };
   const times = await stopped(village, 'SIGKILL', 0, 5_000);

@@ -1,11 +1,16 @@
-/** A network namespace of its own for a benchmark: on its loopback every byte is ours, headers and acknowledgements included. */
+/**
+ * A separate network namespace for a benchmark: every byte on its loopback is ours, including headers and
+ * acknowledgments.
+ */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { cannotRun } from '../../test/support/abilities.ts';
 
 const MARK = 'OTELA_BENCH_NETWORK';
 
-/** Runs this program again in a new namespace. Gives its exit code, or undefined where it runs there already or cannot. */
+/**
+ * Runs this program again in a new namespace. Returns its exit code, or undefined if it already runs there or cannot.
+ */
 export function inOwnNetwork(argv: readonly string[]): number | undefined {
   if (process.env[MARK] !== undefined || cannotRun('netns') !== undefined) return undefined;
   const name = `otela-bench-${process.pid}`;
@@ -25,7 +30,7 @@ export interface Traffic {
   packets: number;
 }
 
-/** What was sent on loopback, with every header but Ethernet's 14 bytes; undefined where others use it too. */
+/** Bytes sent on loopback, with every header except Ethernet's 14 bytes; undefined if others use it, too. */
 export function traffic(): Traffic | undefined {
   if (process.env[MARK] === undefined) return undefined;
   const line = readFileSync('/proc/net/dev', 'utf8')

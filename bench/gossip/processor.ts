@@ -1,9 +1,9 @@
-/** Processor time of other processes: what wall time on a busy machine cannot tell. */
+/** Processor time of other processes, which is meaningful on a busy machine, unlike wall time. */
 import { ranFor } from '../ran-for.ts';
 
 const NS_PER_MS = 1e6;
 
-/** ms that these processes ran so far, in the kernel included. */
+/** Milliseconds that these processes have run so far, including in the kernel. */
 export function processorMs(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + ranFor(pid), 0) / NS_PER_MS;
 }

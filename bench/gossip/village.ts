@@ -1,4 +1,7 @@
-/** Agents in processes of their own, that are nothing but their mesh: real sockets, real signatures, tickets by a test issuer. */
+/**
+ * Agents in separate processes that consist only of their mesh: real sockets, real signatures, tickets from a test
+ * issuer.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { nodeSigner } from '../../agent/host/crypto.ts';
 import { CrewProcess } from '../../test/support/mesh/crew.ts';
@@ -6,14 +9,14 @@ import { TestIssuer } from '../../test/support/mesh/issuer.ts';
 import type { MemberSpec, Sighting } from '../../test/support/mesh/protocol.ts';
 import { eventually } from '../../test/support/processes.ts';
 
-/** Mass starts on a small machine take their time; what is measured comes after. */
+/** Mass starts take long on a small machine; the measurement comes later. */
 const TOGETHER_MS = 180_000;
 
-/** A gateway waits so long for a tunnel's answer. */
+/** How long a gateway waits for a tunnel's answer. */
 const RELAY_MS = 400;
 
 export interface Seen extends Sighting {
-  /** Number of the process. */
+  /** Process id. */
   process: number;
 }
 
@@ -27,7 +30,7 @@ export class Village {
   readonly processes: CrewProcess[] = [];
   readonly perProcess: number;
   readonly #random: () => number;
-  /** Where each session runs. */
+  /** Maps each session to its process. */
   readonly #where = new Map<string, CrewProcess>();
   #born = 1_767_225_700;
 
@@ -62,7 +65,7 @@ export class Village {
     for (const { session } of opened) this.#where.set(session, process);
   }
 
-  /** The gateway's part: the tunnel of a process that has ended is closed, and one that hangs does not answer. */
+  /** The gateway's part: the tunnel of a process that has ended is closed, and a hanging one does not answer. */
   async #relay(session: string): Promise<'alive' | 'silent' | 'unknown'> {
     const process = this.#where.get(session);
     if (process === undefined) return 'unknown';
@@ -74,7 +77,7 @@ export class Village {
     return Promise.race([asked, sleep(RELAY_MS, 'silent' as const)]);
   }
 
-  /** One leaves and comes back as another session. */
+  /** One agent leaves and returns as another session. */
   async again(at: number): Promise<void> {
     const process = this.processes[at];
     if (process === undefined) return;
@@ -101,7 +104,7 @@ export class Village {
     return { process: Math.floor(at / this.perProcess), index: at % this.perProcess };
   }
 
-  /** Until everybody sees `count` sessions that serve. */
+  /** Waits until every agent sees `count` serving sessions. */
   async together(count = this.size): Promise<void> {
     await eventually(`all see ${count}`, TOGETHER_MS, async () => {
       for (const process of this.processes) {
@@ -120,7 +123,7 @@ export class Village {
     return reply?.published;
   }
 
-  /** What all saw since this was last called. */
+  /** What all agents observed since the last call. */
   async report(): Promise<{ seen: Seen[]; sent: { messages: number; bytes: number } }> {
     const replies = await Promise.all(this.processes.map((process) => process.ask({ do: 'report' })));
     return {

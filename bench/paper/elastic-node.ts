@@ -1,4 +1,7 @@
-/** `node elastic-node.ts GATEWAY TOKEN_FILE MODEL REPLICAS SLOTS RATE TOKENS`: so many real agents in one process, each before a stand-in engine. */
+/**
+ * `node elastic-node.ts GATEWAY TOKEN_FILE MODEL REPLICAS SLOTS RATE TOKENS`: runs this many real agents in one
+ * process, each with a mock engine.
+ */
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,7 +1,8 @@
 /**
- * `npm run paper:elastic [-- --seconds N] [--seed N] [--json FILE] [--pictures DIR]`: tokens per second against replicas, 8 to 64 and back by
- * random kills, as in the paper's Figure 4. The agents and the gateway are real; the engines are stand-ins of a fixed rate, and PER_PROCESS
- * replicas share a process, which a kill ends as a lost machine would: without a word. Exits with 1 where a stream fails, or r is below 0.9.
+ * `npm run paper:elastic [-- --seconds N] [--seed N] [--json FILE] [--pictures DIR]`: tokens per second over replicas,
+ * from 8 to 64 and back by random kills, as in the paper's Figure 4. The agents and the gateway are real; the engines
+ * are mocks with a fixed rate. PER_PROCESS replicas share a process, which is killed without notice like a lost
+ * machine. Exit code 1 if a stream fails, or r is below 0.9.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -26,15 +27,15 @@ const { values } = parseArgs({
 
 const MODEL = 'stand-in/elastic';
 const PER_PROCESS = 4;
-/** Up by starting processes, down by killing them; at the top as many are killed at random and started again. */
+/** Up by starting processes, down by killing them; at the top the same number is killed at random and started again. */
 const STEPS = [8, 16, 32, 48, 64, 64, 48, 32, 16, 8];
 const SLOTS = 2;
-/** Of one stream: so slow that the clients and the gateway, on the same cores, are no bound. */
+/** Rate of one stream, so low that the clients and the gateway on the same cores are not the limit. */
 const TOKENS_PER_S = 5;
 const TOKENS = 40;
-/** For each slot: there is always one that waits. */
+/** Per slot, so that one always waits. */
 const CLIENTS_PER_SLOT = 1.5;
-/** Agents start on a machine that is full of them. */
+/** Agents start on a machine full of them. */
 const STARTED_MS = 300_000;
 
 interface Step {
@@ -48,7 +49,7 @@ let tokens = 0;
 const errors: string[] = [];
 let whole = 0;
 
-/** One stream that may be continued elsewhere, to its end. Counts the words as they come. */
+/** One resumable stream to its end. Counts the words as they arrive. */
 async function stream(gateway: Gateway, key: string): Promise<void> {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-otela-resume': '1' };
   const message = { role: 'user', content: `${random()}` };
@@ -96,7 +97,7 @@ class Clients {
     while (this.#running <= this.#wanted) {
       await this.#ask().catch(async (error: unknown) => {
         if (errors.length < 20) errors.push(String(error));
-        await new Promise((resolve) => setTimeout(resolve, 1_000)); // no storm of one fault
+        await new Promise((resolve) => setTimeout(resolve, 1_000)); // Prevents a storm of errors.
       });
     }
     this.#running--;
@@ -140,7 +141,7 @@ async function run(): Promise<void> {
     await gateway.serving(wanted, STARTED_MS, MODEL);
     replicas = wanted;
     clients.want(Math.round(wanted * SLOTS * CLIENTS_PER_SLOT));
-    // What a lost node held is continued elsewhere once it is known to be lost.
+    // What a lost node held continues elsewhere once the loss is detected.
     await new Promise((resolve) => setTimeout(resolve, at === 0 ? 2_000 : 12_000));
     const [from, fromAt] = [tokens, performance.now()];
     await new Promise((resolve) => setTimeout(resolve, Number(values.seconds) * 1_000));

@@ -1,7 +1,8 @@
 /**
- * `npm run paper:overhead [-- --requests N] [--json FILE] [--pictures DIR]`: what a request costs stage by stage, and from site to site, as in
- * the paper's Figures 5 and 6. Three sites in network namespaces (root): a public one with the gateway, and two behind NATs with delay lines.
- * Each has an agent with an ingress and a stand-in engine. The sites behind NATs meet at the public one's agent, then a direct way is opened.
+ * `npm run paper:overhead [-- --requests N] [--json FILE] [--pictures DIR]`: the cost of a request stage by stage, and
+ * from site to site, as in the paper's Figures 5 and 6. Three sites in network namespaces (needs root): a public one
+ * with the gateway, and two behind NATs with added delay. Each has an agent with an ingress and a mock engine. The
+ * sites behind NATs meet at the public one's agent; then a direct path is opened.
  */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -25,7 +26,7 @@ const { values } = parseArgs({
   },
 });
 
-/** One way, ms: of the two uplinks. */
+/** One-way delay of the two uplinks, in ms. */
 const DELAY_MS = { c1: 10, c2: 25 };
 const STARTED_MS = 180_000;
 

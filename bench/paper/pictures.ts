@@ -1,4 +1,4 @@
-/** The two forms that scheduler/paper/chart.ts lacks: bars made of parts, and a table of figures. SVG. */
+/** The two charts that the papers' chart module lacks, as SVG: stacked bars, and a table of figures. */
 
 const COLOURS = ['#2563a8', '#4b8f5a', '#b08a2e', '#b0563b', '#c9c9c9', '#8a63a8', '#7a7a7a'];
 const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
@@ -10,11 +10,11 @@ function svg(width: number, height: number, title: string, body: string): string
 
 export interface Bar {
   name: string;
-  /** One for each name of the legend. */
+  /** One per name of the legend. */
   parts: readonly number[];
 }
 
-/** Bars from left to right, each of its parts; beside it the sum. */
+/** Stacked horizontal bars, each with its sum. */
 export function barsSvg(title: string, unit: string, legend: readonly string[], bars: readonly Bar[]): string {
   const [left, width, step] = [230, 420, 26];
   const sum = ({ parts }: Bar) => parts.reduce((all, one) => all + one, 0);
@@ -45,7 +45,7 @@ export interface Table {
   cells: readonly (readonly (number | undefined)[])[];
 }
 
-/** Tables side by side: the asking site by row, the serving site by column. The darker, the more. */
+/** Tables side by side: the requesting site by row, the serving site by column. Darker means more. */
 export function tablesSvg(title: string, sites: readonly string[], tables: readonly Table[]): string {
   const [cell, left, top] = [64, 70, 62];
   const each = left + sites.length * cell + 24;

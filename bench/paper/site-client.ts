@@ -1,10 +1,10 @@
-/** A client at one site: `node site-client.ts URL KEY MODEL REQUESTS`. Prints what it saw as JSON, times in ms. */
+/** A client at one site: `node site-client.ts URL KEY MODEL REQUESTS`. Prints its measurements as JSON, times in ms. */
 import { median, stagesOf } from './stages.ts';
 
 const [url = '', key = '', model = '', requests = '9'] = process.argv.slice(2);
 const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
 const WARM = 2;
-/** Words of the stand-in, 5 bytes each: enough to fill the window of a channel. */
+/** Words of the mock engine, 5 bytes each: enough to fill the window of a channel. */
 const STREAM_TOKENS = 4_000;
 
 async function ask(body: object): Promise<Response> {

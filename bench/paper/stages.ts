@@ -1,6 +1,6 @@
-/** What `server-timing` says, and medians. */
+/** Parses `server-timing`, and computes medians. */
 
-/** As the paper's Figure 5 names them; `engine` is the engine's own time. */
+/** Names of the paper's Figure 5; `engine` is the engine's own time. */
 export const STAGES = ['ingress', 'lookup', 'queue', 'forward', 'engine', 'return', 'other'] as const;
 
 /** Milliseconds by stage. */

@@ -1,24 +1,27 @@
-/** What a figure of speed does not tell: whether an engine is let go when its client leaves, and what a client sees when its engine dies. */
+/**
+ * What a speed figure does not show: whether an engine is released when its client leaves, and what a client sees when
+ * its engine dies.
+ */
 import type { Engine, EngineRequest } from '../../test/support/engine.ts';
 import { dial } from '../../test/support/raw.ts';
 import { post, type Target } from '../client.ts';
 import { PATH } from '../house.ts';
 import { MODEL } from './peer.ts';
 
-/** A peer that keeps the engine's request for this long after the client left counts as one that never ends it. */
+/** A peer that keeps the engine's request for this long after the client left counts as never ending it. */
 const LET_GO_MS = 10_000;
-/** A small answer is not at its end by then, whatever stands between. */
+/** A small answer has not ended by then, whatever is in between. */
 const UNARY_LEAVES_MS = 700;
 const SOME_TOKENS = 5;
 const SLOW = { tokens: 2_000, tokensPerSecond: 20 };
 
 export interface Behaviour {
-  /** ms from the client's FIN to the end that the engine sees; undefined: it went on for 10 s. */
+  /** ms from the client's FIN to the end that the engine sees; undefined: it continued for 10 s. */
   leavesStream: number | undefined;
   leavesUnary: number | undefined;
   /**
-   * What a stream looks like whose engine dies in the middle. `told`: an error in-band, and no end as a whole stream has · `broken`: the
-   * transfer breaks off · `whole`: it ends as if nothing were missing
+   * A stream whose engine dies in the middle. `told`: an in-band error without the end of a complete stream. `broken`:
+   * the transfer breaks off. `whole`: it ends as if nothing were missing.
    */
   engineDies: 'told' | 'broken' | 'whole';
 }
@@ -74,7 +77,7 @@ async function engineDies(engine: Engine, target: Target): Promise<Behaviour['en
   return whole() ? 'whole' : 'broken';
 }
 
-/** `target` alone asks `engine`. */
+/** Only `target` uses `engine`. */
 export async function behaviourOf(engine: Engine, target: Target): Promise<Behaviour> {
   engine.control(SLOW);
   return {

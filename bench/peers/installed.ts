@@ -5,20 +5,20 @@ import { dirname, join } from 'node:path';
 import { eventually, Managed } from '../../test/support/processes.ts';
 
 const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'otela-bench-peers');
-/** LiteLLM's dependencies are some hundred packages. */
+/** LiteLLM has hundreds of dependencies. */
 const INSTALL_MS = 600_000;
-/** LiteLLM imports for 15 to 30 s on a small machine. */
+/** LiteLLM's imports take 15 to 30 s on a small machine. */
 const READY_MS = 120_000;
 
 async function finish(label: string, command: string[], cwd?: string): Promise<string> {
-  // The environment of the person who runs this names their registries, proxies and certificates.
+  // The user's environment names their registries, proxies and certificates.
   const child = new Managed(command, { label, env: process.env as Record<string, string>, ...(cwd && { cwd }) });
   const { code } = await child.end(INSTALL_MS);
   if (code !== 0) throw child.failure(`exit code ${code}`);
   return child.output;
 }
 
-/** A virtual environment with exactly these; gives the directory of its programs. */
+/** A virtual environment with exactly these packages; returns the directory of its programs. */
 export async function python(name: string, packages: readonly string[]): Promise<string> {
   const directory = join(CACHE, `${name}-${packages.join('-').replaceAll(/[^\w.-]+/g, '_')}`);
   const done = join(directory, 'installed');
@@ -31,7 +31,7 @@ export async function python(name: string, packages: readonly string[]): Promise
   return join(directory, 'bin');
 }
 
-/** A folder with this `package.json` installed in it. */
+/** A folder with this `package.json` installed. */
 export async function npm(name: string, manifest: object): Promise<string> {
   const directory = join(CACHE, name);
   const file = join(directory, 'package.json');
@@ -43,7 +43,7 @@ export async function npm(name: string, manifest: object): Promise<string> {
   return directory;
 }
 
-/** Until `url` answers anything at all. @throws Error with the output of `process` */
+/** Waits until `url` answers anything. @throws Error with the output of `process` */
 export async function answering(url: string, process: Managed): Promise<void> {
   await eventually(`${process.label} answers`, READY_MS, async () => {
     if (!process.running) throw process.failure('ended');

@@ -1,7 +1,8 @@
 /**
- * `npm run bench:peers`: this gateway beside what people put before an engine today, on one machine, with the same client and engines, one
- * after the other; each beside the engine itself, by turns. `--only nginx,litellm` measures some, `--quick` finds out whether it runs.
- * Prints a table and writes bench/results/peers.json. Installs what is missing into the user's cache (`installed.ts`).
+ * `npm run bench:peers`: compares this gateway with programs that people put before an engine today, on one machine,
+ * with the same client and engines; each alternates with the engine itself. `--only nginx,litellm` measures some,
+ * `--quick` only tests that it runs. Prints a table and writes bench/results/peers.json. Installs what is missing into
+ * the user's cache (`installed.ts`).
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -63,7 +64,7 @@ async function addedBy(direct: Target, peer: Target, stream: boolean): Promise<n
   return median(differences);
 }
 
-/** Alternating: a figure of the peer beside one of the engine's own. The first pair warms both up. */
+/** Alternates figures of the peer and of the engine. The first pair is a warm-up. */
 async function inTurns(measure: (target: Target) => Promise<number>, direct: Target, peer: Target) {
   for (const each of [direct, peer]) await measure(each);
   const figures = { direct: [] as number[], peer: [] as number[], ratio: [] as number[] };
@@ -105,7 +106,7 @@ async function measured(peer: Peer): Promise<Result> {
   };
 }
 
-/** What is required of ours beside the original: by turns, both before one engine. Nothing without its program. */
+/** Our requirements relative to the original: alternating, with one engine. Empty without its program. */
 async function besideOriginal(): Promise<Required[]> {
   const house = await openHouse([]);
   const { sides } = house;

@@ -1,4 +1,7 @@
-/** nginx as a reverse proxy: what an operator has at hand. Alone it is the least that any proxy adds; behind it an ssh tunnel stands for the job's. */
+/**
+ * nginx as a reverse proxy, which every operator has. Alone it is the least that any proxy adds; with an ssh tunnel
+ * after it, it represents the manual setup for a job.
+ */
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
@@ -45,7 +48,7 @@ export const nginx: Peer = {
   start: startNginx,
 };
 
-/** `ssh -R` from the job to the login node, as people do it by hand: one port for each engine. */
+/** `ssh -R` from the job to the login node, as people do it by hand: one port per engine. */
 async function startTunnel(engine: string): Promise<string> {
   const directory = await temporaryDirectory('otela-peer-ssh');
   const [daemonPort, port] = [await freePort(), await freePort()];

@@ -8,7 +8,7 @@ import { MODEL, type Peer } from './peer.ts';
 
 const READY_MS = 15_000;
 
-/** A gateway, and an agent that wraps the engine, as `npm run bench` measures them. */
+/** A gateway, and an agent that wraps the engine, as measured by `npm run bench`. */
 export const ours: Peer = {
   name: 'OpenTela',
   does: { keys: true, usage: true, tunnel: true },

@@ -1,15 +1,15 @@
-/** A program that an operator might put before an engine instead of this one. */
+/** A program that an operator might use instead of this one. */
 import type { Target } from '../client.ts';
 
-/** The model's name at every engine of this benchmark: some peers must be told it. */
+/** The model's name at every engine of this benchmark, which some peers must know. */
 export { MODEL } from '../engine-answers.ts';
 
 export interface Peer {
   name: string;
-  /** What of our work it does here as well; a figure is read with that in mind. */
+  /** Which of our features it provides here as well, for a fair reading of the figures. */
   does: { keys: boolean; usage: boolean; tunnel: boolean };
   /**
-   * Makes it runnable, from the ordinary registries where it is not there yet, and gives the version that will run.
+   * Installs it from the usual registries if it is missing, and returns its version.
    * @throws Error that says what is missing
    */
   install(): Promise<string>;

@@ -1,4 +1,4 @@
-/** The proxies and routers that come as Python packages; those of vLLM and SGLang are Rust inside. */
+/** Proxies and routers distributed as Python packages; those of vLLM and SGLang are written in Rust. */
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { freePort, Managed, temporaryDirectory } from '../../test/support/processes.ts';

@@ -1,4 +1,4 @@
-/** What is told of a peer. */
+/** The results of a peer. */
 import { markdown } from '../report.ts';
 import type { Behaviour } from './behaviour.ts';
 import type { Peer } from './peer.ts';
@@ -13,7 +13,7 @@ export interface Result {
   /** At 64 connections. */
   perSecond: number;
   directPerSecond: number;
-  /** Tokens per second of 64 unpaced streams, as a part of the engine's own. */
+  /** Tokens per second of 64 unpaced streams, as a fraction of the engine's own. */
   tokens: number;
   behaviour: Behaviour;
 }

@@ -1,4 +1,4 @@
-/** Ours and the original before one engine. */
+/** Our gateway and the original before one engine. */
 import { startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { type Managed, memoryOf } from '../../test/support/processes.ts';
@@ -9,7 +9,7 @@ import type { Required } from './row.ts';
 import type { Sides } from './side-by-side.ts';
 
 const READY_MS = 30_000;
-/** What a program allocates for its start is given back by then. */
+/** Memory allocated for the start is freed by then. */
 const REST_MS = 5_000;
 /** Keys are counted against limits that no run reaches. */
 const LIMITS = { requests_per_minute: 10_000_000, tokens_per_minute: 100_000_000_000 };
@@ -21,7 +21,7 @@ export interface House {
   original: Original | undefined;
 }
 
-/** Gateway and agent, and the original beside them; `notes` says why where it is not there. */
+/** Gateway and agent, and the original beside them; `notes` says why if it is missing. */
 export async function openHouse(notes: string[]): Promise<House> {
   const { url } = await startEngine();
   const gateway = await Gateway.start();

@@ -1,7 +1,8 @@
 /**
- * `npm run bench:required`: every figure that is required of the gateway, in one run of about ten minutes on a quiet machine: the gateway of
- * dist/ beside the original (`OTELA_GO`, see bench/peers/original.ts), by turns, then alone. Prints `figure | ours | original | ratio | required`,
- * writes bench/results/required.json; exit code 1 where a requirement is missed. `--quick`: does it run?
+ * `npm run bench:required`: every figure that is required of the gateway, in one run of about ten minutes on a quiet
+ * machine: the gateway of dist/ alternating with the original (`OTELA_GO`, see bench/peers/original.ts), then alone.
+ * Prints `figure | ours | original | ratio | required`, writes bench/results/required.json; exit code 1 if a
+ * requirement is missed. `--quick` only tests that it runs.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -71,7 +72,7 @@ async function throughNat(): Promise<Required> {
   return typeof found === 'string' ? { ...row, note: `not measured: ${found}` } : { ...row, ours: found[0]?.value };
 }
 
-/** To the line with the URL. The page is built already, as after a first start. */
+/** Time to the line with the URL. The page is built already, as after a first start. */
 async function timeOfStart(): Promise<Required> {
   const seconds: number[] = [];
   for (let n = 0; n < (quick ? 1 : 3); n++) {

@@ -1,4 +1,4 @@
-/** A requirement and what was measured of it, ours and the original's side by side. */
+/** A requirement and its measurement, ours and the original's side by side. */
 import { markdown, show } from '../report.ts';
 
 export interface Required {
@@ -9,11 +9,14 @@ export interface Required {
   unit: string;
   /** What the requirement is about: `ratio` ours ÷ original, `ours` the figure itself. */
   of: 'ratio' | 'ours';
-  /** Median of the rounds' own ratios, not the ratio of the medians: what the machine does beside meets both sides of a round. */
+  /**
+   * Median of the rounds' ratios, not the ratio of the medians: other work on the machine affects both sides of a
+   * round.
+   */
   ratio?: number | undefined;
   most?: number;
   least?: number;
-  /** In words, where it is no number. */
+  /** In words, if it is not a number. */
   required?: string;
   note?: string;
 }

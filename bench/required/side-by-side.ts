@@ -1,4 +1,4 @@
-/** Ours and the original before one engine, by turns: what a request costs, and how many go through. */
+/** Our gateway and the original before one engine, alternating: the cost of a request, and the throughput. */
 import type { Target } from '../client.ts';
 import { request } from '../house.ts';
 import { interleaved, Pool, type Side } from '../sections/latency.ts';
@@ -14,9 +14,9 @@ export interface Sides {
 
 export interface Plan {
   rounds: number;
-  /** Requests of each side at a rate, a round. */
+  /** Requests per side, rate and round. */
   requests(perSecond: number): number;
-  /** Of wrk, a side and round. */
+  /** Seconds of wrk per side and round. */
   seconds: number;
   seed: number;
 }
@@ -38,7 +38,7 @@ function present({ ours, original }: Sides): [Name, Target][] {
       ];
 }
 
-/** Of the two of each round: the median of the ratios. */
+/** Figures of the paired rounds: the median of their ratios. */
 function figuresOf({ ours, original }: Rounds): Pick<Required, 'ours' | 'original' | 'ratio'> {
   if (original.length === 0) return { ours: median(ours) };
   const ratio = median(ours.map((value, n) => value / (original[n] ?? Number.NaN)));

@@ -1,4 +1,4 @@
-/** Streams through ours, and through the original where it is there. */
+/** Streams through our gateway, and through the original if it is available. */
 import type { Target } from '../client.ts';
 import { crowd } from '../sections/crowd.ts';
 import { paced, unpaced } from '../sections/tokens.ts';
@@ -10,7 +10,7 @@ const OF_DIRECT_LEAST = 0.8;
 const PACED = { streams: 256, most: 12 };
 const CROWD = { streams: 1_000, rate: 10, most: 15 };
 
-/** What `measure` finds; a side whose streams break has no figure, and the row says so. */
+/** The result of `measure`. A side whose streams break has no figure, and the row says so. */
 async function unlessBroken(note: Pick<Required, 'note'>, measure: () => Promise<number>): Promise<number | undefined> {
   try {
     return await measure();
@@ -25,14 +25,14 @@ const medianOf = (values: readonly number[]) => (values.length === 0 ? undefined
 const ratioOf = (ours: number, original: number | undefined) =>
   original === undefined ? {} : { original, ratio: ours / original };
 
-/** Tokens per second of 64 unpaced streams, as a part of the engine's own in the same round. */
+/** Tokens per second of 64 unpaced streams, as a fraction of the engine's own in the same round. */
 export async function unpacedStreams(
   { direct, ours, original }: Sides,
   plan: { rounds: number; tokens: number },
 ): Promise<Required> {
   const parts = { ours: [] as number[], original: [] as number[] };
   const note: Pick<Required, 'note'> = {};
-  await unpaced(ours, plan.tokens); // streams are cold, as small requests were
+  await unpaced(ours, plan.tokens); // Streams are cold, as small requests were.
   for (let n = 0; n < plan.rounds; n++) {
     const alone = await unpaced(direct, plan.tokens);
     parts.ours.push((await unpaced(ours, plan.tokens)) / alone);
@@ -51,7 +51,7 @@ export async function unpacedStreams(
   };
 }
 
-/** p99 of a token's way from the engine's write to the client's read, 256 streams at 50 tokens a second. */
+/** p99 of a token's path from the engine's write to the client's read, 256 streams at 50 tokens a second. */
 export async function pacedStreams(
   { ours, original }: Sides,
   plan: { rounds: number; tokens: number; seed: number },

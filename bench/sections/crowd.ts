@@ -1,24 +1,27 @@
-/** Many streams at once: what the way adds to the time between two tokens. */
+/** Many concurrent streams: how much time the path adds between two tokens. */
 import { seeded } from '../../test/support/random.ts';
 import { Client, type Target } from '../client.ts';
 import { request } from '../house.ts';
 
-/** Streams begin within this; what is measured begins when all flow. */
+/** Streams start within this time; the measurement begins when all are flowing. */
 const RAMP_MS = 4_000;
 const TAIL_BYTES = 64;
 
-/** CLOCK_MONOTONIC in µs, as the engine stamps its tokens. */
+/** CLOCK_MONOTONIC in µs, like the engine's timestamps. */
 function now(): number {
   const [whole, nanos] = process.hrtime();
   return whole * 1e6 + nanos / 1e3;
 }
 
 export interface Seen {
-  /** ms that the time between two tokens grew on its way, each pair of neighbours; late tokens that are followed by punctual ones count below 0. */
+  /**
+   * Growth of the time between two tokens on the path in ms, for each pair of neighbors; punctual tokens after late
+   * ones count negative.
+   */
   added: number[];
   /** ms from the engine's write to the client's read. */
   way: number[];
-  /** ms that this process' own event loop was late, at most. */
+  /** Maximum delay of this process's event loop, in ms. */
   late: number;
 }
 
@@ -46,14 +49,14 @@ async function watch(client: Client, bytes: Buffer, from: number, seen: Seen): P
 
 export interface Crowd {
   streams: number;
-  /** Tokens a second of each. */
+  /** Tokens a second per stream. */
   rate: number;
-  /** How long it is measured, once all flow. */
+  /** Duration of the measurement, once all are flowing. */
   seconds: number;
   seed: number;
 }
 
-/** Streams that begin as those of independent people do. @throws Error where one breaks */
+/** Streams that start like those of independent people. @throws Error if one breaks */
 export async function crowd(target: Target, { streams, rate, seconds, seed }: Crowd): Promise<Seen> {
   const random = seeded(seed);
   const seen: Seen = { added: [], way: [], late: 0 };

@@ -1,6 +1,7 @@
 /**
- * What others notice of a key that floods and of clients that do not read. One key asks four times a second, open loop; beside it another
- * keeps 256 requests open at an engine that answers 16 at once, 100 ms each; then sixteen clients ask for 64 MiB each and read none of it.
+ * The effect on others of a key that floods, and of clients that do not read. One key sends four requests a second,
+ * open loop. Meanwhile another keeps 256 requests open at an engine with 16 slots, 100 ms each; then sixteen clients
+ * request 64 MiB each and read none of it.
  */
 import { connect, type Socket } from 'node:net';
 import { engineCommand, startAgent } from '../../test/support/agent.ts';
@@ -26,7 +27,7 @@ const UNREAD_ADDED_MS = 5;
 
 export interface Plan {
   seed: number;
-  /** Of the quiet key, each time. */
+  /** Requests of the quiet key in each phase. */
   requests: number;
 }
 
@@ -76,7 +77,7 @@ function slotted(target: Target): Buffer {
   return post(target, PATH, { model: SLOTTED, messages, stand_in: { delayMs: SERVICE_MS, tokens: 8 } });
 }
 
-/** An engine with slots and its agent; `waiting`: what may wait inside it. */
+/** An engine with slots and its agent; `waiting`: how many requests may wait in it. */
 async function slottedNode(gateway: Gateway, token: string, waiting: string): Promise<Managed[]> {
   const engine = new Managed(engineCommand(0, '--model', SLOTTED, '--slots', String(SLOTS)), { label: 'slots' });
   const [, engineUrl = ''] = await engine.line(/stand-in engine ready (\S+)/, 15_000);
@@ -85,7 +86,7 @@ async function slottedNode(gateway: Gateway, token: string, waiting: string): Pr
   return [agent, engine];
 }
 
-/** Clients that ask for much and read nothing of it. */
+/** Clients that request much and read nothing. */
 async function unread(target: Target): Promise<Socket[]> {
   const bytes = post(target, '/v1/audio/speech', { model: MODEL, input: `[bench bytes ${UNREAD_BYTES}]` });
   const { hostname, port } = new URL(target.url);
@@ -127,7 +128,7 @@ async function flooded(gateway: Gateway, token: string, plan: Plan): Promise<Row
     const alone = await quiet(target, slotted(target), plan);
     const flooding = { url: gateway.url, key: floodKey };
     const stop = flood(flooding, slotted(flooding), FLOOD);
-    await new Promise((resolve) => setTimeout(resolve, 2_000)); // until it is as bad as it gets
+    await new Promise((resolve) => setTimeout(resolve, 2_000)); // Until it is at its worst.
     const startedAt = performance.now();
     const times = await quiet(target, slotted(target), plan);
     const seconds = (performance.now() - startedAt) / 1_000 + 2;
@@ -149,7 +150,7 @@ async function slowReaders(gateway: Gateway, token: string, plan: Plan): Promise
   await warm(target, 200);
   const alone = await quiet(target, request(target, 'unary'), plan);
   const sockets = await unread({ url: gateway.url, key: await gateway.createKey('does not read') });
-  await new Promise((resolve) => setTimeout(resolve, 2_000)); // until every window on the way is full
+  await new Promise((resolve) => setTimeout(resolve, 2_000)); // Until every window on the path is full.
   const times = await quiet(target, request(target, 'unary'), plan);
   for (const socket of sockets) socket.destroy();
   const note = 'all over one tunnel';

@@ -1,4 +1,7 @@
-/** Added latency, open loop: requests start when the schedule says, whether or not earlier ones are done. Direct and gateway take turns. */
+/**
+ * Added latency, open loop: requests start on schedule, whether or not earlier ones are done. Direct and gateway
+ * alternate.
+ */
 
 import { seeded } from '../../test/support/random.ts';
 import { Client, type Target } from '../client.ts';
@@ -15,7 +18,7 @@ export interface Plan {
   requests(perSecond: number): number;
 }
 
-/** Connections that are open and free; more are opened when all are busy. */
+/** Idle open connections; more are opened when all are busy. */
 export class Pool {
   readonly #target: Target;
   readonly #free: Client[] = [];

@@ -8,7 +8,7 @@ import { judged, type Row } from '../report.ts';
 import { median, repeated } from '../stats.ts';
 
 const LIMIT_AT_64 = 5_000;
-/** wrk's own 2 s would make errors of what is merely slow. */
+/** wrk's default of 2 s would count slow responses as errors. */
 const SLOW_S = 30;
 
 interface WrkResult {

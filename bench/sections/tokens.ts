@@ -1,4 +1,4 @@
-/** Streams: how many tokens pass when nothing paces them, and what each token's way costs when something does. */
+/** Streams: throughput without pacing, and the cost of each token's path with pacing. */
 
 import { seeded } from '../../test/support/random.ts';
 import { Client, type Target } from '../client.ts';
@@ -7,7 +7,7 @@ import { judged, type Row } from '../report.ts';
 import { median, quantile, repeated } from '../stats.ts';
 
 const STREAMS = 64;
-/** A token's event has some 190 bytes at every peer. An answer with less than this per token lacks tokens. */
+/** A token's event has about 190 bytes at every peer. A response with less than this per token lacks tokens. */
 const TOKEN_LEAST_BYTES = 100;
 const RATIO_LIMIT = 0.6;
 const ADDED_P50_MS = 0.2;
@@ -66,14 +66,14 @@ function throughputRow(at: string, { direct, through }: Throughput): Row {
   };
 }
 
-/** CLOCK_MONOTONIC in µs, as the engine stamps its tokens. */
+/** CLOCK_MONOTONIC in µs, like the engine's timestamps. */
 function now(): number {
   const [seconds, nanos] = process.hrtime();
   return seconds * 1e6 + nanos / 1e3;
 }
 
 export interface Paced {
-  /** ms from the engine's write of a token to its arrival here, of all tokens after each stream's first. */
+  /** ms from the engine's write of a token to its arrival here, for all tokens after each stream's first. */
   delays: number[];
   /** ms per output token of each stream: (last − first) / (n − 1). */
   perToken: number[];
@@ -81,7 +81,7 @@ export interface Paced {
 
 const TAIL = 256;
 
-/** One stream; its tokens' stamps are read from the raw bytes as they come. */
+/** One stream; its tokens' timestamps are read from the raw bytes as they arrive. */
 async function watch(client: Client, bytes: Buffer, into: Paced): Promise<boolean> {
   let rest = '';
   let first = 0;
@@ -103,7 +103,7 @@ async function watch(client: Client, bytes: Buffer, into: Paced): Promise<boolea
   return timing.complete && timing.status === 200;
 }
 
-/** `streams` streams at 50 tokens a second whose starts are spread over 1 s, as requests of independent people are. */
+/** `streams` streams at 50 tokens a second whose starts are spread over 1 s, like requests of independent people. */
 export async function paced(target: Target, streams: number, tokens: number, seed: number): Promise<Paced> {
   const random = seeded(seed);
   const result: Paced = { delays: [], perToken: [] };
@@ -166,7 +166,8 @@ async function perToken(house: House, streams: number, plan: Plan): Promise<Row[
 export async function tokens(house: House, plan: Plan): Promise<{ rows: Row[]; loaded: Memory }> {
   const rows: Row[] = [];
   const loaded = await peak(house, async () => {
-    // Streams are as cold here as small requests were before they were warmed: the first pair is told, and counts for nothing else.
+    // Streams are cold here, as small requests were before their warm-up: the first pair is reported, and not used
+    // otherwise.
     const cold = await inTurns(house, 1, plan.tokens);
     rows.push(throughputRow(`${STREAMS} unpaced streams, the first since the start`, cold));
     const warm = await inTurns(house, plan.repeats, plan.tokens);

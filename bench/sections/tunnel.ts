@@ -1,6 +1,7 @@
 /**
- * What the tunnel adds to a request: bytes at its socket, WebSocket framing and masks included, TCP's own headers not, minus the body that
- * the engine got and the body that it gave. One request after the other on one client connection, after some that are not counted.
+ * How many bytes the tunnel adds to a request: bytes at its socket, including WebSocket framing and masks but not TCP
+ * headers, minus the body that the engine received and the body that it sent. Sequential requests on one client
+ * connection, after some that are not counted.
  */
 import { Client } from '../client.ts';
 import type { Counter } from '../counter.ts';
@@ -11,7 +12,7 @@ import { judged, type Row } from '../report.ts';
 const OUT_BYTES = 200;
 const BACK_BYTES = 40;
 const BEFORE = 20;
-/** After the last answer, for what follows it: credits, the report of tokens. */
+/** After the last response, for what follows it: credits, the usage report. */
 const SETTLE_MS = 1_500;
 
 async function settled(counter: Counter) {

@@ -1,6 +1,7 @@
 /**
- * Through a real NAT with 20 ms each way (test/netns): the agent and the engine behind it, the client outside. The line itself is measured
- * first and in the same run: a TCP echo for the round trip, a plain TCP copy for the throughput, on connections dialled out as the agent's is.
+ * Through a real NAT with 20 ms each way (test/netns): the agent and the engine behind it, the client outside. The line
+ * itself is measured first, in the same run: a TCP echo for the round trip, a plain TCP copy for the throughput, on
+ * connections dialed out like the agent's.
  */
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -26,11 +27,11 @@ const HOST = 'c1h1';
 export interface Plan {
   repeats: number;
   requests: number;
-  /** 0: no bodies are carried, and there are no rows for them. */
+  /** 0: no bodies are transferred, and there are no rows for them. */
   bodyBytes?: number;
 }
 
-/** A connection dialled out of the cluster to this machine; the far end does what `role` says (see bench/far-end.ts). */
+/** A connection dialed out of the cluster to this machine; the far end does what `role` says (see bench/far-end.ts). */
 async function dialledOut(role: string, bytes: number): Promise<{ socket: Socket; end: Managed }> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, OUTSIDE, resolve));
@@ -79,7 +80,7 @@ async function plainTcp(role: 'source' | 'sink', bytes: number): Promise<number>
       if (!socket.write(left >= block.length ? block : block.subarray(0, left)))
         await new Promise((resolve) => socket.once('drain', resolve));
     }
-    // The far end answers one byte when it has them all.
+    // The far end sends one byte when it has everything.
     await new Promise((resolve) => socket.once('data', resolve));
   }
   const seconds = (performance.now() - start) / 1000;
@@ -88,7 +89,7 @@ async function plainTcp(role: 'source' | 'sink', bytes: number): Promise<number>
   return bytes / seconds;
 }
 
-/** Bytes per second of an engine's answer of that size, to the client. */
+/** Bytes per second of an engine's response of this size, to the client. */
 export async function download(target: Target, bytes: number): Promise<number> {
   const client = new Client(target);
   const start = performance.now();
@@ -99,7 +100,7 @@ export async function download(target: Target, bytes: number): Promise<number> {
   return bytes / ((performance.now() - start) / 1000);
 }
 
-/** Bytes per second of an opaque body of that size, from the client to the engine. */
+/** Bytes per second of an opaque body of this size, from the client to the engine. */
 export async function upload(target: Target, bytes: number): Promise<number> {
   const { request: send } = await import('node:http');
   const start = performance.now();

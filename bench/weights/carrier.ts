@@ -1,8 +1,9 @@
 /**
- * What carries a blob: a connection of its own, as built, or a stream on the mesh's channel beside the streams of requests. Two processes with the
- * agent's handshake, TLS and channels; no disk, no SHA-256. A token goes over the channel every 20 ms, and its way from process to process is
- * timed. By turns, each `--mib 256`, `--rounds 5`: tokens alone, blob on its own connection, blob on the channel. Told are throughput,
- * processor time of both ends per GiB, and the tokens' delay. Exit code 1: the own connection delays tokens more than the channel does.
+ * The transport of a blob: a separate connection, as implemented, or a stream on the mesh's channel beside the streams
+ * of requests. Two processes with the agent's handshake, TLS and channels; no disk, no SHA-256. A token is sent over
+ * the channel every 20 ms, and its time from process to process is measured. Alternating, each `--mib 256`, `--rounds
+ * 5`: tokens alone, blob on its own connection, blob on the channel. Prints throughput, processor time of both ends per
+ * GiB, and the tokens' delay. Exit code 1: the separate connection delays tokens more than the channel does.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -30,9 +31,9 @@ const TOKEN_BYTES = 8;
 /** Streams that the acceptor opens. */
 const TOKENS = 2;
 const BLOB = 4;
-/** Credit goes back after so much. */
+/** Credit is returned after this many bytes. */
 const CREDIT_BYTES = 128 * 1024;
-/** Where nothing is sent. */
+/** Duration without any blob. */
 const QUIET_MS = 3_000;
 
 const { values } = parseArgs({
@@ -62,7 +63,7 @@ function eventsOf(onFrame: ChannelEvents['onFrame']): ChannelEvents {
   };
 }
 
-/** The child: sends tokens all the time, and blobs as it is told. */
+/** The child: sends tokens continuously, and blobs when told to. */
 async function send(): Promise<void> {
   const chunk = Buffer.alloc(CHUNK_BYTES, 1);
   const channels: Channel[] = [];

@@ -1,8 +1,10 @@
 /**
- * What a start in a Python environment asks of the shared file system: from a venv that lies there, and from one that travels. Measured: a real
- * venv of this machine's Python with its pip, one start of pip's installer out of it (operations as Python's importer makes them), and the
- * agent's own code for so many nodes of one process. Reckoned from that: `--nodes 64` at once, also with the sizes of the paper's context (3.7 GB
- * of weights, 3.7 GB of packed environment, a file system of 84 Gb/s, links of 10 Gb/s). Exit code 1: more than one read of the source.
+ * What a start in a Python environment requests from the shared file system: with a venv stored there, and with one
+ * that is distributed. Measured: a real venv of this machine's Python with its pip, one start of pip's installer from
+ * it (operations as Python's importer makes them), and the agent's own code for this many nodes in one process.
+ * Extrapolated from that: `--nodes 64` together, also with the sizes of the paper's context (3.7 GB of weights, 3.7 GB
+ * of packed environment, a file system with 84 Gb/s, links with 10 Gb/s). Exit code 1: more than one read of the
+ * source.
  */
 import { execFile } from 'node:child_process';
 import { rm, stat } from 'node:fs/promises';
@@ -22,11 +24,11 @@ const { values } = parseArgs({
 const [nodes, pulls] = [Number(values.nodes), Number(values.pulls)];
 const run = promisify(execFile);
 
-/** A list is stat, readlink, stat; a read is readlink, stat, open: `agent/weights/sources/directory.ts`. */
+/** A list is stat, readlink, stat; a read is readlink, stat, open; see `agent/weights/sources/directory.ts`. */
 const OPERATIONS_PER_CALL = 3;
 const PAPER = { weightsGB: 3.7, packedGB: 3.7, fileSystemGbPerS: 84, linkGbPerS: 10 };
 
-/** Counts what the importer asks of the file system below the environment. */
+/** Counts the importer's operations on the file system below the environment. */
 const COUNTED = `
 import importlib._bootstrap_external as importer, json, os, sys
 counts = {"stat": 0, "list": 0, "open": 0, "bytes": 0}

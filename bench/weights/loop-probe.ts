@@ -1,12 +1,13 @@
 /**
- * Loaded into an agent by `NODE_OPTIONS=--import`: each connection to the socket named by OTELA_LOOP_PROBE gets what the agent's event loop did
- * since the connection before, in ms. `delay`: from when a timer was due to when it ran. `work`: the main thread's own processor time between two
- * looks at timers, so what it alone kept a token waiting; other work on the machine does not change it.
+ * Loaded into an agent by `NODE_OPTIONS=--import`. Each connection to the socket named by OTELA_LOOP_PROBE receives
+ * what the agent's event loop did since the previous connection, in ms. `delay`: from when a timer was due until it
+ * ran. `work`: the main thread's processor time between two timer checks, so what this thread alone kept a token
+ * waiting; other work on the machine does not change it.
  */
 import { createServer } from 'node:net';
 import { createHistogram, type Histogram, monitorEventLoopDelay } from 'node:perf_hooks';
 
-/** The monitor's timer: what is shorter does not show. */
+/** The monitor's timer; shorter delays do not show. */
 const RESOLUTION_MS = 1;
 
 const path = process.env.OTELA_LOOP_PROBE;

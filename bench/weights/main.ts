@@ -1,4 +1,7 @@
-/** `npm run bench:weights -- [swarm|relay|carrier|environment|tokens] [flags]`: one part after the other where none is named. Exit code 1: one missed its figure. */
+/**
+ * `npm run bench:weights -- [swarm|relay|carrier|environment|tokens] [flags]`: runs one part, or all of them in order.
+ * Exit code 1: one missed its figure.
+ */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 

@@ -1,8 +1,9 @@
 /**
- * `npm run bench:weights` (swarm): a cold model over slow links. N agents of one process, with the agent's own code, pull one blob over simulated
- * links: each agent's link carries so many bytes a second in each direction, and what it reads of the source crosses it, too. The
- * handshake of the mesh is left out. `--nodes 64 --mib 32 --rate 2000000 --piece 512 --uploads 2`; on a machine with other work the links have
- * to be slower than what its processors can do: `--mib 4 --rate 250000 --piece 64` has the same proportions. Exit code 1: missed.
+ * `npm run bench:weights` (swarm): a cold model over slow links. N agents in one process, with the agent's own code,
+ * pull one blob over simulated links: each agent's link carries this many bytes a second in each direction, including
+ * what it reads from the source. The mesh's handshake is omitted. `--nodes 64 --mib 32 --rate 2000000 --piece 512
+ * --uploads 2`. On a busy machine the links must be slower than its processors: `--mib 4 --rate 250000 --piece 64` has
+ * the same proportions. Exit code 1: missed.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -33,7 +34,7 @@ const [nodes, bytes, rate, uploads] = [
 ];
 const PIECE_BYTES = Number(values.piece) * 1024;
 
-/** One direction of a link: bytes leave one after the other, at its pace. */
+/** One direction of a link: bytes leave in order, at its rate. */
 class Direction {
   #freeAt = 0;
   async pass(count: number): Promise<void> {
@@ -50,10 +51,10 @@ function linkOf(node: Node) {
   return known;
 }
 
-/** A link holds so much: its sender need not be awake at the moment it is free. */
+/** Capacity of a link's queue, so that its sender need not be awake at the moment it is free. */
 const QUEUE_BYTES = 256 * 1024;
 
-/** What `from` sends to `to` crosses both of their links. */
+/** What `from` sends to `to` uses both of their links. */
 function carry(from: Node, to: Node, source: Socket, target: Socket): void {
   let queued = 0;
   let turn = Promise.resolve();

@@ -1,8 +1,10 @@
 /**
- * A token's way through gateway and agent while that agent sends weights to a neighbour as fast as it can, against the same without. Real
- * processes: gateway, an agent with a stand-in engine in a process of its own, a second agent that pulls `--mib 512` again and again. By turns,
- * `--rounds 3` of `--seconds 8` each. Told is the time between two tokens of one stream, whose engine writes 50 a second. `--rate`: the sender's
- * --weights-rate. `--apart 'nice -n 19'`: the sender is a process of its own, started by that. All share this machine's processors: on a small one they are what is short.
+ * A token's path through gateway and agent while that agent sends weights to a neighbor as fast as it can, compared
+ * with no transfer. Real processes: gateway, an agent with a mock engine in a separate process, a second agent that
+ * pulls `--mib 512` repeatedly. Alternating, `--rounds 3` of `--seconds 8` each. Prints the time between two tokens of
+ * one stream, whose engine writes 50 a second. `--rate`: the sender's --weights-rate. `--apart 'nice -n 19'`: the
+ * sender is a separate process, started with that. All share this machine's processors, which on a small one are the
+ * limit.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -69,14 +71,14 @@ async function agent(args: string[], command?: string[], prefix: string[] = []) 
 const figuresSchema = z.object({ p50: z.number(), p99: z.number(), max: z.number() });
 const loopSchema = z.object({ delay: figuresSchema, work: figuresSchema });
 
-/** What the event loop did since the call before, in ms: see loop-probe.ts. */
+/** What the event loop did since the previous call, in ms; see loop-probe.ts. */
 async function loopOf(path: string) {
   let text = '';
   for await (const part of connect(path)) text += part;
   return loopSchema.parse(JSON.parse(text));
 }
 
-/** How long the agent's main thread has run, and waited for a processor: ms. */
+/** How long the agent's main thread has run, and waited for a processor, in ms. */
 function threadTimes(pid: number) {
   const [ran = 0, waited = 0] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ').map(Number);
   return { ran: ran / 1e6, waited: waited / 1e6 };
@@ -85,7 +87,7 @@ function threadTimes(pid: number) {
 const port = await freePort();
 const limit = values.rate === undefined ? [] : ['--weights-rate', values.rate];
 const sender = await agent(limit, engineCommand(port, '--tokens', '1000000', '--rate', String(PER_S)));
-// It stands for another machine: it runs on what the others leave.
+// It represents another machine, so it runs on what the others leave.
 const reader = await agent([], undefined, ['nice', '-n', '19']);
 const [node] = await gateway.serving(1, SERVING_MS);
 const model = node?.models[0]?.id ?? '';
@@ -127,7 +129,7 @@ const rows = { quiet: [] as Turn[], sending: [] as Turn[] };
 interface Turn {
   gaps: number[];
   loop: z.infer<typeof loopSchema>;
-  /** Of each second, ms that the sender's main thread ran, and waited for a processor. */
+  /** Per second: ms that the sender's main thread ran, and waited for a processor. */
   ran: number;
   waited: number;
 }

@@ -1,6 +1,6 @@
 /**
- * The Grafana dashboard of a gateway and its agents, made with Grafana's own builder so that its types are the schema.
- * `npm run dashboard:generate` writes otela.json beside this file; a test runs every expression against Prometheus.
+ * The Grafana dashboard of a gateway and its agents, made with Grafana's own builder, whose types are the schema. `npm
+ * run dashboard:generate` writes otela.json beside this file; a test runs every expression against Prometheus.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,10 +11,10 @@ import * as stat from '@grafana/grafana-foundation-sdk/stat';
 import * as timeseries from '@grafana/grafana-foundation-sdk/timeseries';
 
 const SOURCE = { type: 'prometheus', uid: `\${datasource}` };
-/** Of the 24 columns that Grafana divides a row into. */
+/** In units of the 24 columns of a Grafana row. */
 const WIDTH = { stat: 4, graph: 8 };
 const HEIGHT = { stat: 4, graph: 8 };
-/** The gateways that the reader chose. */
+/** The gateways that the reader selected. */
 const GATEWAY = 'job="otela-gateway",instance=~"$instance"';
 const MODEL = `${GATEWAY},gen_ai_request_model=~"$model"`;
 
@@ -232,7 +232,7 @@ export function overview(): grafana.Dashboard {
   return board.build();
 }
 
-/** The dashboard as Grafana imports it. */
+/** The dashboard in Grafana's import format. */
 export const overviewJson = (): string => `${JSON.stringify(overview(), null, 2)}\n`;
 
 if (import.meta.main) writeFileSync(join(import.meta.dirname, 'otela.json'), overviewJson());
