@@ -29,6 +29,8 @@ const CHECKS: Record<string, string[]> = {
   'generated files': ['node', 'packaging/generated.ts'],
   imports: ['node', 'packaging/imports.ts'],
   commits: ['node', 'packaging/commits.ts'],
+  markdownlint: ['markdownlint-cli2'],
+  cspell: ['cspell', '--no-progress', '--no-summary'],
   'tsc shared': ['tsc', '-p', 'tsconfig.shared.json'],
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],

@@ -145,7 +145,7 @@ it('routing: an alias that clients use, weights of nodes, a description, and bac
   });
 
   await rowAction(page, model, 'Edit description');
-  await page.getByLabel('Licence').fill('Apache-2.0');
+  await page.getByLabel('License').fill('Apache-2.0');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   expect(await gateway.admin('GET', 'model-cards')).toMatchObject({ data: [{ id: model, license: 'Apache-2.0' }] });

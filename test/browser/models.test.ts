@@ -121,7 +121,7 @@ it('an operator describes a model, and a consumer reads it, finds it by it, and 
   await theirs.getByRole('button', { name: 'Describe' }).first().click();
   await theirs.getByLabel('Description').fill('Good for **herons**.');
   await theirs.getByLabel('Size').fill('8B');
-  await theirs.getByLabel('Licence').fill('Apache-2.0');
+  await theirs.getByLabel('License').fill('Apache-2.0');
   await theirs.getByLabel('Page about it').fill('https://example.org/m');
   await theirs.getByRole('group', { name: 'Reads' }).getByLabel('pictures').check();
   await theirs.getByLabel('Calls tools').selectOption('yes');

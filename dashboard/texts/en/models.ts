@@ -12,7 +12,7 @@ export const models = {
   silent: (n: number) => `${n} silent`,
   busy: (n: number) => `busy, ${n} waiting`,
   size: 'Size',
-  license: 'Licence',
+  license: 'License',
   context: 'Context',
   tokens: (n: number) => `${n.toLocaleString('en')} tokens`,
   weights: 'Weights',
