@@ -64,9 +64,9 @@ async function start(port: number, data: string | undefined, worker: boolean): P
   const key = await gateway.createKey('demo');
   return `
 OpenTela for the edge is up: a gateway${worker ? " on Cloudflare's runtime (wrangler dev)" : ''}, one agent, and one stand-in engine.
-The stand-in is no language model: its words come from a list. docs/quickstart-provider.md puts a real one behind an agent; the
-join token that it asks for comes from
-\`npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key\`.
+The stand-in engine repeats words from a fixed list; it is not a language model. To serve a real one, follow docs/quickstart-provider.md.
+This command creates the join token that it needs:
+  npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key
 
   URL        ${gateway.url}/v1
   API key    ${key}
@@ -78,7 +78,7 @@ join token that it asks for comes from
     -H 'Content-Type: application/json' \\
     -d '{"model":"${MODEL}","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
 
-Ctrl-C ends everything.`;
+Press Ctrl-C to stop everything.`;
 }
 
 const { values } = parseArgs({

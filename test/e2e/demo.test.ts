@@ -22,7 +22,7 @@ it.each(['start', 'start:worker'])(
     expect(await curl.end(20_000)).toMatchObject({ code: 0 });
     expect(curl.output).toContain('data: [DONE]');
     expect(curl.output).toContain('"content":" stand-in"');
-    expect(demo.output).toMatch(/no language model/);
+    expect(demo.output).toMatch(/not a language model/);
     const [, page = ''] = /dashboard +(\S+)/.exec(demo.output) ?? [];
     const shown = await fetch(page);
     expect([shown.status, await shown.text()]).toEqual([200, expect.stringContaining('<!doctype html>')]);

@@ -55,7 +55,7 @@ function network(): void {
 function recipe(): { loop: string; configuration: string } {
   const page = readFileSync(join(ROOT, 'docs/gateways.md'), 'utf8');
   const loop = /```sh\n(#!\/bin\/sh\n.*?)```/s.exec(page)?.[1];
-  const configuration = /```\n(track_file.*?)```/s.exec(page)?.[1];
+  const configuration = /```\w*\n(track_file.*?)```/s.exec(page)?.[1];
   if (loop === undefined || configuration === undefined) throw new Error('docs/gateways.md has no recipe');
   return { loop, configuration };
 }
