@@ -16,7 +16,7 @@ const ONE_FILE_AT_A_TIME = [
   'release',
 ];
 /** Their modules hold no state that a test of another file could see: they are loaded once for all files. */
-const SHARED_MODULES: readonly string[] = ['shared', 'sim', 'scheduler', 'factory'];
+const SHARED_MODULES: readonly string[] = ['shared', 'sim', 'scheduler', 'factory', 'research'];
 
 /** One project per room that needs its own runtime or its own rights. */
 const nodeProject = (name: string) => ({
@@ -41,7 +41,7 @@ export default defineConfig({
     // Ours first: a failure's first line says what broke, and the second how it is run alone.
     reporters: ['./test/support/reporter.ts', 'default'],
     projects: [
-      ...['shared', 'sim', 'scheduler', ...ONE_FILE_AT_A_TIME].map(nodeProject),
+      ...['shared', 'sim', 'scheduler', 'research', ...ONE_FILE_AT_A_TIME].map(nodeProject),
       ...(withGateway ? ['./vitest.gateway.config.ts'] : []),
     ],
   },

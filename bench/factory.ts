@@ -5,7 +5,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { busyDay, busyDaySvg } from '../factory/simulator/busy-day.ts';
+import { busyDay, busyDaySvg } from '../test/support/factory/simulator/busy-day.ts';
 
 const [USED_LEAST, WASTED_MOST] = [0.9, 0.05];
 

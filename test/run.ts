@@ -46,7 +46,15 @@ const ALONE: ReadonlySet<string> = new Set(['chaos']);
 /** Tests wait for two thirds of their time, so these many runs of vitest keep the cores busy. */
 const LANES = Math.min(3 * availableParallelism(), 12);
 /** They compute, or have a browser do so: one at a time beside those that wait, since bounds of time would break. */
-const COMPUTING: ReadonlySet<string> = new Set(['browser', 'docs', 'sim', 'shared', 'scheduler', 'factory']);
+const COMPUTING: ReadonlySet<string> = new Set([
+  'browser',
+  'docs',
+  'sim',
+  'shared',
+  'scheduler',
+  'factory',
+  'research',
+]);
 /** More files than these do not fail by chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
 

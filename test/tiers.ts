@@ -19,6 +19,7 @@ export const PARTS = [
   'shared',
   'scheduler',
   'factory',
+  'research',
   'chaos',
 ] as const;
 

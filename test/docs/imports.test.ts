@@ -14,6 +14,7 @@ it.each([
   ['gateway/app.ts', 'agent/cli/main.ts', 'gateway may not import it'],
   ['shared/proxy/handle.ts', 'gateway/app.ts', 'shared may not import it'],
   ['dashboard/main.tsx', 'shared/proxy/handle.ts', 'dashboard may not import it'],
+  ['scheduler/cli/main.ts', 'research/judge/main.ts', 'scheduler may not import it'],
   ['gateway/accounts/a.ts', 'gateway/admin/b.ts', 'not in a lower layer'],
   ['gateway/files/a.ts', 'gateway/usage/b.ts', 'not in a lower layer'],
   ['gateway/new/a.ts', 'gateway/usage/b.ts', 'gateway/new has no layer'],
@@ -29,6 +30,12 @@ it.each([
   ['gateway/app.ts', 'package.json'],
 ])('%s may import %s', (from, to) => {
   expect(violation({ from, to }, order)).toBeUndefined();
+});
+
+it('only its tests import research', () => {
+  const all = ['bench', 'deploy', 'examples', 'packaging', 'test'].flatMap(importsOf);
+  const found = all.filter(({ from, to }) => to.startsWith('research/') && !from.startsWith('test/research/'));
+  expect(found).toEqual([]);
 });
 
 it('docs/architecture.md shows the order', () => {

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { dataPath } from '../../scheduler/catalogue/catalogue.ts';
 import { ROOT } from '../support/where.ts';
 import { file, folder, INVENTORY, model, plan, workload } from './support/plan-files.ts';
 import { otelaPlan } from './support/small.ts';
@@ -333,17 +332,5 @@ describe('the example files', () => {
   it('make a plan', async () => {
     const examples = join(ROOT, 'examples/plan');
     expect((await plan(join(examples, 'inventory.json'), join(examples, 'workload.json'))).code).toBe(0);
-    expect(
-      (
-        await plan(
-          dataPath('paper-inventory.json'),
-          dataPath('paper-workload.json'),
-          '--objective',
-          'throughput',
-          '--duration',
-          '0',
-        )
-      ).code,
-    ).toBe(0);
   });
 });

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { drawInstance } from '../../scheduler/paper/instances.ts';
 import { seeded } from '../../scheduler/serving/random.ts';
 import { OptionTable } from '../../scheduler/solver/options.ts';
 import type { Demand, Option } from '../../scheduler/solver/problem.ts';
+import { drawInstance } from './support/instances.ts';
 import { catalogue, planOptions } from './support/small.ts';
 
 /** Of the options of a planning problem of 100 models and 12 kinds of GPU, so many are simulated. */

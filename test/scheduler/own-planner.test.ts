@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { maxFlow } from '../../scheduler/planner/flow.ts';
+import { maxFlow } from '../../examples/plan/flow.ts';
 import { ROOT } from '../support/where.ts';
 import { file, INVENTORY, model, plan, workload } from './support/plan-files.ts';
 
@@ -12,7 +12,7 @@ describe("a planner of one's own", () => {
       INVENTORY,
       workload(model()),
       '--planner',
-      join(ROOT, 'scheduler/planner/max-flow.ts'),
+      join(ROOT, 'examples/plan/max-flow.ts'),
     );
     expect(code).toBe(0);
     expect(out).toMatch(/Plan for max-flow/);

@@ -93,13 +93,13 @@ export const LONG_FORMS: readonly LongForm[] = [
     name: 'regions',
     what: 'the experiments of two-layer planning over regions, 480 slots and ten seeds: no row leaves its band',
     minutes: 20,
-    argv: ['scheduler/paper/torta/main.ts'],
+    argv: ['research/papers/torta/main.ts'],
   },
   {
     name: 'oserve',
     what: "OServe's claims over all models, traces and spans: no request is lost, the search and the switches stay in their bands",
     minutes: 20,
-    argv: ['scheduler/paper/oserve/main.ts', '--json', 'oserve.json'],
+    argv: ['research/papers/oserve/main.ts', '--json', 'oserve.json'],
   },
 ];
 

@@ -33,6 +33,7 @@ const WHOLE: ReadonlySet<string> = new Set([
   'sim',
   'scheduler',
   'factory',
+  'research',
   'worker',
 ]);
 /** `wrangler dev` takes so many times as long for the same files. */

@@ -1,27 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { serveGen } from '../../../scheduler/paper/oserve/traces.ts';
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
-import { ArrivalClassifier } from '../../../scheduler/workload/arrival.ts';
 import { fitKinds, kindClassifier, type Lengths } from '../../../scheduler/workload/kinds.ts';
-import { drawServeGen, weibullShape } from '../../../scheduler/workload/servegen.ts';
-
-/** Requests around three centres, in the shares given. */
-function requestsOf(seed: number, shares: readonly [number, number, number], count = 3000): Lengths[] {
-  const random = seeded(seed);
-  const centres = [
-    [100, 30],
-    [2000, 20],
-    [300, 500],
-  ] as const;
-  return Array.from({ length: count }, () => {
-    const u = random();
-    const [input, output] = centres[u < shares[0] ? 0 : u < shares[0] + shares[1] ? 1 : 2] ?? [1, 1];
-    return {
-      input: Math.max(1, Math.round(input * Math.exp(0.25 * normal(random)))),
-      output: Math.max(1, Math.round(output * Math.exp(0.25 * normal(random)))),
-    };
-  });
-}
+import { requestsOf } from './requests.ts';
 
 describe('kinds of requests', () => {
   it('are as many as there are groups, with their lengths and shares', () => {
@@ -60,63 +39,5 @@ describe('kinds of requests', () => {
 
   it('cannot be found without requests', () => {
     expect(() => fitKinds([], { most: 4, seed: 1 })).toThrow('no requests');
-  });
-
-  it('are judged at arrival from prompt and sender, and the misjudgement is told', () => {
-    const kinds = fitKinds(requestsOf(1, [0.5, 0.3, 0.2]), { most: 8, seed: 1 });
-    const classifier = new ArrivalClassifier(kinds);
-    for (const { input, output } of requestsOf(5, [0.5, 0.3, 0.2])) {
-      const request = { input, sender: output > 200 ? 'writer' : 'other' };
-      classifier.ended(request, classifier.judge(request), output);
-    }
-    const { requests, wrong, confusion } = classifier.misjudgement;
-    expect(requests).toBe(3000);
-    expect(wrong).toBeLessThan(0.05);
-    expect(confusion.flat().reduce((sum, n) => sum + n, 0)).toBe(3000);
-  });
-});
-
-describe("ServeGen's clients", () => {
-  const hour = { fromS: 5 * 86_400, toS: 5 * 86_400 + 3600, inputMax: 2000, outputMax: 500, seed: 1 };
-
-  it('send the rate that is published of them', () => {
-    const trace = serveGen('m-mid');
-    const share = 0.02;
-    const { requests } = drawServeGen(trace, { ...hour, share });
-    const known = new Set(trace.lengths.map((one) => `${one.client}:${one.period}`));
-    const published = trace.windows
-      .filter(
-        (one) => one.window >= 720 && one.window < 726 && known.has(`${one.client}:${Math.floor(one.window / 36)}`),
-      )
-      .reduce((sum, one) => sum + one.rate * 600 * share, 0);
-    expect(requests.count / published).toBeGreaterThan(0.93);
-    expect(requests.count / published).toBeLessThan(1.07);
-  });
-
-  it('are drawn alike with the same seed, and otherwise with another', () => {
-    const draw = (seed: number) =>
-      drawServeGen(serveGen('m-mid'), { ...hour, toS: hour.fromS + 600, share: 0.005, seed });
-    expect(draw(3).requests.arrival).toEqual(draw(3).requests.arrival);
-    expect(draw(3).requests.arrival).not.toEqual(draw(4).requests.arrival);
-  });
-
-  it('have minutes that differ: no rate is interpolated', () => {
-    const { requests } = drawServeGen(serveGen('m-mid'), { ...hour, share: 0.02 });
-    const minutes = new Array<number>(60).fill(0);
-    for (const at of requests.arrival) minutes[Math.floor(at / 60)] = (minutes[Math.floor(at / 60)] ?? 0) + 1;
-    const mean = minutes.reduce((sum, n) => sum + n, 0) / 60;
-    const variance = minutes.reduce((sum, n) => sum + (n - mean) ** 2, 0) / 60;
-    // Poisson counts of a smooth rate would have a variance of about their mean.
-    expect(variance / mean).toBeGreaterThan(2);
-  });
-
-  it('have gaps of the coefficient of variation that is asked for', () => {
-    const random = seeded(8);
-    const shape = weibullShape(3);
-    const values = Array.from({ length: 200_000 }, () => (-Math.log(1 - random())) ** (1 / shape));
-    const mean = values.reduce((sum, v) => sum + v, 0) / values.length;
-    const variance = values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / values.length;
-    expect(Math.sqrt(variance) / mean).toBeGreaterThan(2.7);
-    expect(Math.sqrt(variance) / mean).toBeLessThan(3.3);
   });
 });

@@ -3,9 +3,9 @@ import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
 import { DRAIN_MAX_MS } from '../../../factory/decisions/stops.ts';
 import type { RoundParts } from '../../../factory/life/round.ts';
-import { seeded } from '../../../factory/simulator/random.ts';
-import { type Fault, SimulatedCluster } from '../../../factory/simulator/simulated-cluster.ts';
-import { SimulatedFactory } from '../../../factory/simulator/simulated-factory.ts';
+import { seeded } from '../random.ts';
+import { type Fault, SimulatedCluster } from './simulator/simulated-cluster.ts';
+import { SimulatedFactory } from './simulator/simulated-factory.ts';
 
 const HOUR_MS = 3_600_000;
 const STEP_MS = 5_000;

@@ -1,0 +1,34 @@
+import { type DeploymentPlan, type Group, gpusOfShape, type Shape } from '../../scheduler/orchestration/types.ts';
+
+/** Plans that one enumeration may give: 32 GPUs of a model with many heads have 120,000. */
+const PLANS_MAX = 1_000_000;
+
+/**
+ * Every multiset of shapes on exactly `gpus` GPUs; where no multiset fills them all, on as many as can be filled. Replicas of like shape are
+ * one group. Shapes are given once each.
+ */
+export function plansOf(shapes: readonly Shape[], gpus: number): DeploymentPlan[] {
+  const usable = shapes.filter((shape) => gpusOfShape(shape) <= gpus);
+  for (let filled = gpus; filled > 0; filled--) {
+    const found: DeploymentPlan[] = [];
+    extend(usable, 0, filled, [], found);
+    if (found.length > 0) return found;
+  }
+  return [];
+}
+
+function extend(shapes: readonly Shape[], at: number, left: number, chosen: Group[], found: DeploymentPlan[]): void {
+  if (left === 0) {
+    if (found.length < PLANS_MAX) found.push([...chosen]);
+    return;
+  }
+  const shape = shapes[at];
+  if (shape === undefined) return;
+  const each = gpusOfShape(shape);
+  extend(shapes, at + 1, left, chosen, found);
+  for (let replicas = 1; replicas * each <= left; replicas++) {
+    chosen.push({ shape, replicas });
+    extend(shapes, at + 1, left - replicas * each, chosen, found);
+    chosen.pop();
+  }
+}

@@ -1,0 +1,190 @@
+import { balance } from '../../scheduler/orchestration/assignment.ts';
+import type { RateTable } from '../../scheduler/orchestration/rates.ts';
+import {
+  type DeploymentPlan,
+  gpusOfShape,
+  keyOf,
+  type Shape,
+  type ShapeRates,
+} from '../../scheduler/orchestration/types.ts';
+import { seeded } from '../../scheduler/serving/random.ts';
+
+export interface SearchOptions {
+  seed: number;
+  /** Starts from different plans: a search by exchange ends in local optima. */
+  starts?: number;
+}
+
+export interface Found {
+  plan: DeploymentPlan;
+  /** Load of its fullest group: the makespan of a second's demand. */
+  load: number;
+  /** Plans that were weighed. */
+  weighed: number;
+  rounds: number;
+}
+
+/** Moves of one round that are weighed, at most. */
+const MOVES_MAX = 400;
+/** Rounds without a better plan after which the search ends (OServe §4.3). */
+const FLAT_ROUNDS = 20;
+/** A plan that is as good as the one before is taken now and then: it may lead on. */
+const EQUAL_TAKEN = 0.3;
+
+/** The load of a plan, remembered by its key. */
+function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (plan: DeploymentPlan) => number {
+  const known = new Map<string, number>();
+  const rates = new Map(shapes.map((one) => [`${one.shape.tp}.${one.shape.pp}`, one.rates]));
+  return (plan) => {
+    const key = keyOf(plan);
+    const before = known.get(key);
+    if (before !== undefined) return before;
+    const { load, served } = balance({
+      rates: plan.map(({ shape }) => rates.get(`${shape.tp}.${shape.pp}`) ?? []),
+      replicas: plan.map(({ replicas }) => replicas),
+      demand,
+    });
+    const whole = demand.every((wanted, j) => (served[j] ?? 0) >= wanted * (1 - 1e-9));
+    const value = whole ? load : Number.POSITIVE_INFINITY;
+    known.set(key, value);
+    return value;
+  };
+}
+
+/**
+ * Flow-guided search (OServe Algorithm 1): the assignment shows which replicas are full and which have slack. GPUs move from the slack to the
+ * full, replicas are merged and split, each part in its best shape. All moves of a round are weighed on the plan as it is, and the best is made.
+ */
+export function flowGuided(table: RateTable, gpus: number, demand: readonly number[], options: SearchOptions): Found {
+  const bySize = new Map<number, Shape[]>();
+  for (const { shape } of table.shapes) {
+    const size = gpusOfShape(shape);
+    bySize.set(size, [...(bySize.get(size) ?? []), shape]);
+  }
+  const weigh = loadOfPlan(table.shapes, demand);
+  const random = seeded(options.seed);
+  const sizes = [...bySize.keys()].sort((a, b) => a - b);
+  const starts = startsOf(sizes, gpus, options.starts ?? 4).map((sizesOf) => plainPlan(sizesOf, bySize));
+  let best: Found = { plan: starts[0] ?? [], load: Number.POSITIVE_INFINITY, weighed: 0, rounds: 0 };
+  let [weighed, rounds] = [0, 0];
+  for (const start of starts) {
+    let [plan, load, flat] = [start, weigh(start), 0];
+    if (load < best.load) best = { ...best, plan, load };
+    while (flat < FLAT_ROUNDS) {
+      rounds++;
+      const moves = movesOf(plan, bySize, random);
+      weighed += moves.length;
+      let [next, least]: [DeploymentPlan | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
+      for (const move of moves) {
+        const value = weigh(move);
+        if (value < least) [next, least] = [move, value];
+      }
+      const better = least < load * (1 - 1e-9);
+      const equal = !better && least <= load * (1 + 1e-3) && random() < EQUAL_TAKEN;
+      flat = better ? 0 : flat + 1;
+      if (next !== undefined && (better || equal)) [plan, load] = [next, least];
+      if (load < best.load) best = { ...best, plan, load };
+      if (!better && !equal && moves.length < MOVES_MAX) break;
+    }
+  }
+  return { ...best, weighed, rounds };
+}
+
+/** Sizes of replicas to begin with: all of one size, the smallest first; what is left over goes to the last ones. */
+function startsOf(sizes: readonly number[], gpus: number, most: number): number[][] {
+  return sizes
+    .filter((size) => size <= gpus)
+    .slice(0, most)
+    .map((size) => {
+      const found = new Array<number>(Math.floor(gpus / size)).fill(size);
+      let left = gpus - size * found.length;
+      for (let i = 0; left > 0 && i < found.length; i++) {
+        const larger = sizes.findLast((one) => one > size && one - size <= left);
+        if (larger === undefined) break;
+        found[i] = larger;
+        left -= larger - size;
+      }
+      return found;
+    });
+}
+
+/** Each size in its widest tensor parallelism, as Algorithm 1 begins. */
+function plainPlan(sizes: readonly number[], bySize: ReadonlyMap<number, readonly Shape[]>): DeploymentPlan {
+  return grouped(sizes.flatMap((size) => bySize.get(size)?.slice(0, 1) ?? []));
+}
+
+function grouped(shapes: readonly Shape[]): DeploymentPlan {
+  const groups = new Map<string, { shape: Shape; replicas: number }>();
+  for (const shape of shapes) {
+    const key = `${shape.tp}.${shape.pp}`;
+    const known = groups.get(key);
+    if (known === undefined) groups.set(key, { shape, replicas: 1 });
+    else known.replicas++;
+  }
+  return [...groups.values()];
+}
+
+/**
+ * Plans one move away: two replicas become one or other two of the same GPUs together (merge, swap), one becomes two (split) or takes
+ * another shape.
+ */
+function movesOf(
+  plan: DeploymentPlan,
+  bySize: ReadonlyMap<number, readonly Shape[]>,
+  random: () => number,
+): DeploymentPlan[] {
+  const shapes = plan.flatMap(({ shape, replicas }) => new Array<Shape>(replicas).fill(shape));
+  const kinds = plan.map(({ shape }) => shape);
+  const found: DeploymentPlan[] = [];
+  const without = (...gone: Shape[]) => {
+    const left = [...shapes];
+    for (const shape of gone) left.splice(left.indexOf(shape), 1);
+    return left;
+  };
+  const add = (left: readonly Shape[], sizes: readonly number[]) => {
+    const [first, second] = sizes.map((size) => bySize.get(size));
+    for (const a of first ?? []) {
+      if (sizes.length === 1) found.push(grouped([...left, a]));
+      else for (const b of second ?? []) found.push(grouped([...left, a, b]));
+    }
+  };
+  for (const [i, a] of kinds.entries()) {
+    const size = gpusOfShape(a);
+    add(without(a), [size]);
+    for (const part of bySize.keys())
+      if (part <= size / 2 && bySize.has(size - part)) add(without(a), [part, size - part]);
+    for (const [j, b] of kinds.entries()) {
+      if (j < i || (i === j && (plan[i]?.replicas ?? 0) < 2)) continue;
+      const both = size + gpusOfShape(b);
+      add(without(a, b), [both]);
+      for (const part of bySize.keys())
+        if (part <= both / 2 && bySize.has(both - part)) add(without(a, b), [part, both - part]);
+    }
+  }
+  if (found.length <= MOVES_MAX) return found;
+  // A round weighs a sample of them; another round has another one.
+  for (let i = 0; i < MOVES_MAX; i++) {
+    const other = i + Math.floor(random() * (found.length - i));
+    const [x, y] = [found[i], found[other]];
+    if (x !== undefined && y !== undefined) [found[i], found[other]] = [y, x];
+  }
+  return found.slice(0, MOVES_MAX);
+}
+
+/** Whether every GPU count up to this is enumerated; beyond it the guided search is used. */
+export const EXHAUSTIVE_MAX_GPUS = 24;
+
+/** The plan with the least load of all. */
+export function leastLoaded(
+  shapes: readonly ShapeRates[],
+  plans: readonly DeploymentPlan[],
+  demand: readonly number[],
+): { plan: DeploymentPlan; load: number } {
+  const weigh = loadOfPlan(shapes, demand);
+  let [best, least]: [DeploymentPlan, number] = [[], Number.POSITIVE_INFINITY];
+  for (const plan of plans) {
+    const load = weigh(plan);
+    if (load < least) [best, least] = [plan, load];
+  }
+  return { plan: best, load: least };
+}

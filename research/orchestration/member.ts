@@ -1,0 +1,45 @@
+import type { Replica } from '../../scheduler/serving/replica.ts';
+import type { Placed } from './placement.ts';
+import type { Dispatch } from './timeline.ts';
+
+export type Role = 'both' | 'prefill' | 'decode';
+
+/** A replica that is there, or will be at `readyS`. */
+export interface Member {
+  placed: Placed;
+  engine: Replica;
+  role: Role;
+  readyS: number;
+  group: number;
+  /** Seconds of work that was given to it and has not ended: the sum of 1 / rate of the kinds. */
+  workS: number;
+  /** `costS[kind]`: seconds of work of one request. */
+  costS: readonly number[];
+}
+
+/** A replica outside the assignment takes a request only if it would begin so much sooner, as a factor and in seconds. */
+const SPILL = { factor: 1.5, s: 1 };
+
+/** The replica that takes a request of a kind. `turn`: a number that grows with every choice. */
+export function choose(ready: readonly Member[], dispatch: Dispatch, kind: number, turn: number): Member | undefined {
+  switch (dispatch.kind) {
+    case 'round-robin':
+      return ready[turn % ready.length];
+    case 'least-loaded':
+      return least(ready, ({ engine }) => engine.load);
+    case 'flow': {
+      const given = (member: Member) => (dispatch.flow[member.group]?.[kind] ?? 0) > 1e-9;
+      const work = (member: Member) => member.workS + (member.costS[kind] ?? 0);
+      return least(ready, (member) => (given(member) ? work(member) : work(member) * SPILL.factor + SPILL.s));
+    }
+  }
+}
+
+export function least<T>(members: readonly T[], of: (member: T) => number): T | undefined {
+  let [best, value]: [T | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
+  for (const member of members) {
+    const own = of(member);
+    if (own < value) [best, value] = [member, own];
+  }
+  return best;
+}

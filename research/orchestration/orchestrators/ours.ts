@@ -1,0 +1,259 @@
+import { SchedulerError } from '../../../scheduler/errors.ts';
+import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
+import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
+import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../../../scheduler/orchestration/types.ts';
+import type { EngineLimits } from '../../../scheduler/serving/limits.ts';
+import { type Evaluation, type Expected, evaluate, overloadSeconds } from '../evaluate.ts';
+import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
+import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
+import type { Placed } from '../placement.ts';
+import { forecastRequests, LONG_REQUESTS, type Rehearsal, rehearse, SHORT_REQUESTS, withBegun } from '../rehearse.ts';
+import type { Decision, Dispatch, Orchestrator, UnderWay, View } from '../timeline.ts';
+
+export interface OursOptions {
+  table: RateTable;
+  limits: EngineLimits;
+  forecaster: FittedForecaster;
+  /** Slots ahead that a change has to pay in. */
+  horizon: number;
+  /** Seconds that GPUs are dark when their replica changes, from the plan of the transfer. */
+  switchS: (running: readonly Placed[], to: DeploymentPlan) => number;
+  /** A change must save this share of what keeping costs: forecasts err, and a plan that comes and goes serves nobody. */
+  margin: number;
+  /** Slots in a row that must agree on a change, each on the same plan. */
+  confirm?: number;
+  /** Requests/s of each kind that the first plan is for; the forecast without it. */
+  initial?: readonly number[];
+  /** Only the assignment follows the workload, the plan stays: an ablation. */
+  fixedPlan?: boolean;
+  /** All requests to the least loaded replica, whatever their kind: an ablation. */
+  untyped?: boolean;
+  /** Plans that are weighed; all undominated ones without it. */
+  plans?: (gpus: number) => readonly DeploymentPlan[];
+  /** The requests of the next `horizonS` as they will come, which none can know: a bound. Drawn from the forecast without it. */
+  foresee?: (nowS: number, horizonS: number, most: number) => Rehearsal;
+  /** An operator's pin: this plan, whatever the workload. */
+  pin?: DeploymentPlan;
+  seed?: number;
+  name?: string;
+}
+
+/** A plan with a way to give it requests, and what it costs over the horizon. */
+interface Candidate {
+  found: Evaluation;
+  /** It is what runs. */
+  stays: boolean;
+  dispatch: Dispatch;
+  /** Request seconds, the switch to it included. */
+  cost: number;
+  darkS: number;
+}
+
+const SHORTLIST = 5;
+/** Of the shortlist, those that are rehearsed over the whole horizon where the first rehearsal is only its beginning. */
+const FINALISTS = 4;
+/** Uniform plans that are rehearsed beside the shortlist: averages do not show that one large pool takes a burst that several small ones do not. */
+const UNIFORM = 4;
+/** As `otela-plan watch --confirm`: one slot alone is deceived by a burst (in one of 18 of OServe's runs); a third one only comes later to a mix that flips. */
+const CONFIRM = 2;
+const NO_WISH = { key: '', slots: 0 };
+
+/**
+ * Follows the forecast. Every plan is weighed by averages and the linear program; the best ones, and the one that runs, are then simulated on the
+ * forecast. A plan replaces the one that runs if it saves the margin, and does so from what is under way, its dark GPUs included. Between changes the assignment
+ * of kinds follows the forecast in every slot.
+ */
+export function ours(options: OursOptions): Orchestrator {
+  const plans = new Map<number, readonly DeploymentPlan[]>();
+  const plansFor = (gpus: number, expected: Expected): readonly DeploymentPlan[] => {
+    if (options.pin !== undefined) return [options.pin];
+    const guided = options.plans === undefined && gpus > EXHAUSTIVE_MAX_GPUS;
+    const all = guided ? copiedPlans : candidatePlans;
+    const known = plans.get(gpus) ?? options.plans?.(gpus) ?? all(options.table, gpus);
+    plans.set(gpus, known);
+    return guided ? guidedPlans(options, gpus, expected, known) : known;
+  };
+  // The change that the last slots wished for, and how many did: neither a burst of one minute nor a wish that is another one
+  // each minute is a reason to move weights.
+  let wish = NO_WISH;
+  const decide = (view: View): Decision => {
+    const expected = expectation(options, view);
+    const coming = expected.demand.reduce((sum, one) => sum + one, 0) * expected.horizonS;
+    const of = { options, view, expected, coming };
+    const runs = view.plan.length > 0 && gpusOfPlan(view.plan) <= view.gpus && view.running.length > 0;
+    const pinned = options.fixedPlan === true && runs;
+    const candidates = weighed(of, pinned ? [] : plansFor(view.gpus, expected), runs);
+    const best = leastOf(candidates);
+    if (best === undefined) throw new SchedulerError('infeasible', `no plan fits on ${view.gpus} GPUs`);
+    if (!runs) return decisionOf(best, `the best plan: ${planText(best.found.plan)}`);
+    const keep = leastOf(candidates.filter(({ stays }) => stays)) ?? best;
+    const worth = ([stay, change]: readonly (Candidate | undefined)[]) =>
+      stay !== undefined && change !== undefined && stay.cost - change.cost >= stay.cost * options.margin;
+    if (best.stays || !worth([keep, best])) {
+      wish = NO_WISH;
+      return decisionOf(keep, `no other plan saves ${options.margin * 100} % of what this one costs`);
+    }
+    // From what is under way: what waits, what comes while GPUs are dark, and how soon the new replicas are done with it.
+    const both = rehearsed(of, [keep, best], LONG_REQUESTS, 2, view.underWay());
+    const [stays, costs] = both.map(({ cost }) => cost.toFixed(0));
+    const why = `${planText(best.found.plan)} costs ${costs} request seconds in ${options.horizon} slots, its switch included; what runs costs ${stays}`;
+    const key = keyOf(best.found.plan);
+    wish = worth(both) ? { key, slots: wish.key === key ? wish.slots + 1 : 1 } : NO_WISH;
+    if (wish.slots === 0) return decisionOf(keep, `not worth a switch: ${why}`);
+    if (wish.slots < (options.confirm ?? CONFIRM)) return decisionOf(keep, `a switch if the next slot agrees: ${why}`);
+    wish = NO_WISH;
+    return decisionOf(best, why);
+  };
+  return { name: options.name ?? 'ours', decide };
+}
+
+/**
+ * Too many to weigh each: what the guided search finds for the expected and for the high demand, the uniform ones, and every plan of a
+ * half (a third, ...) of the GPUs so many times over. The search makes the load small; `copies` has those that answer soonest, too.
+ */
+function guidedPlans(
+  { table, seed = 1 }: OursOptions,
+  gpus: number,
+  expected: Expected,
+  copies: readonly DeploymentPlan[],
+): DeploymentPlan[] {
+  const shapes = table.shapes.map(({ shape }) => shape);
+  const guided = [expected.demand, between(expected), expected.high].map(
+    (demand) => flowGuided(table, gpus, demand, { seed }).plan,
+  );
+  return [...guided.filter((plan) => fits(plan, table.site)), ...uniformPlans(shapes, gpus, table.site), ...copies];
+}
+
+/** Every plan of an equal part of the GPUs that is small enough to enumerate, as often as there are parts. */
+function copiedPlans(table: RateTable, gpus: number): DeploymentPlan[] {
+  const parts = Math.ceil(gpus / EXHAUSTIVE_MAX_GPUS);
+  return candidatePlans(table, Math.floor(gpus / parts))
+    .map((plan) => plan.map(({ shape, replicas }) => ({ shape, replicas: replicas * parts })))
+    .filter((plan) => fits(plan, table.site));
+}
+
+/** What plans are weighed for. */
+interface Weighing {
+  options: OursOptions;
+  view: View;
+  expected: Expected;
+  /** Requests of the horizon. */
+  coming: number;
+}
+
+/** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */
+function weighed(of: Weighing, plans: readonly DeploymentPlan[], runs: boolean): Candidate[] {
+  const { options, view, expected, coming } = of;
+  const { table } = options;
+  const now = runs ? evaluate(table, view.plan, expected) : undefined;
+  // Several ways to search find the same plan: five times the best one is no shortlist.
+  const distinct = new Map(plans.map((plan) => [keyOf(plan), plan]));
+  const scored = [...distinct.values()].map((plan) => evaluate(table, plan, expected)).sort(byScore);
+  const uniform = scored.filter((one) => isUniform(one.plan) && one.load < 1).slice(0, UNIFORM);
+  const chosen = new Map<string, Evaluation>();
+  for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, SHORTLIST), ...uniform])
+    chosen.set(keyOf(one.plan), one);
+  const all = [...chosen.values()].flatMap((found): Candidate[] => {
+    const stays = now !== undefined && samePlan(found.plan, now.plan);
+    const darkS = now === undefined || stays ? 0 : options.switchS(view.running, found.plan);
+    const dispatches: Dispatch[] = [{ kind: 'least-loaded' }];
+    if (options.untyped !== true && !isUniform(found.plan))
+      dispatches.push({ kind: 'flow', flow: found.assignment.flow });
+    return dispatches.map((dispatch) => ({ found, stays, dispatch, darkS, cost: 0 }));
+  });
+  if (coming <= SHORT_REQUESTS) return rehearsed(of, all, SHORT_REQUESTS, 1);
+  const first = rehearsed(of, all, SHORT_REQUESTS, FINALISTS).sort((a, b) => a.cost - b.cost);
+  const kept = first.find(({ stays }) => stays);
+  const pool = first.find(({ found }) => isUniform(found.plan));
+  const final = first.filter((one, i) => one !== kept && (i < FINALISTS || one === pool));
+  return rehearsed(of, kept === undefined ? final : [kept, ...final], LONG_REQUESTS, 1);
+}
+
+/**
+ * The same candidates with their cost. Of those that are not among the `wanted` best, nor what runs, it may be infinite: they are not rehearsed to their
+ * end. Where one alone is wanted, neither are those that do not save the margin. A rehearsal begins empty, or with what is `begun`.
+ */
+function rehearsed(
+  { options, view, expected, coming }: Weighing,
+  candidates: readonly Candidate[],
+  most: number,
+  wanted: number,
+  begun?: readonly UnderWay[],
+): Candidate[] {
+  const { table, limits, margin, seed = 1 } = options;
+  const drawn =
+    options.foresee?.(view.nowS, expected.horizonS, most) ??
+    forecastRequests(table, between(expected), expected.horizonS, seed, most);
+  const rehearsal = withBegun(table, begun ?? [], drawn, seed);
+  const start = begun === undefined ? {} : { start: { plan: view.plan, running: view.running } };
+  const count = coming + (begun?.length ?? 0);
+  const done: Candidate[] = [];
+  const ranked = (rank: number, which: (one: Candidate) => boolean = () => true) => {
+    const costs = done.filter(which).map(({ cost }) => cost);
+    return costs.sort((a, b) => a - b)[rank - 1] ?? Number.POSITIVE_INFINITY;
+  };
+  const limitOf = ({ found, stays }: Candidate): number => {
+    const kept = ranked(1, (one) => one.stays);
+    if (stays) return kept;
+    if (wanted === 1) return Math.min(ranked(1), kept * (1 - margin));
+    // The best uniform one is wanted, too.
+    const pool = isUniform(found.plan) ? ranked(1, (one) => isUniform(one.found.plan)) : 0;
+    return Math.max(ranked(wanted), pool);
+  };
+  for (const one of candidates) {
+    const { found, dispatch } = one;
+    const darkS = begun === undefined ? 0 : one.darkS;
+    // The queue of an overload is in the rehearsal as far as it goes, and must not count twice.
+    const overloadS = (1 - Math.min(1, most / coming)) * overloadSeconds(expected, (found.load + found.highLoad) / 2);
+    const latencyS = rehearse(table, limits, { plan: found.plan, dispatch, darkS }, rehearsal, {
+      ...start,
+      mostS: Math.max(0, limitOf(one) - overloadS) / count,
+    });
+    done.push({ ...one, cost: latencyS * count + overloadS });
+  }
+  return done;
+}
+
+const leastOf = (candidates: readonly Candidate[]): Candidate | undefined =>
+  candidates.reduce<Candidate | undefined>((a, b) => (a === undefined || b.cost < a.cost ? b : a), undefined);
+const byScore = (a: Evaluation, b: Evaluation): number => a.score - b.score;
+const isUniform = (plan: DeploymentPlan): boolean => plan.length === 1;
+
+/** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
+const between = ({ demand, high }: Expected): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);
+
+const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): Decision => ({
+  plan: found.plan,
+  dispatch,
+  darkS,
+  running: 'migrate',
+  note,
+});
+
+function expectation({ table, forecaster, horizon, initial }: OursOptions, { history, plan }: View): Expected {
+  const horizonS = horizon * history.slotS;
+  if (initial !== undefined && (plan.length === 0 || (history.counts[0]?.length ?? 0) === 0))
+    return { demand: initial, high: initial.map((one) => one * peak(table, history)), horizonS };
+  const { mean, high } = forecaster.forecast(history, horizon);
+  const perS = (steps: readonly number[] | undefined) =>
+    (steps ?? []).reduce((sum, one) => sum + one, 0) / (Math.max(1, steps?.length ?? 1) * history.slotS);
+  return { demand: mean.map(perS), high: high.map(perS), horizonS };
+}
+
+/** Without a past nothing says how demand varies: the first plan has room for so many times the mean. */
+const UNKNOWN_PEAK = 1.5;
+/** Slots from which the spread of the past is known, and which of them counts as its high. */
+const PEAK_SLOTS_MIN = 5;
+const PEAK_LEVEL = 0.9;
+
+/** How many times the mean of the past slots their high is, in work: kinds do not all peak in the same slot. */
+function peak({ kinds, shapes }: RateTable, { counts }: History): number {
+  const costS = kinds.map((_, j) => 1 / Math.max(1e-9, ...shapes.map(({ rates }) => rates[j] ?? 0)));
+  const slots = Array.from({ length: counts[0]?.length ?? 0 }, (_, slot) =>
+    counts.reduce((sum, series, j) => sum + (series[slot] ?? Number.NaN) * (costS[j] ?? 0), 0),
+  );
+  const work = slots.filter(Number.isFinite).sort((a, b) => a - b);
+  const mean = work.reduce((sum, one) => sum + one, 0) / work.length;
+  if (work.length < PEAK_SLOTS_MIN || !(mean > 0)) return UNKNOWN_PEAK;
+  return Math.max(1, (work[Math.ceil(PEAK_LEVEL * work.length) - 1] ?? mean) / mean);
+}

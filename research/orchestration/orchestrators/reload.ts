@@ -1,0 +1,49 @@
+import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
+import { samePlan } from '../../../scheduler/orchestration/types.ts';
+import { type Evaluation, evaluate } from '../evaluate.ts';
+import { uniformPlans } from '../exhaustive.ts';
+import type { Decision, Orchestrator, View } from '../timeline.ts';
+import { rates } from './rates-of-slot.ts';
+
+/** Seconds to stop an engine, start it in another shape and load its weights from storage (OServe §6.4: above 50 s). */
+const RELOAD_S = 50;
+
+/**
+ * Restarts engines in the uniform shape that suits the last slots best, if that shape is better by `margin`. Requests that run are computed
+ * again. `everySlots`: how often it looks; the mix of that many slots decides. `initial`: requests/s of each kind that the first deployment is for.
+ */
+export function reload(
+  table: RateTable,
+  everySlots: number,
+  margin: number,
+  initial?: readonly number[],
+): Orchestrator {
+  const decide = (view: View): Decision | undefined => {
+    if (view.slot % everySlots !== 0 && view.plan.length > 0) return undefined;
+    const first = view.plan.length === 0 ? initial : undefined;
+    const demand = first ?? rates(view.history, everySlots);
+    const expected = { demand, high: demand, horizonS: view.history.slotS * everySlots };
+    const plans = uniformPlans(
+      table.shapes.map(({ shape }) => shape),
+      view.gpus,
+      table.site,
+    );
+    const scored = plans.map((plan) => evaluate(table, plan, expected));
+    const best = scored.reduce(
+      (a: Evaluation | undefined, b) => (a === undefined || b.score < a.score ? b : a),
+      undefined,
+    );
+    if (best === undefined) return undefined;
+    const now = view.plan.length > 0 ? evaluate(table, view.plan, expected) : undefined;
+    if (now !== undefined && (samePlan(best.plan, view.plan) || best.score > now.score * (1 - margin)))
+      return undefined;
+    return {
+      plan: best.plan,
+      dispatch: { kind: 'least-loaded' },
+      darkS: RELOAD_S,
+      running: 'recompute',
+      note: 'another uniform shape suits the last slots better',
+    };
+  };
+  return { name: 'reload', decide };
+}

@@ -1,0 +1,29 @@
+import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
+import type { Decision, Dispatch, Orchestrator } from '../timeline.ts';
+
+const decision = (plan: DeploymentPlan, dispatch: Dispatch, note: string): Decision => ({
+  plan,
+  dispatch,
+  darkS: 0,
+  running: 'recompute',
+  note,
+});
+
+/** One deployment for the whole time. */
+export function unchanged(name: string, plan: DeploymentPlan, dispatch: Dispatch): Orchestrator {
+  return { name, decide: ({ slot }) => (slot === 0 ? decision(plan, dispatch, 'stays so') : undefined) };
+}
+
+/** Seconds between two rounds of Llumnix's scheduler in this simulation. */
+const REBALANCE_S = 2;
+
+/** Llumnix (OSDI'24): one deployment of like replicas, between which running requests move live to even out their load. */
+export function llumnix(plan: DeploymentPlan): Orchestrator {
+  return {
+    name: 'Llumnix',
+    decide: ({ slot }) =>
+      slot === 0
+        ? { ...decision(plan, { kind: 'least-loaded' }, 'moves running requests'), rebalanceS: REBALANCE_S }
+        : undefined,
+  };
+}

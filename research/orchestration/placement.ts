@@ -1,0 +1,98 @@
+import { SchedulerError } from '../../scheduler/errors.ts';
+import {
+  type DeploymentPlan,
+  gpusOfPlan,
+  gpusOfShape,
+  type Shape,
+  type Site,
+  sameShape,
+  shapeText,
+} from '../../scheduler/orchestration/types.ts';
+
+/** One replica and the GPUs that it has, by number: GPU g is in node ⌊g / gpusPerNode⌋. Stage s of a pipeline has `tp` of them in a row. */
+export interface Placed {
+  /** Unique within a run: a replica that is kept keeps its id. */
+  id: number;
+  shape: Shape;
+  gpus: readonly number[];
+}
+
+export interface Placement {
+  replicas: Placed[];
+  /** Ids of replicas that go on as they are. */
+  kept: ReadonlySet<number>;
+}
+
+/**
+ * Puts a plan on GPUs. Replicas that run in a wanted shape stay where they are; a stage's tensor parallelism stays inside a node. Where
+ * what stays leaves no room for the rest, those that are in the way move too. Throws `infeasible` where the plan does not fit at all.
+ */
+export function place(
+  plan: DeploymentPlan,
+  current: readonly Placed[],
+  site: Site,
+  lost: ReadonlySet<number> = new Set(),
+): Placement {
+  if (gpusOfPlan(plan) > site.gpus - lost.size)
+    throw new SchedulerError('infeasible', `the plan has ${gpusOfPlan(plan)} GPUs, there are ${site.gpus - lost.size}`);
+  const wanted = plan.flatMap(({ shape, replicas }) => Array.from({ length: replicas }, () => shape));
+  const left = [...wanted].sort((a, b) => b.tp - a.tp || b.pp - a.pp);
+  const keep: Placed[] = [];
+  for (const one of current) {
+    if (one.gpus.some((gpu) => lost.has(gpu))) continue;
+    const at = left.findIndex((shape) => sameShape(shape, one.shape));
+    if (at < 0) continue;
+    left.splice(at, 1);
+    keep.push(one);
+  }
+  let id = current.reduce((most, one) => Math.max(most, one.id), -1) + 1;
+  for (;;) {
+    const found = firstFit(left, keep, site, lost);
+    if (found !== undefined) {
+      const fresh = found.map(({ shape, gpus }) => ({ id: id++, shape, gpus }));
+      return { replicas: [...keep, ...fresh], kept: new Set(keep.map((one) => one.id)) };
+    }
+    // The smallest replica is the cheapest to move, and most often what splits a node.
+    const smallest = keep.reduce<Placed | undefined>(
+      (least, one) => (least === undefined || one.gpus.length < least.gpus.length ? one : least),
+      undefined,
+    );
+    if (smallest === undefined) break;
+    keep.splice(keep.indexOf(smallest), 1);
+    left.push(smallest.shape);
+    left.sort((a, b) => b.tp - a.tp || b.pp - a.pp);
+  }
+  throw new SchedulerError('infeasible', `no node has room for ${wanted.map(shapeText).join(', ')}`);
+}
+
+/** First fit of the widest first; each stage in the node that it leaves the fullest. */
+function firstFit(
+  shapes: readonly Shape[],
+  keep: readonly Placed[],
+  site: Site,
+  lost: ReadonlySet<number>,
+): { shape: Shape; gpus: number[] }[] | undefined {
+  const nodes: number[][] = [];
+  const taken = new Set([...lost, ...keep.flatMap(({ gpus }) => gpus)]);
+  for (let gpu = 0; gpu < site.gpus; gpu++) {
+    if (taken.has(gpu)) continue;
+    const node = Math.floor(gpu / site.gpusPerNode);
+    nodes[node] ??= [];
+    nodes[node].push(gpu);
+  }
+  const found: { shape: Shape; gpus: number[] }[] = [];
+  for (const shape of shapes) {
+    const gpus: number[] = [];
+    for (let stage = 0; stage < shape.pp; stage++) {
+      const room = nodes.filter((free) => free !== undefined && free.length >= shape.tp);
+      const node = room.reduce<number[] | undefined>(
+        (best, free) => (best === undefined || free.length < best.length ? free : best),
+        undefined,
+      );
+      if (node === undefined) return undefined;
+      gpus.push(...node.splice(0, shape.tp));
+    }
+    if (gpus.length === gpusOfShape(shape)) found.push({ shape, gpus });
+  }
+  return found;
+}

@@ -1,0 +1,233 @@
+import type { History } from '../../scheduler/forecast/types.ts';
+import type { RateTable } from '../../scheduler/orchestration/rates.ts';
+import type { DeploymentPlan } from '../../scheduler/orchestration/types.ts';
+import type { EngineLimits } from '../../scheduler/serving/limits.ts';
+import type { Requests } from '../../scheduler/serving/requests.ts';
+import { type Distribution, distribution } from '../../scheduler/serving/statistics.ts';
+import { countByKind } from '../workload/counts.ts';
+import { Fleet } from './fleet.ts';
+import type { Role } from './member.ts';
+import { type Placed, place } from './placement.ts';
+
+/** What a policy sees at the start of a slot: nothing that comes later. */
+export interface View {
+  slot: number;
+  nowS: number;
+  /** Requests per kind, as judged when they came, in the slots that are over. */
+  history: History;
+  running: readonly Placed[];
+  plan: DeploymentPlan;
+  /** GPUs that work. */
+  gpus: number;
+  underWay(): readonly UnderWay[];
+}
+
+/** A request that has come and has not ended. */
+export interface UnderWay {
+  /** As it was judged when it came. */
+  kind: number;
+  /** Seconds since it came. */
+  ageS: number;
+  /** Of its prompt and of the answer so far, and of the answer alone. */
+  tokens: number;
+  answered: number;
+  /** A replica has the keys and values of all of them. */
+  computed: boolean;
+}
+
+/** Which requests go where. */
+export type Dispatch =
+  /** `flow[group][kind]` of the plan: least work among the replicas that the assignment gives the kind. */
+  | { kind: 'flow'; flow: readonly (readonly number[])[] }
+  /** Fewest requests, whatever their kind. */
+  | { kind: 'least-loaded' }
+  | { kind: 'round-robin' };
+
+export interface Decision {
+  plan: DeploymentPlan;
+  dispatch: Dispatch;
+  /** How long the GPUs of replicas that change serve nothing, seconds. */
+  darkS: number;
+  /** Running requests of replicas that end: their keys and values move, or are computed again elsewhere. */
+  running: 'migrate' | 'recompute';
+  /** Roles of the replicas in order of the plan, for disaggregated prefill; all do both without it. */
+  roles?: readonly Role[];
+  /** Every so many seconds running requests are moved from the fullest to the emptiest replica (Llumnix). */
+  rebalanceS?: number;
+  /** For people: why. */
+  note: string;
+}
+
+export interface Orchestrator {
+  readonly name: string;
+  /** `undefined`: as before. The first slot's answer must be a decision. */
+  decide(view: View): Decision | undefined;
+}
+
+interface TimelineFaults {
+  /** GPUs that are gone from a second on. */
+  lost?: readonly { atS: number; gpus: readonly number[] }[];
+  /** Switches that fail half-way, counted from 0: what ran before serves on. */
+  failedSwitches?: readonly number[];
+}
+
+export interface TimelineSetup {
+  table: RateTable;
+  limits: EngineLimits;
+  requests: Requests;
+  /** The kind of each request as it is judged when it comes. */
+  judged: Int32Array;
+  slotS: number;
+  /** Slots before the first request, for forecasts; of the same kinds. */
+  before?: History;
+  orchestrator: Orchestrator;
+  faults?: TimelineFaults;
+  /** Bytes/s between replicas, for keys and values. */
+  kvBytesPerS: number;
+}
+
+interface SlotRow {
+  slot: number;
+  plan: DeploymentPlan;
+  note: string | undefined;
+  switched: boolean;
+  /** Requests that came, by kind. */
+  demand: number[];
+  p99S: number;
+}
+
+export interface TimelineResult {
+  name: string;
+  latency: Distribution;
+  /** The percentiles from 95 to 99, seconds. */
+  tail: number[];
+  ttft: Distribution;
+  /** Seconds between tokens, mean of each answer. */
+  tbt: Distribution;
+  requestsPerS: number;
+  requests: number;
+  /** Requests without an end: must be 0 but for what no replica could hold. */
+  unanswered: number;
+  switches: number;
+  failedSwitches: number;
+  migrated: number;
+  slots: SlotRow[];
+  latencies: Float64Array;
+}
+
+/** Runs all requests through a deployment that changes. The same input gives the same output. */
+export function runTimeline(setup: TimelineSetup): TimelineResult {
+  const result = raceTimeline(setup, Number.POSITIVE_INFINITY);
+  if (result === undefined) throw new Error('a run without a limit has given up');
+  return result;
+}
+
+/** The same, up to the moment at which its P99 is sure to be above `p99S`: undefined then. */
+export function raceTimeline(setup: TimelineSetup, p99S: number): TimelineResult | undefined {
+  const { requests, slotS, table } = setup;
+  // Requests that never end have no latency: without them fewer may be late.
+  const lateMax = requests.count - Math.ceil(0.99 * requests.count);
+  let late = 0;
+  const ended = (_request: number, latencyS: number) => {
+    if (latencyS > p99S) late++;
+  };
+  const fleet = new Fleet({ ...setup, ended });
+  const names = table.kinds.map(({ name }) => name);
+  const endS = requests.arrival[requests.count - 1] ?? 0;
+  const counted = countByKind(requests, setup.judged, names, { slotS, endS: endS + slotS });
+  const slots = Math.floor(endS / slotS) + 1;
+  const rows: SlotRow[] = [];
+  const lost = new Set<number>();
+  let plan: DeploymentPlan = [];
+  let [at, switches, failed, attempts] = [0, 0, 0, 0];
+  for (let slot = 0; slot < slots; slot++) {
+    const nowS = slot * slotS;
+    fleet.run(nowS);
+    let forced = false;
+    for (const fault of setup.faults?.lost ?? []) {
+      if (fault.atS > nowS || fault.gpus.every((gpu) => lost.has(gpu))) continue;
+      for (const gpu of fault.gpus) lost.add(gpu);
+      fleet.lose(lost, nowS);
+      forced = true;
+    }
+    const view = {
+      slot,
+      nowS,
+      history: historyAt(setup.before, counted, slot),
+      running: fleet.placed,
+      plan,
+      gpus: table.site.gpus - lost.size,
+      underWay: () => fleet.underWay(nowS),
+    };
+    const decision = setup.orchestrator.decide(view);
+    let switched = false;
+    if (decision !== undefined) {
+      const placement = place(decision.plan, fleet.placed, table.site, lost);
+      switched = slot > 0 && (placement.kept.size < placement.replicas.length || forced);
+      const fails = switched && (setup.faults?.failedSwitches ?? []).includes(attempts);
+      if (switched) attempts++;
+      if (fails) {
+        failed++;
+        fleet.pause(placement, nowS, decision.darkS);
+      } else {
+        if (switched) switches++;
+        plan = decision.plan;
+        fleet.apply(decision, placement, nowS, slot === 0 ? 0 : decision.darkS);
+      }
+    }
+    const until = nowS + slotS;
+    for (; at < requests.count && (requests.arrival[at] ?? 0) < until && late <= lateMax; at++) fleet.arrive(at);
+    if (late > lateMax) return undefined;
+    const demand = counted.counts.map((series) => series[slot] ?? 0);
+    rows.push({ slot, plan, note: decision?.note, switched, demand, p99S: 0 });
+  }
+  fleet.run(Number.POSITIVE_INFINITY);
+  return summary(setup, fleet, rows, { switches, failed });
+}
+
+/** What is known at the start of a slot. */
+function historyAt(before: History | undefined, counted: History, slot: number): History {
+  const counts = counted.counts.map((series, kind) => [...(before?.counts[kind] ?? []), ...series.slice(0, slot)]);
+  return { names: counted.names, slotS: counted.slotS, counts };
+}
+
+function summary(
+  setup: TimelineSetup,
+  fleet: Fleet,
+  slots: SlotRow[],
+  { switches, failed }: { switches: number; failed: number },
+): TimelineResult {
+  const { requests } = setup;
+  const column = () => new Float64Array(requests.count);
+  const [latency, ttft, tbt] = [column(), column(), column()];
+  const bySlot: number[][] = slots.map(() => []);
+  let [answered, several, last] = [0, 0, 0];
+  for (let i = 0; i < requests.count; i++) {
+    const end = fleet.end[i] ?? Number.NaN;
+    if (Number.isNaN(end)) continue;
+    const [arrived, first, output] = [requests.arrival[i] ?? 0, fleet.first[i] ?? end, requests.output[i] ?? 1];
+    latency[answered] = end - arrived;
+    ttft[answered++] = first - arrived;
+    if (output > 1) tbt[several++] = (end - first) / (output - 1);
+    bySlot[Math.floor(arrived / setup.slotS)]?.push(end - arrived);
+    last = Math.max(last, end);
+  }
+  for (const [slot, row] of slots.entries()) row.p99S = distribution(Float64Array.from(bySlot[slot] ?? [])).p99;
+  const sorted = latency.subarray(0, answered).sort();
+  const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)] ?? 0;
+  return {
+    name: setup.orchestrator.name,
+    latency: distribution(sorted),
+    tail: [0.95, 0.96, 0.97, 0.98, 0.99].map(at),
+    ttft: distribution(ttft.subarray(0, answered)),
+    tbt: distribution(tbt.subarray(0, several)),
+    requestsPerS: answered / Math.max(last - (requests.arrival[0] ?? 0), 1e-9),
+    requests: requests.count,
+    unanswered: requests.count - answered,
+    switches,
+    failedSwitches: failed,
+    migrated: fleet.migrated,
+    slots,
+    latencies: sorted,
+  };
+}

@@ -1,0 +1,65 @@
+import { seeded } from '../../../scheduler/serving/random.ts';
+import type { Policy } from '../../contexts/costs.ts';
+import { A10, SITE, type SiteGpu, TITAN_X_PASCAL } from '../../contexts/gpus.ts';
+import type { Engine, Result, Run, Work, Worker } from '../../contexts/simulate.ts';
+import { simulate } from '../../contexts/simulate.ts';
+
+/** FEVER's claims: 150,000; the last 4,551 of them have no text (paper, §5). */
+const WORK: Work = { inferences: 150_000, empty: 4_551 };
+
+/** Batch sizes of pv3 and pv4. */
+export const BATCHES = [1, 100, 1_000, 3_000, 7_500] as const;
+
+/** Ten A10 and ten TITAN X, all connected at the start: pv1 to pv5. */
+const POOL: readonly Worker[] = [A10, TITAN_X_PASCAL].flatMap((gpu) =>
+  Array.from({ length: 10 }, () => ({ gpu, joinS: 0 })),
+);
+
+/** pv5: from 900 s on one worker is evicted each minute, the A10 first. */
+const EVICTION = { fromS: 900, everyS: 60 };
+/** Workers connect one after another as the site gives them. */
+const JOIN_EVERY_S = 1;
+/** pv6: most GPUs at once; the run's average was 157. pv6_2p: the largest of the five daily runs. */
+export const PV6_GPUS = 186;
+/** The paper says 11 to 64 GPUs on average over the five daily runs; the sizes between are ours. */
+export const DAILY_GPUS = [11, 24, 38, 51, 64] as const;
+
+export function poolRun(policy: Policy, batch: number, seed: number, engine?: Engine): Run {
+  return { work: WORK, workers: POOL, policy, batch, seed, ...(engine === undefined ? {} : { engine }) };
+}
+
+/** pv0: a plain script on one A10. */
+export function alone(seed: number): Run {
+  return { work: WORK, workers: [{ gpu: A10, joinS: 0 }], policy: 'pervasive', batch: 100, seed, staged: false };
+}
+
+/**
+ * pv5s lost two workers at its start; it is not said of what. `run`: they never computed. `evictions`: two went in the first minute of
+ * the evictions. The paper's count of inferences is reached with neither.
+ */
+export type LostTwo = 'no' | 'run' | 'evictions';
+
+export function evictedRun(policy: Policy, batch: number, seed: number, lostTwo: LostTwo, engine?: Engine): Run {
+  const gone = lostTwo === 'run' ? 2 : 0;
+  const workers = POOL.slice(gone).map((worker, i) => {
+    const minute = lostTwo === 'evictions' ? Math.max(0, i - 1) : i + gone;
+    return { ...worker, leaveS: EVICTION.fromS + minute * EVICTION.everyS };
+  });
+  return { ...poolRun(policy, batch, seed, engine), workers };
+}
+
+export const pv5p = (seed: number): Result => simulate(evictedRun('partial', 1_000, seed, 'no'));
+export const pv5s = (seed: number, lostTwo: LostTwo = 'no'): Result =>
+  simulate(evictedRun('pervasive', 100, seed, lostTwo));
+
+/** `gpus` of the site's, drawn without replacement, joining one after another. */
+export function opportunistic(gpus: number, seed: number, engine?: Engine): Run {
+  const random = seeded(seed + 1_000);
+  const site: SiteGpu[] = SITE.flatMap((gpu) => Array.from({ length: gpu.count }, () => gpu));
+  const workers: Worker[] = [];
+  for (let i = 0; i < gpus && site.length > 0; i++) {
+    const [gpu] = site.splice(Math.floor(random() * site.length), 1);
+    if (gpu !== undefined) workers.push({ gpu, joinS: i * JOIN_EVERY_S });
+  }
+  return { ...poolRun('pervasive', 100, seed, engine), workers };
+}

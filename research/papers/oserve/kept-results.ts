@@ -1,0 +1,70 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { type Part, sourceOf } from './parts.ts';
+
+const HERE = import.meta.dirname;
+/** `npm ci` empties it, so that another version of a library computes anew. */
+const FOLDER = join(HERE, '../../../node_modules/.cache/oserve');
+/** What programs here read beside their sources. */
+const DATA = ['../../../scheduler/data', '../../data', '../traces'].map((path) => join(HERE, path));
+const IMPORT = /(?:from|import) '(\.[^']+\.ts)'/g;
+
+/**
+ * Results by a hash of what they follow from: the part, the version of Node, the data, and every source file that is imported to compute it. One file each,
+ * which is there whole or not at all.
+ */
+export class KeptResults {
+  readonly #folder: string;
+  readonly #sources = new Map<string, string>();
+  readonly #data = hashOf(DATA.flatMap(filesIn).map((path) => readFileSync(path)));
+
+  constructor(folder = FOLDER) {
+    this.#folder = folder;
+  }
+
+  /** Undefined: there is none. */
+  read(part: Part): unknown {
+    try {
+      return JSON.parse(readFileSync(this.#path(part), 'utf8'));
+    } catch {
+      return undefined;
+    }
+  }
+
+  write(part: Part, result: unknown): void {
+    mkdirSync(this.#folder, { recursive: true });
+    const path = this.#path(part);
+    writeFileSync(`${path}.${process.pid}`, JSON.stringify(result));
+    renameSync(`${path}.${process.pid}`, path);
+  }
+
+  #path(part: Part): string {
+    const source = sourceOf(part);
+    const known =
+      this.#sources.get(source) ?? hashOf([...filesOf(join(HERE, source))].map((path) => readFileSync(path)));
+    this.#sources.set(source, known);
+    return join(this.#folder, `${hashOf([JSON.stringify(part), process.version, this.#data, known])}.json`);
+  }
+}
+
+function hashOf(contents: readonly (string | Buffer)[]): string {
+  const hash = createHash('sha256');
+  for (const one of contents) hash.update(createHash('sha256').update(one).digest());
+  return hash.digest('hex');
+}
+
+const filesIn = (folder: string): string[] =>
+  readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ name }) => join(folder, name))
+    .sort();
+
+/** A source file and all that it imports. */
+export function filesOf(path: string, found = new Set<string>()): Set<string> {
+  if (found.has(path)) return found;
+  found.add(path);
+  for (const [, imported = ''] of readFileSync(path, 'utf8').matchAll(IMPORT))
+    filesOf(resolve(dirname(path), imported), found);
+  return found;
+}

@@ -1,0 +1,202 @@
+import { table } from '../../../scheduler/validate/table.ts';
+import { chartsSvg } from '../../../shared/text/chart.ts';
+import { row } from '../rows.ts';
+import type { Cell } from './latency-cells.ts';
+import { POLICIES, type PolicyName } from './policies.ts';
+import type { Section } from './section.ts';
+
+type Figure = (of: Cell['results'][PolicyName]) => number;
+
+const p99: Figure = ({ tail }) => tail.at(-1) ?? 0;
+const PERCENTILES = [95, 96, 97, 98, 99] as const;
+
+/** How many times a policy's figure is ours, by cell. */
+const ratios = (cells: readonly Cell[], name: PolicyName, of: Figure): number[] =>
+  cells.map(({ results }) => Math.max(1e-9, of(results[name])) / Math.max(1e-9, of(results.ours)));
+const geometric = (values: readonly number[]): number =>
+  Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / Math.max(1, values.length));
+
+/** How many times the P99 of static is the least that was found: ours, or with the next minutes known and free switches. */
+const bounds = (cells: readonly Cell[]): number[] =>
+  cells.map(({ results }) => {
+    const least = Math.min(p99(results.static), p99(results.ours), p99(results['ours, foreseeing']));
+    return Math.max(1e-9, p99(results.static)) / Math.max(1e-9, least);
+  });
+
+/** What the paper claims of P99 against a policy: on average, and at most. */
+const CLAIMED: { name: PolicyName; paper: { mean: number; largest: number }; why: string }[] = [
+  {
+    name: 'static',
+    paper: { mean: 1.5, largest: 2 },
+    why: 'pipelines of small stages are nearly the best shape for every kind here, so unequal replicas add some 8 % of capacity, and static is the best of all shapes in hindsight',
+  },
+  {
+    name: 'static, TP only',
+    paper: { mean: 1.5, largest: 2 },
+    why: 'of tensor parallelism alone, in hindsight: what an operator who does not try pipelines has',
+  },
+  {
+    name: 'reload',
+    paper: { mean: 1.3, largest: 1.5 },
+    why: 'our model of it follows the last three minutes with uniform shapes, away for 50 s each time',
+  },
+  {
+    name: 'Llumnix',
+    paper: { mean: 1.32, largest: 1.51 },
+    why: 'our model of it moves running requests every 2 s on the best uniform deployment in hindsight',
+  },
+  {
+    name: 'Dynamo',
+    paper: { mean: 1.12, largest: 1.2 },
+    why: 'our model of it splits one uniform deployment into prefill and decode replicas by the load of the last minute',
+  },
+];
+
+/** `cells`: at least one. */
+export function latencyClaims(cells: readonly Cell[]): Section {
+  const lost = cells.flatMap(({ results }) => Object.values(results)).reduce((sum, one) => sum + one.unanswered, 0);
+  const same = ratios(cells, 'ours, kinds ignored', p99);
+  const big = cells.filter(({ gpus }) => gpus === 32);
+  const over = (name: PolicyName, of: Figure) => geometric(ratios(cells, name, of));
+  return {
+    title: `Latency against other ways to serve (Figures 9 to 12, 17, 18): ${cells.length} runs`,
+    rows: [
+      row('requests without an answer, all runs', '', lost, { band: [0, 0] }),
+      ...CLAIMED.flatMap(({ name, paper }) => [
+        row(`P99 of ${name} over ours, geometric mean`, '×', over(name, p99), { paper: paper.mean }),
+        row('the same, largest', '×', Math.max(...ratios(cells, name, p99)), { paper: paper.largest }),
+      ]),
+      ...groupsOf(cells, ({ trace }) => trace).flatMap(([trace, own]) => [
+        row(`${trace}: P99 of static over ours`, '×', geometric(ratios(own, 'static', p99))),
+        row(
+          `${trace}: P99 of static over the least that was found, the next minutes known`,
+          '×',
+          geometric(bounds(own)),
+        ),
+      ]),
+      row('P99 of our replicas with kinds ignored over ours, geometric mean', '×', geometric(same)),
+      row('the same, largest', '×', Math.max(...same)),
+      row(
+        'mean latency of static over ours',
+        '×',
+        over('static', ({ mean }) => mean),
+      ),
+      row(
+        'P90 of static over ours',
+        '×',
+        over('static', ({ p90 }) => p90),
+      ),
+      row(
+        'P95 of static over ours',
+        '×',
+        over('static', ({ tail }) => tail[0] ?? 0),
+      ),
+      row(
+        'P99 of the first token of static over ours (Appendix J)',
+        '×',
+        over('static', ({ ttftP99 }) => ttftP99),
+      ),
+      row(
+        'seconds between tokens of static over ours (Appendix J)',
+        '×',
+        over('static', ({ tbtMean }) => tbtMean),
+      ),
+      row('throughput of ours over static', '×', 1 / over('static', ({ requestsPerS }) => requestsPerS)),
+      ...(big.length === 0
+        ? []
+        : [
+            row('32 GPUs: P99 of static over ours, largest', '×', Math.max(...ratios(big, 'static', p99)), {
+              paper: 1.9,
+            }),
+          ]),
+    ],
+    verdicts: CLAIMED.map(({ name, paper, why }) => {
+      const all = ratios(cells, name, p99);
+      const [mean, largest] = [geometric(all), Math.max(...all)];
+      return {
+        claim: `P99 is ${paper.mean} × better on average and up to ${paper.largest} × than ${name}`,
+        verdict:
+          mean < paper.mean || largest < paper.largest
+            ? 'refuted'
+            : mean >= 1.05 * paper.mean
+              ? 'better'
+              : 'reproduced',
+        reason: `${mean.toFixed(2)} × on average, ${Math.min(...all).toFixed(2)} to ${largest.toFixed(2)} × in single runs: ${why}`,
+      };
+    }),
+    text: `${summaryTable(cells)}\n\n${latencyTable(cells)}`,
+    pictures: [
+      ['oserve-latency', tailSvg(cells)],
+      ['oserve-spans', spansSvg(cells)],
+    ],
+  };
+}
+
+/** Geometric means over all spans of both traces, by model and GPUs. */
+function summaryTable(cells: readonly Cell[]): string {
+  const rows = groupsOf(cells, ({ model, gpus }) => `${model.split('/').at(-1)} on ${gpus}`).map(([name, own]) => [
+    name,
+    own.length,
+    ...POLICIES.filter((policy) => policy !== 'ours').map((policy) => geometric(ratios(own, policy, p99)).toFixed(2)),
+  ]);
+  return table(['P99 over ours', 'runs', ...POLICIES.filter((policy) => policy !== 'ours')], rows);
+}
+
+function latencyTable(cells: readonly Cell[]): string {
+  const s = (value: number) => value.toFixed(1);
+  const rows = cells.flatMap(({ name, results }) =>
+    POLICIES.map((policy) => {
+      const { mean, p90, tail, ttftP99, tbtMean, requestsPerS, switches, deployment } = results[policy];
+      const times = [mean, p90, ...tail, ttftP99].map(s);
+      const gain = (p99(results.static) / p99(results[policy])).toFixed(2);
+      return [name, policy, gain, ...times, (tbtMean * 1e3).toFixed(0), s(requestsPerS), switches, deployment];
+    }),
+  );
+  const tail = PERCENTILES.map((one) => `P${one}`);
+  return table(
+    ['run', 'policy', 'P99 gain', 'mean', 'P90', ...tail, 'TTFT P99', 'TBT ms', 'req/s', 'switches', 'begins with'],
+    rows,
+  );
+}
+
+/** Policies that a picture shows: Dynamo's split is several times all others', and would flatten them. */
+const DRAWN = POLICIES.filter((name) => name !== 'Dynamo' && name !== 'ours, foreseeing');
+
+function tailSvg(cells: readonly Cell[]): string {
+  return chartsSvg(
+    groupsOf(cells, ({ gpus }) => `${gpus} H100`).map(([title, own]) => ({
+      title: `${title}: P90, P95 to P99 over ours`,
+      x: 'slower requests, percent',
+      y: 'times ours',
+      series: DRAWN.map((name) => ({
+        name,
+        points: [
+          ...PERCENTILES.map((at, i) => [100 - at, geometric(ratios(own, name, ({ tail }) => tail[i] ?? 0))] as const),
+          [10, geometric(ratios(own, name, ({ p90 }) => p90))] as const,
+        ].sort(([a], [b]) => a - b),
+      })),
+    })),
+  );
+}
+
+function spansSvg(cells: readonly Cell[]): string {
+  return chartsSvg(
+    groupsOf(cells, ({ trace }) => trace).map(([title, own]) => ({
+      title: `${title}: P99 of static over ours`,
+      x: 'span',
+      y: 'times ours',
+      series: groupsOf(own, ({ gpus }) => `${gpus} H100, mean of models`).map(([name, sized]) => ({
+        name,
+        points: groupsOf(sized, ({ span }) => span).map(
+          ([span, cellsOf]) => [span + 1, geometric(ratios(cellsOf, 'static', p99))] as const,
+        ),
+      })),
+    })),
+  );
+}
+
+function groupsOf<K>(cells: readonly Cell[], of: (cell: Cell) => K): [K, Cell[]][] {
+  const groups = new Map<K, Cell[]>();
+  for (const cell of cells) groups.set(of(cell), [...(groups.get(of(cell)) ?? []), cell]);
+  return [...groups];
+}

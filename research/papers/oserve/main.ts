@@ -1,0 +1,64 @@
+/** `npm run --prefix research paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS] [--threads N] [--fresh]`: the claims of OServe, each computed again. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { rowsText } from '../rows.ts';
+import { KeptResults } from './kept-results.ts';
+import { cellSchema, cellsOf } from './latency-cells.ts';
+import { latencyClaims } from './latency-claims.ts';
+import { PartPool } from './part-pool.ts';
+import { SECTIONS } from './parts.ts';
+import { type Section, sectionSchema } from './section.ts';
+
+const { values } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    json: { type: 'string' },
+    pictures: { type: 'string', default: 'docs/pictures' },
+    models: { type: 'string' },
+    section: { type: 'string', multiple: true },
+    threads: { type: 'string', default: String(availableParallelism()) },
+    fresh: { type: 'boolean', default: false },
+  },
+});
+const { quick } = values;
+
+const threads = Number(values.threads);
+if (!Number.isInteger(threads) || threads < 1 || threads > 1_024) {
+  process.stderr.write(`--threads: "${values.threads}" is no whole number from 1 to 1024\n`);
+  process.exit(2);
+}
+
+const pool = new PartPool({
+  threads,
+  fresh: values.fresh,
+  kept: new KeptResults(),
+  tell: (line) => process.stderr.write(`${line}\n`),
+});
+const wanted = (name: string) => values.section === undefined || values.section.includes(name);
+const sections: Promise<Section>[] = SECTIONS.filter(wanted).map((section) =>
+  pool.compute({ section, quick }, sectionSchema),
+);
+const runs = wanted('latency') ? cellsOf({ quick, only: values.models }) : [];
+const cells = Promise.all(runs.map((run) => pool.compute({ run }, cellSchema)));
+if (runs.length > 0) sections.push(cells.then(latencyClaims));
+const [found] = await Promise.all([Promise.all(sections), pool.run()]);
+
+for (const { title, rows, text, verdicts } of found) {
+  console.log(`## ${title}\n\n${rowsText(rows)}\n`);
+  if (text !== undefined) console.log(`${text}\n`);
+  for (const { claim, verdict, reason } of verdicts) console.log(`${verdict}: ${claim}. ${reason}\n`);
+}
+const rows = found.flatMap((section) => section.rows);
+if (values.json !== undefined) {
+  const verdicts = found.flatMap((section) => section.verdicts);
+  writeFileSync(values.json, `${JSON.stringify({ rows, verdicts, runs: await cells }, null, 2)}\n`);
+}
+if (!quick) {
+  mkdirSync(values.pictures, { recursive: true });
+  for (const [name, svg] of found.flatMap((section) => section.pictures ?? [])) {
+    writeFileSync(`${values.pictures}/${name}.svg`, svg);
+    console.log(`wrote ${values.pictures}/${name}.svg`);
+  }
+}
+process.exitCode = rows.every(({ holds }) => holds) ? 0 : 1;

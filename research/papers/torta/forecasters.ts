@@ -1,0 +1,67 @@
+import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
+import { ridge } from '../../../scheduler/forecast/ridge.ts';
+import type { Forecaster } from '../../../scheduler/forecast/types.ts';
+import { mlp } from '../../forecast/mlp.ts';
+import { type DemandForecast, oracle, smoothed } from '../../regions/macro/forecast.ts';
+import { seriesForecast } from '../../regions/macro/series-forecast.ts';
+import { smoothingPlanner } from '../../regions/macro/smoothing-planner.ts';
+import { torta } from '../../regions/micro/torta.ts';
+import { PoissonTasks, SLOT_S, type TaskSource } from '../../regions/simulator/workload.ts';
+import type { World } from '../../regions/world/world.ts';
+import { type Row, row } from '../rows.ts';
+import { runOne } from './experiment.ts';
+import { measured } from './scenarios.ts';
+import { interval } from './statistics.ts';
+
+/** Methods learn from six hours of the same regions under another seed: nothing of the run itself. */
+const PAST_SEED = 10_007;
+
+function past(world: World, slots: number): number[][] {
+  const source = new PoissonTasks(world, { slots, slotS: SLOT_S, seed: PAST_SEED, load: 0.55 });
+  const counts = world.topology.regions.map(() => new Array<number>(slots).fill(0));
+  for (let task = source.next(); task !== undefined; task = source.next()) {
+    const line = counts[task.origin];
+    const slot = Math.floor(task.arrivalS / SLOT_S);
+    if (line !== undefined) line[slot] = (line[slot] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** What each forecaster is worth: accuracy (12), response, cost. The MLP is the paper's predictor. */
+export async function forecasterRows(
+  catalogue: Catalogue,
+  seeds: readonly number[],
+  slots: number,
+  quick: boolean,
+): Promise<Row[]> {
+  const members: Forecaster[] = [lastValue, movingAverage(5), ridge({ lags: 10 })];
+  if (!quick) members.push(mlp());
+  const made: [string, (world: World, source: TaskSource, seed: number) => DemandForecast][] = [
+    ['perfect', (_world, source) => oracle(source)],
+    ['exponential smoothing', (world) => smoothed(world)],
+    ...members.map((member): (typeof made)[number] => [
+      member.name,
+      (world, _source, seed) => seriesForecast(member, world, { slotS: SLOT_S, seed, past: past(world, slots) }),
+    ]),
+  ];
+  const rows: Row[] = [];
+  for (const [name, make] of made) {
+    const [accuracies, responses, costs]: [number[], number[], number[]] = [[], [], []];
+    for (const seed of seeds) {
+      const run = await runOne(
+        catalogue,
+        'abilene',
+        seed,
+        (world, source) =>
+          torta({ name, macro: smoothingPlanner(), forecast: measured(make(world, source, seed), source, accuracies) }),
+        { slots },
+      );
+      responses.push(run.responseS.mean);
+      costs.push(run.costUsd);
+    }
+    const said = `accuracy ${interval(accuracies).mean.toFixed(3)}, ${interval(costs).mean.toFixed(2)} USD`;
+    rows.push(row(`forecast by ${name}: response (${said})`, 's', interval(responses).mean));
+  }
+  return rows;
+}

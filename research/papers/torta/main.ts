@@ -1,0 +1,103 @@
+/**
+ * `npm run --prefix research paper:torta [-- --quick] [--json FILE] [--pictures DIR] [--only PART,…] [--topology ID,…] [--seeds N]`: the experiments of TORTA
+ * (arXiv 2507.10259), simulated. Exit code 1 where a row leaves its band.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { SchedulerError } from '../../../scheduler/errors.ts';
+import { PAPER_SLOTS } from '../../regions/simulator/workload.ts';
+import { TOPOLOGY_IDS } from '../../regions/world/topology.ts';
+import { type Row, rowsText } from '../rows.ts';
+import { ablate, ablationTable, learningRows } from './ablation.ts';
+import { compare, comparisonRows, comparisonTable } from './comparison.ts';
+import { forecasterRows } from './forecasters.ts';
+import { guaranteeRows } from './guarantee-rows.ts';
+import { timingRows, timings } from './milp.ts';
+import { accuracyPicture, comparisonPicture, coursePicture } from './pictures.ts';
+import { accuracySweep, failure, surge } from './scenarios.ts';
+
+/** An hour and a half: enough for the bands, short enough for every change. */
+const QUICK_SLOTS = 120;
+const PARTS = ['comparison', 'ablation', 'surge', 'failure', 'accuracy', 'forecasters', 'guarantee', 'milp'] as const;
+type Part = (typeof PARTS)[number];
+
+const { values } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    json: { type: 'string' },
+    pictures: { type: 'string' },
+    only: { type: 'string', default: PARTS.join() },
+    topology: { type: 'string', default: TOPOLOGY_IDS.join() },
+    seeds: { type: 'string' },
+  },
+});
+
+const catalogue = loadCatalogue();
+const { quick } = values;
+const slots = quick ? QUICK_SLOTS : PAPER_SLOTS;
+const seeds = Array.from({ length: Number(values.seeds ?? (quick ? 2 : 10)) }, (_, i) => i + 1);
+const rows: Row[] = [];
+const pictures: [name: string, svg: string][] = [];
+
+const run: Record<Part, () => Promise<void>> = {
+  async comparison() {
+    for (const topology of values.topology.split(',')) {
+      const compared = await compare(catalogue, topology, seeds, slots);
+      pictures.push(comparisonPicture(compared));
+      rows.push(...comparisonRows(compared));
+      console.log(`\n${topology}: ${slots} slots of 45 s, ${seeds.length} seeds, mean ± 95 % interval\n`);
+      console.log(comparisonTable(compared));
+    }
+  },
+  async ablation() {
+    const [topology = 'abilene'] = values.topology.split(',');
+    const runs = await ablate(catalogue, topology, seeds, slots);
+    rows.push(...learningRows(topology, runs));
+    console.log(`\nablation, ${topology}\n\n${ablationTable(runs)}`);
+  },
+  async surge() {
+    const found = await surge(catalogue, seeds);
+    rows.push(...found.rows);
+    const runs = new Map([
+      ['reactive', found.reactive],
+      ['foresight of 15 minutes', found.foresight],
+    ]);
+    pictures.push(['regions-surge', coursePicture('Response in a surge (slots 60 to 79)', runs)]);
+  },
+  async failure() {
+    const found = await failure(catalogue, seeds);
+    rows.push(...found.rows);
+    pictures.push(['regions-failure', coursePicture('Response while a region is gone (slots 40 to 79)', found.runs)]);
+  },
+  async accuracy() {
+    const found = await accuracySweep(catalogue, seeds, slots);
+    rows.push(...found.rows);
+    pictures.push(['regions-accuracy', accuracyPicture(found.points)]);
+  },
+  async forecasters() {
+    rows.push(...(await forecasterRows(catalogue, seeds.slice(0, 3), slots, quick)));
+  },
+  async guarantee() {
+    rows.push(...(await guaranteeRows(catalogue)));
+  },
+  async milp() {
+    rows.push(...timingRows(await timings(quick ? [100, 200] : [100, 500, 1000, 2000, 5000], quick ? 5 : 40)));
+  },
+};
+
+for (const name of values.only.split(',')) {
+  const part = PARTS.find((one) => one === name);
+  if (part === undefined) throw new SchedulerError('usage', `no part is called ${name}; there are ${PARTS.join(', ')}`);
+  await run[part]();
+}
+console.log(`\n${rowsText(rows)}`);
+if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(rows, null, 2)}\n`);
+if (values.pictures !== undefined) {
+  mkdirSync(values.pictures, { recursive: true });
+  for (const [name, svg] of pictures) {
+    writeFileSync(`${values.pictures}/${name}.svg`, svg);
+    console.log(`wrote ${values.pictures}/${name}.svg`);
+  }
+}
+process.exitCode = rows.every(({ holds }) => holds) ? 0 : 1;

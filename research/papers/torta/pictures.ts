@@ -1,0 +1,58 @@
+import { barsSvg } from '../../../scheduler/cli/picture.ts';
+import { chartsSvg } from '../../../shared/text/chart.ts';
+import type { Compared } from './comparison.ts';
+import { type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
+import type { AccuracyPoint } from './scenarios.ts';
+import { interval } from './statistics.ts';
+
+const SHOWN = [...PAPER_BASELINES, 'latency-greedy', OURS];
+
+/** Figures 8, 9 and 10 side by side, for one topology. */
+export function comparisonPicture({ topology, runs }: Compared): [name: string, svg: string] {
+  const panel = (title: string, unit: string, more: boolean, of: Measure) => ({
+    title,
+    unit,
+    more,
+    values: SHOWN.map((name) => ({ name, value: interval((runs.get(name) ?? []).map(of)).mean })),
+  });
+  const svg = barsSvg([
+    panel(`Response, ${topology}`, 's', false, ({ responseS }) => responseS.mean),
+    panel('99th percentile', 's', false, ({ responseS }) => responseS.p99),
+    panel('Electricity', 'USD', false, ({ costUsd }) => costUsd),
+    panel('Balance', '1/(1+CV)', true, ({ balance }) => balance),
+  ]);
+  return [`regions-${topology}`, svg];
+}
+
+/** Mean response by slot, over all seeds. */
+export function coursePicture(title: string, runs: ReadonlyMap<string, readonly Run[]>): string {
+  const series = [...runs].map(([name, own]) => ({
+    name,
+    points: (own[0]?.course ?? []).map((_, slot): [number, number] => {
+      const sums = own.map(({ course }) => course[slot]);
+      const completed = sums.reduce((sum, one) => sum + (one?.completed ?? 0), 0);
+      return [slot, sums.reduce((sum, one) => sum + (one?.responseS ?? 0), 0) / Math.max(1, completed)];
+    }),
+  }));
+  return chartsSvg([{ title, x: 'slot of 45 s', y: 'seconds', series }]);
+}
+
+/** Figure 12. */
+export function accuracyPicture(points: readonly AccuracyPoint[]): string {
+  const line = (of: (point: AccuracyPoint) => number): [number, number][] =>
+    points.map((point): [number, number] => [point.accuracy, of(point)]).sort((a, b) => a[0] - b[0]);
+  return chartsSvg([
+    {
+      title: 'Response by accuracy of the forecast',
+      x: 'accuracy (12)',
+      y: 'seconds',
+      series: [{ name: 'ours', points: line(({ responseS }) => responseS) }],
+    },
+    {
+      title: 'Electricity by accuracy of the forecast',
+      x: 'accuracy (12)',
+      y: 'USD',
+      series: [{ name: 'ours', points: line(({ costUsd }) => costUsd) }],
+    },
+  ]);
+}

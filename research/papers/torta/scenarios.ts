@@ -1,0 +1,161 @@
+import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { accuracy, type DemandForecast, degraded, oracle, smoothed } from '../../regions/macro/forecast.ts';
+import { smoothingPlanner } from '../../regions/macro/smoothing-planner.ts';
+import { torta } from '../../regions/micro/torta.ts';
+import { SLOT_S, type Surge, type TaskSource } from '../../regions/simulator/workload.ts';
+import { type Row, row } from '../rows.ts';
+import { BASELINES, type MakePolicy, OURS, ours, PAPER_BASELINES, type Run, runOne } from './experiment.ts';
+import { change, interval } from './statistics.ts';
+
+/** Mean response over some slots of a run; seconds. */
+function responseWithin({ course }: Run, from: number, to: number): number {
+  const slots = course.slice(from, to);
+  const sum = slots.reduce((total, one) => total + one.responseS, 0);
+  return (
+    sum /
+    Math.max(
+      1,
+      slots.reduce((total, one) => total + one.completed, 0),
+    )
+  );
+}
+
+const ofForecast =
+  (name: string, make: (source: TaskSource) => DemandForecast, aheadSlots?: number): MakePolicy =>
+  (_world, source) =>
+    torta({
+      name,
+      macro: smoothingPlanner(),
+      forecast: make(source),
+      ...(aheadSlots === undefined ? {} : { aheadSlots }),
+    });
+
+/** Figure 2: arrivals triple for a quarter of an hour. Foresight of 15 minutes is 20 slots. */
+const SURGE: Surge = { fromSlot: 60, toSlot: 80, factor: 3 };
+const SURGE_LOAD = 0.3;
+const SURGE_SLOTS = 120;
+
+export async function surge(catalogue: Catalogue, seeds: readonly number[]) {
+  const options = { slots: SURGE_SLOTS, load: SURGE_LOAD, surges: [SURGE] };
+  const runs = async (make: MakePolicy) => {
+    const own: Run[] = [];
+    for (const seed of seeds) own.push(await runOne(catalogue, 'abilene', seed, make, options));
+    return own;
+  };
+  const reactive = await runs((world) =>
+    torta({ name: 'reactive', macro: smoothingPlanner(), forecast: smoothed(world), aheadSlots: 0 }),
+  );
+  const foresight = await runs(ofForecast('foresight', oracle, 20));
+  const during = (own: readonly Run[]) => own.map((one) => responseWithin(one, SURGE.fromSlot, SURGE.toSlot + 4));
+  const gain = change(during(foresight), during(reactive));
+  const rows: Row[] = [
+    row('surge: response while it lasts, reactive', 's', interval(during(reactive)).mean, { paper: 15.7 }),
+    row(`surge: foresight of 15 minutes against reactive (± ${(100 * gain.half).toFixed(1)})`, '%', 100 * gain.mean, {
+      paper: -53.6,
+      band: [-100, 0],
+    }),
+  ];
+  return { rows, reactive, foresight };
+}
+
+/** Figure 4: a region dies for half an hour. */
+const OUTAGE = { fromSlot: 40, toSlot: 80 };
+
+export async function failure(catalogue: Catalogue, seeds: readonly number[]) {
+  const outages = [{ region: 2, fromS: OUTAGE.fromSlot * SLOT_S + 7, toS: OUTAGE.toSlot * SLOT_S }];
+  const found = new Map<string, Run[]>();
+  const calm: number[] = [];
+  for (const [name, make] of [...PAPER_BASELINES.map((one) => [one, BASELINES[one]] as const), [OURS, ours] as const]) {
+    const own: Run[] = [];
+    for (const seed of seeds) {
+      if (make === undefined) continue;
+      own.push(await runOne(catalogue, 'abilene', seed, make, { slots: 120, outages }));
+      if (name === OURS)
+        calm.push(
+          responseWithin(
+            await runOne(catalogue, 'abilene', seed, make, { slots: 120 }),
+            OUTAGE.fromSlot,
+            OUTAGE.toSlot,
+          ),
+        );
+    }
+    found.set(name, own);
+  }
+  const during = (name: string) =>
+    (found.get(name) ?? []).map((one) => responseWithin(one, OUTAGE.fromSlot, OUTAGE.toSlot));
+  const best = PAPER_BASELINES.reduce<string>(
+    (least, name) => (interval(during(name)).mean < interval(during(least)).mean ? name : least),
+    PAPER_BASELINES[0],
+  );
+  const lost = Math.max(...(found.get(OURS) ?? []).map(({ arrived, completed }) => arrived - completed));
+  const rows: Row[] = [
+    row('failure: tasks lost of ours, worst seed', 'tasks', lost, { band: [0, 0] }),
+    row('failure: response while the region is gone against without', '%', 100 * change(during(OURS), calm).mean, {
+      band: [-100, 25],
+    }),
+    row(`failure: response against ${best} while it is gone`, '%', 100 * change(during(OURS), during(best)).mean, {
+      band: [-100, 0],
+    }),
+  ];
+  return { rows, runs: found };
+}
+
+/** Standard deviations of the logarithm of each count's error: from hardly wrong to worthless. */
+const SIGMAS = [0, 0.15, 0.3, 0.6, 1, 1.5, 2.5] as const;
+
+export interface AccuracyPoint {
+  sigma: number;
+  accuracy: number;
+  responseS: number;
+  costUsd: number;
+}
+
+/** Figure 12: a perfect forecast made worse step by step. The paper: 20.5 s at 0.1, 17.5 s at 0.9, as good as its best baseline at 0.5. */
+export async function accuracySweep(catalogue: Catalogue, seeds: readonly number[], slots: number) {
+  const points: AccuracyPoint[] = [];
+  for (const sigma of SIGMAS) {
+    const [accuracies, responses, costs]: [number[], number[], number[]] = [[], [], []];
+    for (const seed of seeds) {
+      const make = ofForecast('degraded', (source) =>
+        measured(degraded(oracle(source), sigma, seed), source, accuracies),
+      );
+      const run = await runOne(catalogue, 'abilene', seed, make, { slots });
+      responses.push(run.responseS.mean);
+      costs.push(run.costUsd);
+    }
+    points.push({
+      sigma,
+      accuracy: interval(accuracies).mean,
+      responseS: interval(responses).mean,
+      costUsd: interval(costs).mean,
+    });
+  }
+  const [first, last] = [points[0], points.at(-1)];
+  const rows: Row[] = points.map((point) =>
+    row(
+      `forecast of accuracy ${point.accuracy.toFixed(2)}: response (${point.costUsd.toFixed(2)} USD)`,
+      's',
+      point.responseS,
+    ),
+  );
+  if (first !== undefined && last !== undefined)
+    rows.push(
+      row('forecast: worthless against perfect, response', '%', 100 * (last.responseS / first.responseS - 1), {
+        paper: 100 * (20.5 / 17.5 - 1),
+      }),
+    );
+  return { rows, points };
+}
+
+/** Adds the accuracy of each slot to `into`. */
+export function measured(forecast: DemandForecast, source: TaskSource, into: number[]): DemandForecast {
+  return {
+    name: forecast.name,
+    observe: (arrived) => forecast.observe(arrived),
+    expected(slot, ahead) {
+      const found = forecast.expected(slot, ahead);
+      if (ahead === 0) into.push(accuracy(found, source.expected(slot)));
+      return found;
+    },
+  };
+}

@@ -1,0 +1,72 @@
+/** `npm run --prefix research bench:regions`: tasks per second of wall time that the simulator of regions takes, and seconds of one decision. */
+import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { smoothTransport } from '../../scheduler/regions/macro/smooth-transport.ts';
+import { seeded } from '../../scheduler/serving/random.ts';
+import { roundRobin } from './baselines/round-robin.ts';
+import { smoothed } from './macro/forecast.ts';
+import { smoothingPlanner } from './macro/smoothing-planner.ts';
+import { torta } from './micro/torta.ts';
+import type { RegionPolicy } from './simulator/policy.ts';
+import { simulateRegions } from './simulator/simulate.ts';
+import { DEFAULT_LOAD, PoissonTasks, SLOT_S } from './simulator/workload.ts';
+import { TASK_TYPES } from './world/tasks.ts';
+import { buildWorld, type World } from './world/world.ts';
+
+const SLOTS = 480;
+/** What is asked for. */
+const [ROUND_ROBIN_LEAST, MICRO_LEAST, DECISION_MOST_S] = [200_000, 30_000, 1];
+const [REGIONS, TASKS, KINDS] = [50, 100_000, 5];
+
+const catalogue = loadCatalogue();
+
+async function tasksPerS(topology: string, make: (world: World) => RegionPolicy): Promise<number> {
+  const world = buildWorld(topology, 1, catalogue);
+  const source = new PoissonTasks(world, { slots: SLOTS, slotS: SLOT_S, seed: 1, load: DEFAULT_LOAD });
+  const started = performance.now();
+  const { arrived } = await simulateRegions({ world, source, policy: make(world), slots: SLOTS, slotS: SLOT_S });
+  return arrived / ((performance.now() - started) / 1e3);
+}
+
+/** One plan for 50 regions: tasks aggregated by origin and type, places by region and kind of server. */
+function decisionS(): number {
+  const random = seeded(1);
+  const [rows, columns] = [REGIONS * TASK_TYPES.length, REGIONS * KINDS];
+  const cost = new Float64Array(rows * columns).map(() => 5 + 30 * random());
+  const load = new Float64Array(rows * columns).map(() => 5 + 30 * random());
+  const mass = new Float64Array(rows).map(() => (2 * random() * TASKS) / rows);
+  const capacity = new Float64Array(columns).map(() => (2 * random() * 16 * TASKS) / columns);
+  const started = performance.now();
+  smoothTransport(
+    { rows, columns, mass, cost, load, capacity },
+    new Float64Array(rows * columns).fill(1 / columns),
+    0.5,
+  );
+  return (performance.now() - started) / 1e3;
+}
+
+function told(name: string, value: number, met: boolean, asked: string): boolean {
+  console.log(
+    `${met ? 'met   ' : 'MISSED'} ${name}: ${value.toLocaleString('en', { maximumSignificantDigits: 3 })} (${asked})`,
+  );
+  return met;
+}
+
+const held: boolean[] = [];
+for (const topology of ['abilene', 'cost266']) {
+  const alone = await tasksPerS(topology, roundRobin);
+  held.push(
+    told(`${topology}, round robin, tasks/s`, alone, alone >= ROUND_ROBIN_LEAST, `at least ${ROUND_ROBIN_LEAST}`),
+  );
+  const both = await tasksPerS(topology, (world) => torta({ macro: smoothingPlanner(), forecast: smoothed(world) }));
+  held.push(told(`${topology}, macro and micro layer, tasks/s`, both, both >= MICRO_LEAST, `at least ${MICRO_LEAST}`));
+}
+const seconds = decisionS();
+held.push(
+  told(
+    `plan of ${REGIONS} regions and ${TASKS} tasks, s`,
+    seconds,
+    seconds < DECISION_MOST_S,
+    `below ${DECISION_MOST_S}`,
+  ),
+);
+process.exitCode = held.every(Boolean) ? 0 : 1;

@@ -1,0 +1,81 @@
+import { readFileSync } from 'node:fs';
+import * as z from 'zod';
+import { type Catalogue, findGpu } from '../../../scheduler/catalogue/catalogue.ts';
+import type { Gpu } from '../../../scheduler/catalogue/gpu.ts';
+import { researchData } from '../../data-path.ts';
+import { TASK_TYPES, type TaskType, TIME_SHARES } from './tasks.ts';
+
+const range = z.tuple([z.number().nonnegative(), z.number().nonnegative()]);
+const fileSchema = z.object({
+  kinds: z
+    .array(z.object({ gpu: z.string(), task_type: z.enum(TASK_TYPES), servers_per_12_regions: range }))
+    .min(1)
+    .max(64),
+  switch_phases_s: z.array(z.number().positive()).min(1).max(16),
+  migration_phases_s: z.array(z.number().positive()).min(1).max(16),
+  cold_start_s: range,
+});
+
+/** What a server can be doing. */
+export const PHASES = ['asleep', 'waking', 'idle', 'switching', 'busy'] as const;
+type Phase = (typeof PHASES)[number];
+
+/**
+ * Share of the GPU's power limit by phase. Idle and busy are those of the serving simulator (`docs/scheduling.md`), also an estimate; loading
+ * keeps the host and the memory busy and the arithmetic idle; asleep is a host in standby. The paper gives seconds of its phases, no watts.
+ */
+const POWER_SHARE: Readonly<Record<Phase, number>> = {
+  asleep: 0.03,
+  waking: 0.4,
+  idle: 0.2,
+  switching: 0.4,
+  busy: 0.85,
+};
+
+/** One of the five kinds of server, with one GPU each. */
+export interface ServerKind {
+  gpu: Gpu;
+  /** What Table 1b uses it for. */
+  made: TaskType;
+  /** Time of a task by type, as a multiple of its time on the A100. */
+  factor: readonly number[];
+  /** By index in `PHASES`. */
+  watts: readonly number[];
+  servers: readonly [number, number];
+}
+
+export interface Hardware {
+  kinds: ServerKind[];
+  /** Seconds until a V100 holds another model of 14 GB (7B parameters in 16 bit). */
+  switchS: number;
+  /** Seconds to move running work to another server: unused where no task is moved once it runs, kept for planners that do. */
+  migrationS: number;
+  coldStartS: readonly [number, number];
+}
+
+/** `research/data/regions/hardware.json` with speeds and watts of the catalogue. */
+export function loadHardware(catalogue: Catalogue): Hardware {
+  const file = fileSchema.parse(JSON.parse(readFileSync(researchData('regions/hardware.json'), 'utf8')));
+  const reference = findGpu(catalogue, 'A100-80-SXM');
+  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+  return {
+    kinds: file.kinds.map((row) => {
+      const gpu = findGpu(catalogue, row.gpu);
+      return {
+        gpu,
+        made: row.task_type,
+        factor: TASK_TYPES.map((type) => timeFactor(gpu, reference, type)),
+        watts: PHASES.map((phase) => gpu.watts * POWER_SHARE[phase]),
+        servers: row.servers_per_12_regions,
+      };
+    }),
+    switchS: sum(file.switch_phases_s),
+    migrationS: sum(file.migration_phases_s),
+    coldStartS: file.cold_start_s,
+  };
+}
+
+function timeFactor(gpu: Gpu, reference: Gpu, type: TaskType): number {
+  const { fixed, compute, memory } = TIME_SHARES[type];
+  return fixed + (compute * reference.bf16) / gpu.bf16 + (memory * reference.bandwidth) / gpu.bandwidth;
+}

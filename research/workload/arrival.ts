@@ -1,0 +1,48 @@
+import { type Kind, kindClassifier, type Lengths } from '../../scheduler/workload/kinds.ts';
+import type { Arriving } from '../../shared/routing/kinds/kind.ts';
+import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
+
+/** How often the kind at arrival is the true one. */
+export interface Misjudgement {
+  requests: number;
+  /** Share of requests whose kind was another. */
+  wrong: number;
+  /** `confusion[true][judged]`: requests. */
+  confusion: number[][];
+}
+
+/** Gives a request its kind when it comes: the prompt is known, the answer is predicted. */
+export class ArrivalClassifier {
+  readonly #kindOf: (lengths: Lengths) => number;
+  readonly #predictor: LengthPredictor;
+  readonly #confusion: number[][];
+
+  constructor(kinds: readonly Kind[], predictor = new LengthPredictor()) {
+    this.#kindOf = kindClassifier(kinds);
+    this.#predictor = predictor;
+    this.#confusion = kinds.map(() => kinds.map(() => 0));
+  }
+
+  judge(request: Arriving): number {
+    return this.#kindOf({ input: request.input, output: this.#predictor.predict(request).output });
+  }
+
+  /** The answer is there: the predictor learns from it, and the judgement is compared. Returns the true kind. */
+  ended(request: Arriving, judged: number, output: number): number {
+    const truth = this.#kindOf({ input: request.input, output });
+    const row = this.#confusion[truth];
+    if (row !== undefined) row[judged] = (row[judged] ?? 0) + 1;
+    this.#predictor.learn(request, output);
+    return truth;
+  }
+
+  get misjudgement(): Misjudgement {
+    const requests = this.#confusion.flat().reduce((sum, n) => sum + n, 0);
+    const right = this.#confusion.reduce((sum, row, kind) => sum + (row[kind] ?? 0), 0);
+    return {
+      requests,
+      wrong: requests === 0 ? 0 : 1 - right / requests,
+      confusion: this.#confusion.map((row) => [...row]),
+    };
+  }
+}

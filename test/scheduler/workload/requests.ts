@@ -1,0 +1,20 @@
+import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import type { Lengths } from '../../../scheduler/workload/kinds.ts';
+
+/** Requests around three centres, in the shares given. */
+export function requestsOf(seed: number, shares: readonly [number, number, number], count = 3000): Lengths[] {
+  const random = seeded(seed);
+  const centres = [
+    [100, 30],
+    [2000, 20],
+    [300, 500],
+  ] as const;
+  return Array.from({ length: count }, () => {
+    const u = random();
+    const [input, output] = centres[u < shares[0] ? 0 : u < shares[0] + shares[1] ? 1 : 2] ?? [1, 1];
+    return {
+      input: Math.max(1, Math.round(input * Math.exp(0.25 * normal(random)))),
+      output: Math.max(1, Math.round(output * Math.exp(0.25 * normal(random)))),
+    };
+  });
+}

@@ -1,0 +1,191 @@
+/** A batch system that exists in memory alone. It can lie, stall and lose jobs, as its script of faults says. */
+import {
+  type Capacity,
+  type Launcher,
+  LauncherError,
+  type ListedJob,
+  type Submission,
+} from '../../../../factory/launchers/launcher.ts';
+
+export interface SimulatedJob {
+  id: string;
+  name: string;
+  pool: string;
+  gpus: number;
+  state: 'pending' | 'running' | 'ended';
+  submitted: number;
+  began?: number;
+  ended?: number;
+  how?: ListedJob['ended'];
+  /** Not listed before. */
+  shows: number;
+  /** TERM was sent. */
+  cancelled?: number;
+}
+
+/** What is wrong in a span of time. */
+export type Fault =
+  /** No call is answered. */
+  | 'down'
+  /** sbatch hangs: a submission is taken, and no word comes of it. */
+  | 'stalls'
+  /** A submission is answered with an id and is lost. */
+  | 'loses'
+  /** squeue answers with nothing at all. */
+  | 'empty'
+  /** squeue leaves out every second job. */
+  | 'omits'
+  /** squeue tells what was a minute ago. */
+  | 'stale'
+  /** sbatch says no. */
+  | 'refuses';
+
+export interface SimulatedClusterOptions {
+  id: string;
+  pool: string;
+  random: () => number;
+  /** GPUs that this user may have now. */
+  free(now: number): number;
+  faultAt(now: number): Fault | undefined;
+  /** How long jobs run that are not ended; Infinity: to their time limit. */
+  lifeMs(): number;
+  limitMs: number;
+  /** A scheduler looks at its queue so often. */
+  everyMs: number;
+  /** Of a submission, until squeue names it. */
+  lagMs(): number;
+}
+
+const STALE_MS = 60_000;
+const KILL_AFTER_MS = 30_000;
+
+export class SimulatedCluster implements Launcher {
+  readonly kind = 'slurm';
+  readonly jobId = '$ID';
+  readonly seen = 'recorded';
+  readonly jobs: SimulatedJob[] = [];
+  /** Of all calls of sbatch, jobs that were asked for. */
+  readonly asked: { at: number; count: number }[] = [];
+  /** Jobs that were cancelled though they ran. */
+  readonly killed: { id: string; at: number }[] = [];
+  now = 0;
+  submitted = 0;
+  preempted = 0;
+  #next = 1;
+  #looked = 0;
+  #lives = new Map<string, number>();
+  readonly #past: { at: number; jobs: ListedJob[] }[] = [];
+  readonly #options: SimulatedClusterOptions;
+
+  constructor(options: SimulatedClusterOptions) {
+    this.#options = options;
+  }
+
+  alive(): SimulatedJob[] {
+    return this.jobs.filter(({ state }) => state !== 'ended');
+  }
+
+  running(): SimulatedJob[] {
+    return this.jobs.filter(({ state }) => state === 'running');
+  }
+
+  end(id: string, how: ListedJob['ended']): void {
+    const job = this.jobs.find((one) => one.id === id);
+    if (job === undefined || job.state === 'ended') return;
+    Object.assign(job, { state: 'ended', ended: this.now, how });
+    if (how === 'preempted') this.preempted += 1;
+  }
+
+  /** Time goes on to `now`. */
+  step(now: number): void {
+    this.now = now;
+    const { free, limitMs, everyMs } = this.#options;
+    for (const job of this.running()) {
+      const began = job.began ?? now;
+      if (job.cancelled !== undefined && now - job.cancelled >= KILL_AFTER_MS) this.end(job.id, 'cancelled');
+      else if (now - began >= limitMs) this.end(job.id, 'time');
+      else if (now - began >= (this.#lives.get(job.id) ?? Number.POSITIVE_INFINITY)) this.end(job.id, 'node');
+    }
+    // The newest go first, as Slurm's preemption does by default.
+    for (const job of this.running().toReversed()) if (this.used() > free(now)) this.end(job.id, 'preempted');
+    if (now - this.#looked < everyMs) return;
+    this.#looked = now;
+    for (const job of this.jobs)
+      if (job.state === 'pending' && job.cancelled === undefined && this.used() + job.gpus <= free(now)) {
+        Object.assign(job, { state: 'running', began: now });
+        this.#lives.set(job.id, this.#options.lifeMs());
+      }
+    this.#past.push({ at: now, jobs: this.#told() });
+    if (this.#past.length > 100) this.#past.shift();
+    // A controller forgets what ended (MinJobAge).
+    while (this.jobs.length > 2_000 && this.jobs[0]?.state === 'ended') this.jobs.shift();
+  }
+
+  used(): number {
+    return this.running().reduce((sum, { gpus }) => sum + gpus, 0);
+  }
+
+  async submit({ name, count, pool, gpus }: Submission): Promise<string[]> {
+    this.asked.push({ at: this.now, count });
+    const fault = this.#options.faultAt(this.now);
+    if (fault === 'down') throw new LauncherError('unclear', 'Unable to contact slurm controller');
+    if (fault === 'refuses') throw new LauncherError('refused', 'Job violates accounting/QOS policy');
+    const ids = Array.from({ length: count }, () => String(this.#next++));
+    if (fault === 'loses') return ids;
+    this.submitted += count;
+    for (const id of ids)
+      this.jobs.push({
+        id,
+        name,
+        pool: pool.name,
+        gpus,
+        state: 'pending',
+        submitted: this.now,
+        shows: this.now + this.#options.lagMs(),
+      });
+    if (fault === 'stalls') throw new LauncherError('unclear', 'sbatch did not answer within 30 s');
+    return ids;
+  }
+
+  async list(prefix: string): Promise<ListedJob[]> {
+    const fault = this.#options.faultAt(this.now);
+    if (fault === 'down') throw new LauncherError('unreachable', 'Unable to contact slurm controller');
+    if (fault === 'empty') return [];
+    const told =
+      fault === 'stale' ? (this.#past.findLast(({ at }) => this.now - at >= STALE_MS)?.jobs ?? []) : this.#told();
+    const ours = told.filter(({ name }) => name.startsWith(prefix));
+    return fault === 'omits' ? ours.filter((_, n) => n % 2 === 0) : ours;
+  }
+
+  async capacity(): Promise<Capacity[]> {
+    return [{ pool: this.#options.pool, idle: Math.max(0, this.#options.free(this.now) - this.used()) }];
+  }
+
+  async cancel(ids: readonly string[]): Promise<void> {
+    if (this.#options.faultAt(this.now) === 'down')
+      throw new LauncherError('unreachable', 'Unable to contact slurm controller');
+    for (const id of ids) {
+      const job = this.jobs.find((one) => one.id === id);
+      if (job?.state === 'pending') this.end(id, 'cancelled');
+      else if (job?.state === 'running' && job.cancelled === undefined) {
+        job.cancelled = this.now;
+        this.killed.push({ id, at: this.now });
+      }
+    }
+  }
+
+  async check(): Promise<{ ok: boolean; text: string }> {
+    return { ok: true, text: '' };
+  }
+
+  #told(): ListedJob[] {
+    return this.jobs
+      .filter(({ shows, ended }) => shows <= this.now && (ended === undefined || this.now - ended < 300_000))
+      .map(({ id, name, state, how }) => ({
+        id,
+        name,
+        state,
+        ...(state === 'ended' && how !== undefined ? { ended: how } : {}),
+      }));
+  }
+}

@@ -1,0 +1,162 @@
+/** What runs in simulated jobs: engines that load, answer lines of batches, drain, and are seen by a gateway with a delay. */
+
+import { none } from '../../../../factory/demand/demand-source.ts';
+import {
+  CONTEXT_LABEL,
+  FACTORY_LABEL,
+  JOB_LABEL,
+  type ModelDemand,
+  type ServingNode,
+} from '../../../../shared/factory/exchange.ts';
+import type { SimulatedCluster, SimulatedJob } from './simulated-cluster.ts';
+
+export interface SimulatedModel {
+  id: string;
+  contexts: readonly string[];
+  loadMs: number;
+  /** Of one engine. */
+  linesPerS: number;
+  /** Requests that come, and for how long each is answered. */
+  requestsAt(now: number): number;
+}
+
+interface Engine {
+  readyAt: number;
+  busyAt: number;
+  drainAt?: number;
+}
+
+/** The registry learns of a node, and forgets it, so much later. */
+const SEEN_MS = 3_000;
+/** A drain waits for the streams that run. */
+const DRAIN_MS = 10_000;
+
+export class SimulatedEngines {
+  readonly #cluster: SimulatedCluster;
+  readonly #models: readonly SimulatedModel[];
+  readonly #engines = new Map<string, Engine>();
+  readonly lines = new Map<string, number>();
+  readonly #askedAt = new Map<string, number>();
+  /** GPU-ms that engines loaded, worked, and stood idle. */
+  readonly spent = { loading: 0, working: 0, idle: 0 };
+  /** A job whose engine cannot start. */
+  broken: (job: SimulatedJob) => boolean = () => false;
+  now = 0;
+
+  constructor(cluster: SimulatedCluster, models: readonly SimulatedModel[]) {
+    this.#cluster = cluster;
+    this.#models = models;
+  }
+
+  modelOf(name: string): SimulatedModel | undefined {
+    return this.#models.find(({ contexts }) => contexts.some((context) => name.includes(context)));
+  }
+
+  drain(session: string): void {
+    const engine = this.#engines.get(session);
+    if (engine !== undefined) engine.drainAt ??= this.now;
+  }
+
+  isBusy(id: string): boolean {
+    const engine = this.#engines.get(id);
+    return (
+      engine !== undefined &&
+      engine.readyAt <= this.now &&
+      this.now - engine.busyAt <= SEEN_MS &&
+      engine.drainAt === undefined
+    );
+  }
+
+  /** GPUs of engines that answer. */
+  busyGpus(): number {
+    return this.#cluster.running().reduce((sum, { id, gpus }) => sum + (this.isBusy(id) ? gpus : 0), 0);
+  }
+
+  step(now: number): void {
+    const passed = now - this.now;
+    this.now = now;
+    const running = this.#cluster.running();
+    const ids = new Set(running.map(({ id }) => id));
+    for (const id of this.#engines.keys()) if (!ids.has(id)) this.#engines.delete(id);
+    for (const model of this.#models) if (model.requestsAt(now) > 0) this.#askedAt.set(model.id, now);
+    for (const job of running) {
+      const model = this.modelOf(job.name);
+      if (model === undefined) continue;
+      const engine = this.#engines.get(job.id) ?? {
+        readyAt: (job.began ?? now) + model.loadMs,
+        busyAt: (job.began ?? now) + model.loadMs,
+      };
+      this.#engines.set(job.id, engine);
+      this.#run(job, model, engine, passed);
+    }
+  }
+
+  #run(job: SimulatedJob, model: SimulatedModel, engine: Engine, passed: number): void {
+    if (this.now < engine.readyAt) {
+      this.spent.loading += passed * job.gpus;
+      if (this.broken(job) && this.now - (job.began ?? this.now) >= model.loadMs / 2)
+        this.#cluster.end(job.id, 'failed');
+      return;
+    }
+    if (job.cancelled !== undefined) return this.#cluster.end(job.id, 'cancelled');
+    if (engine.drainAt !== undefined) {
+      this.spent.idle += passed * job.gpus;
+      if (this.now - engine.drainAt >= DRAIN_MS) this.#cluster.end(job.id, 'done');
+      return;
+    }
+    const lines = this.lines.get(model.id) ?? 0;
+    const work = lines > 0 || model.requestsAt(this.now) > 0;
+    if (work) engine.busyAt = this.now;
+    this.spent[work ? 'working' : 'idle'] += passed * job.gpus;
+    this.lines.set(model.id, Math.max(0, lines - (model.linesPerS * passed) / 1_000));
+  }
+
+  /** As the gateway tells it. */
+  nodes(factory: string, cluster: string): ServingNode[] {
+    return this.#cluster.running().flatMap((job): ServingNode[] => {
+      const engine = this.#engines.get(job.id);
+      const model = this.modelOf(job.name);
+      if (engine === undefined || model === undefined || this.now - (job.began ?? this.now) < SEEN_MS) return [];
+      const ready = this.now >= engine.readyAt + SEEN_MS;
+      return [
+        {
+          session: job.id,
+          state: engine.drainAt !== undefined ? 'draining' : ready ? 'ready' : 'loading',
+          in_flight: this.isBusy(job.id) ? 8 : 0,
+          idle_ms: ready ? this.now - engine.busyAt : 0,
+          labels: { [FACTORY_LABEL]: factory, [CONTEXT_LABEL]: job.name, [JOB_LABEL]: `${cluster}/${job.id}` },
+        },
+      ];
+    });
+  }
+
+  demand(): Map<string, ModelDemand> {
+    return new Map(
+      this.#models.map((model) => {
+        const ready = this.#cluster
+          .running()
+          .filter(
+            (job) =>
+              this.modelOf(job.name) === model &&
+              (this.#engines.get(job.id)?.readyAt ?? Number.POSITIVE_INFINITY) <= this.now,
+          ).length;
+        const requests = model.requestsAt(this.now);
+        const asked = this.#askedAt.get(model.id);
+        const lines = Math.ceil(this.lines.get(model.id) ?? 0);
+        return [
+          model.id,
+          {
+            ...none(model.id),
+            waiting: ready === 0 ? requests : 0,
+            queued: ready > 0 ? Math.max(0, requests - 8 * ready) : 0,
+            in_flight: Math.min(requests, 8 * ready),
+            busy: ready === 0 ? 0 : Math.min(1, requests / (8 * ready)),
+            ready_replicas: ready,
+            ...(asked === undefined ? {} : { asked_ms_ago: this.now - asked }),
+            ...(lines === 0 ? {} : { batch: { lines } }),
+          },
+        ];
+      }),
+    );
+  }
+}

@@ -1,0 +1,111 @@
+/** The factory's own rounds against a simulated cluster, with time that only the simulation moves. */
+import type { FactoryConfig, ModelConfig } from '../../../../factory/config/schema.ts';
+import { emptyMemory, type Memory, memorySchema } from '../../../../factory/decisions/memory.ts';
+import { type PlacedModel, placedModels } from '../../../../factory/decisions/world.ts';
+import { type RoundParts, round } from '../../../../factory/life/round.ts';
+import type { SimulatedCluster } from './simulated-cluster.ts';
+import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';
+
+/** A kill at the worst moment: a scheduler has taken a job, and the factory dies before it reads the answer. */
+class Killed extends Error {}
+
+export interface SimulationOptions {
+  config: FactoryConfig;
+  cluster: SimulatedCluster;
+  models(placed: readonly PlacedModel[]): SimulatedModel[];
+  /** Whether the gateway answers. */
+  gatewayAt?(now: number): boolean;
+  /** Each true kills the factory with the next submission. */
+  killAt?(now: number): boolean;
+  /** What is done to the factory's own parts before each round: a fault in its rules, which the invariants must find. */
+  mutant?(parts: RoundParts): RoundParts;
+}
+
+export class SimulatedFactory {
+  readonly engines: SimulatedEngines;
+  readonly placed: PlacedModel[];
+  readonly notes: { at: number; text: string }[] = [];
+  kills = 0;
+  now = 0;
+  readonly #options: SimulationOptions;
+  #stored = '';
+  #memory: Memory;
+
+  constructor(options: SimulationOptions) {
+    this.#options = options;
+    this.placed = placedModels(options.config);
+    this.engines = new SimulatedEngines(options.cluster, options.models(this.placed));
+    this.#memory = emptyMemory(0);
+    this.#stored = JSON.stringify(this.#memory);
+  }
+
+  get memory(): Memory {
+    return this.#memory;
+  }
+
+  model(id: string): ModelConfig | undefined {
+    return this.#options.config.models.find((one) => one.id === id);
+  }
+
+  /** Time goes on to `now`: the cluster, its engines, one round. */
+  async step(now: number, withRound: boolean): Promise<void> {
+    this.now = now;
+    const { cluster, config } = this.#options;
+    cluster.step(now);
+    this.engines.step(now);
+    if (!withRound) return;
+    const parts: RoundParts = {
+      config,
+      models: this.placed,
+      launchers: new Map([[config.clusters[0]?.id ?? '', this.#launcher()]]),
+      memory: this.#memory,
+      heard: () => ({
+        demand: this.engines.demand(),
+        nodes:
+          this.#options.gatewayAt?.(now) === false
+            ? undefined
+            : this.engines.nodes(config.factory, config.clusters[0]?.id ?? ''),
+      }),
+      now: () => now,
+      remember: (memory) => {
+        this.#stored = JSON.stringify(memory);
+      },
+      logTail: async (_, id) =>
+        this.#options.cluster.jobs.some((job) => job.id === id && job.began !== undefined)
+          ? 'CUDA out of memory'
+          : undefined,
+      logPath: () => '/logs/%j',
+      note: ({ text }) => {
+        this.notes.push({ at: now, text });
+        if (this.notes.length > 5_000) this.notes.shift();
+      },
+    };
+    try {
+      const { drains } = await round(this.#options.mutant?.(parts) ?? parts);
+      for (const { session } of drains) this.engines.drain(session);
+    } catch (error) {
+      if (!(error instanceof Killed)) throw error;
+      this.kills += 1;
+      this.#memory = memorySchema.parse(JSON.parse(this.#stored));
+    }
+  }
+
+  /** Its cluster; a kill comes after the scheduler has taken the job. */
+  #launcher(): SimulatedCluster {
+    const { cluster, killAt } = this.#options;
+    const now = this.now;
+    return new Proxy(cluster, {
+      get(target, name) {
+        if (name !== 'submit') {
+          const value: unknown = Reflect.get(target, name, target);
+          return typeof value === 'function' ? value.bind(target) : value;
+        }
+        return async (submission: Parameters<SimulatedCluster['submit']>[0]) => {
+          const ids = await target.submit(submission);
+          if (killAt?.(now) === true) throw new Killed();
+          return ids;
+        };
+      },
+    });
+  }
+}
