@@ -205,7 +205,14 @@ async function buildDashboard(): Promise<void> {
   await rename(unfinished, join(DIST, 'dashboard'));
 }
 
+/** What the dashboard's types are checked with. */
+async function buildContract(): Promise<void> {
+  const { writeContract } = await import('./packaging/contract.ts');
+  await writeContract();
+}
+
 const PARTS: Record<string, () => Promise<void>> = {
+  contract: buildContract,
   gateway: buildGateway,
   dashboard: buildDashboard,
   commands: buildCommands,

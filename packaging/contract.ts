@@ -1,42 +1,141 @@
 /**
- * `npm run api:generate` makes `dashboard/api/contract.ts` of the gateway's OpenAPI document. openapi-typescript needs the compiler's
- * interface of TypeScript 5, which 7 has not: so it is no dependency, and runs by npx, with versions that are written here.
+ * `npm run api:generate` makes `dashboard/api/contract.ts`, the types that the dashboard's client is checked with, of the gateway's OpenAPI
+ * document. It is types alone: the page is bundled without it. `node build.ts` makes it, and so do `npm run lint` and `npm test` before they check
+ * the types of the dashboard.
  */
-import { execFileSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import * as z from 'zod';
 
 const CONTRACT = fileURLToPath(new URL('../dashboard/api/contract.ts', import.meta.url));
-const TOOLS = ['-p', 'openapi-typescript@7.13.0', '-p', 'typescript@5.9.3'];
 
-/** `/openapi.json` of a gateway at `http://gateway`, as text. */
+/** What of JSON Schema the gateway's document uses and says something of a type. */
+interface Schema {
+  type?: string | string[] | undefined;
+  const?: unknown;
+  enum?: unknown[] | undefined;
+  anyOf?: Schema[] | undefined;
+  oneOf?: Schema[] | undefined;
+  items?: Schema | undefined;
+  properties?: Record<string, Schema> | undefined;
+  required?: string[] | undefined;
+  additionalProperties?: boolean | Schema | undefined;
+}
+const schema: z.ZodType<Schema> = z.lazy(() =>
+  z.object({
+    type: z.union([z.string(), z.array(z.string())]).optional(),
+    const: z.unknown().optional(),
+    enum: z.array(z.unknown()).optional(),
+    anyOf: z.array(schema).optional(),
+    oneOf: z.array(schema).optional(),
+    items: schema.optional(),
+    properties: z.record(z.string(), schema).optional(),
+    required: z.array(z.string()).optional(),
+    additionalProperties: z.union([z.boolean(), schema]).optional(),
+  }),
+);
+const content = z.record(z.string(), z.object({ schema: schema.optional() }));
+const response = z.object({ content: content.optional() });
+type Response = z.infer<typeof response>;
+const operation = z.object({
+  parameters: z
+    .array(z.object({ name: z.string(), in: z.string(), required: z.boolean().default(false), schema }))
+    .default([]),
+  requestBody: z.object({ required: z.boolean().default(false), content }).optional(),
+  responses: z.record(z.string(), z.union([z.object({ $ref: z.string() }), response])),
+});
+type Operation = z.infer<typeof operation>;
+const documentSchema = z.object({
+  paths: z.record(
+    z.string(),
+    z.record(z.enum(['get', 'put', 'post', 'delete', 'patch', 'head']), operation.optional()),
+  ),
+  components: z.object({ responses: z.record(z.string(), response) }),
+});
+
+const REFERENCE = '#/components/responses/';
+const SIMPLE: Readonly<Record<string, string>> = {
+  string: 'string',
+  integer: 'number',
+  number: 'number',
+  boolean: 'boolean',
+  null: 'null',
+};
+
+function typeOf(of: Schema): string {
+  if (of.const !== undefined) return JSON.stringify(of.const);
+  if (of.enum !== undefined) return of.enum.map((value) => JSON.stringify(value)).join(' | ');
+  const either = of.anyOf ?? of.oneOf;
+  if (either !== undefined) return either.map((one) => `(${typeOf(one)})`).join(' | ');
+  if (Array.isArray(of.type)) return of.type.map((type) => typeOf({ ...of, type })).join(' | ');
+  if (of.type === 'array') return `(${of.items === undefined ? 'unknown' : typeOf(of.items)})[]`;
+  if (of.type === 'object') return objectOf(of);
+  return SIMPLE[of.type ?? ''] ?? 'unknown';
+}
+
+function objectOf({ properties = {}, required = [], additionalProperties }: Schema): string {
+  const fields = Object.entries(properties).map(([name, of]) => {
+    return field(name, required.includes(name), typeOf(of));
+  });
+  const others = typeof additionalProperties === 'object' ? typeOf(additionalProperties) : 'unknown';
+  const open = additionalProperties !== false && (fields.length === 0 || additionalProperties !== undefined);
+  const rest = open ? [`[name: string]: ${others}`] : [];
+  return fields.length + rest.length === 0 ? 'Record<string, never>' : `{ ${[...fields, ...rest].join('; ')} }`;
+}
+
+const field = (name: string, required: boolean, type: string): string =>
+  `${JSON.stringify(name)}${required ? '' : '?'}: ${type}`;
+
+function contentOf(of: z.infer<typeof content> | undefined): string {
+  if (of === undefined) return 'content?: never';
+  const kinds = Object.entries(of).map(([kind, { schema: one }]) => field(kind, true, one ? typeOf(one) : 'unknown'));
+  return `content: { ${kinds.join('; ')} }`;
+}
+
+const responseOf = (of: Response): string => `{ headers: { [name: string]: unknown }; ${contentOf(of.content)} }`;
+
+function operationOf({ parameters, requestBody, responses }: Operation): string {
+  const places = ['query', 'header', 'path', 'cookie'].map((place) => {
+    const own = parameters.filter((one) => one.in === place);
+    if (own.length === 0) return `${place}?: never`;
+    const fields = own.map(({ name, required, schema: of }) => field(name, required, typeOf(of)));
+    return `${place}${own.some(({ required }) => required) ? '' : '?'}: { ${fields.join('; ')} }`;
+  });
+  const body =
+    requestBody === undefined
+      ? 'requestBody?: never'
+      : `requestBody${requestBody.required ? '' : '?'}: { ${contentOf(requestBody.content)} }`;
+  const answers = Object.entries(responses).map(
+    ([status, of]) =>
+      `${status}: ${'$ref' in of ? `Responses[${JSON.stringify(of.$ref.replace(REFERENCE, ''))}]` : responseOf(of)}`,
+  );
+  return `{ parameters: { ${places.join('; ')} }; ${body}; responses: { ${answers.join('; ')} } }`;
+}
+
+/** The module's text, for the document that the gateway answers at `/openapi.json`. */
+function contractOf(document: unknown): string {
+  const { paths, components } = documentSchema.parse(document);
+  const shared = Object.entries(components.responses).map(([name, of]) => `  ${field(name, true, responseOf(of))};\n`);
+  const rows = Object.entries(paths).map(([path, methods]) => {
+    const own = Object.entries(methods).flatMap(([method, of]) =>
+      of === undefined ? [] : [`    ${method}: ${operationOf(of)};\n`],
+    );
+    return `  ${JSON.stringify(path)}: {\n${own.join('')}  };\n`;
+  });
+  return `/** Made by \`npm run api:generate\`; not in git. */\ninterface Responses {\n${shared.join('')}}\n\nexport interface paths {\n${rows.join('')}}\n`;
+}
+
+/** `/openapi.json` of a gateway, as text. */
 export async function openApiText(): Promise<string> {
   // By a variable: the gateway's types are those of Workers, and this is Node.
   const source = '../gateway/admin/openapi/document.ts';
   const { openApiRoutes } = await import(source);
-  const response: Response = await openApiRoutes.request('http://gateway/openapi.json');
-  return response.text();
+  const answer: globalThis.Response = await openApiRoutes.request('http://gateway/openapi.json');
+  return answer.text();
 }
 
-/** The first line of a contract that was made of this document. */
-export function firstLine(text: string): string {
-  return `/** Generated by \`npm run api:generate\` of /openapi.json, SHA-256 ${createHash('sha256').update(text).digest('hex')}. */`;
+export async function writeContract(): Promise<void> {
+  writeFileSync(CONTRACT, contractOf(JSON.parse(await openApiText())));
 }
 
-async function main(): Promise<void> {
-  const text = await openApiText();
-  const folder = mkdtempSync(join(tmpdir(), 'otela-contract-'));
-  try {
-    const [from, to] = [join(folder, 'openapi.json'), join(folder, 'contract.ts')];
-    writeFileSync(from, text);
-    execFileSync('npx', ['-y', ...TOOLS, 'openapi-typescript', from, '-o', to], { stdio: 'inherit', cwd: folder });
-    writeFileSync(CONTRACT, `${firstLine(text)}\n${readFileSync(to, 'utf8')}`);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
-
-if (import.meta.main) await main();
+if (import.meta.main) await writeContract();

@@ -34,7 +34,7 @@ const CHECKS: Record<string, string[]> = {
   'tsc shared': ['tsc', '-p', 'tsconfig.shared.json'],
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],
-  'tsc dashboard': ['tsc', '-p', 'dashboard/tsconfig.json'],
+  'tsc dashboard': ['npm', 'run', '--silent', 'lint:dashboard'],
   'the runner': ['node', '--test', 'test/support/runner.check.ts'],
 };
 /** Bundles the page, which is built before. */
