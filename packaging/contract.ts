@@ -1,6 +1,6 @@
 /**
  * `npm run api:generate` makes `dashboard/api/contract.ts`, the types that the dashboard's client is checked with, of the gateway's OpenAPI
- * document. It is types alone: the page is bundled without it. `node build.ts` makes it, and so do `npm run lint` and `npm test` before they check
+ * document. It has only types, so the page is bundled without it. `node build.ts` makes it, and so do `npm run lint` and `npm test` before they check
  * the types of the dashboard.
  */
 import { writeFileSync } from 'node:fs';

@@ -14,9 +14,9 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PRODUCT = ['agent', 'clients', 'dashboard', 'deploy', 'factory', 'gateway', 'packaging', 'scheduler', 'shared'];
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 60;
-/** A shorter function that stands twice is no finding. */
+/** Shorter functions are not reported as duplicates. */
 const DUPLICATE_LINES_MIN = 6;
-/** Names the objects of every room for their stubs, as types alone: every room may name it. */
+/** It names the classes of Durable Objects, as types only, and any folder may import it. */
 const ENVIRONMENT = 'gateway/env.ts';
 
 interface Fn {
@@ -59,7 +59,7 @@ function* childrenOf(node: Node): Generator<Node> {
   }
 }
 
-/** Every function below `node`; one without a name is called after what it is assigned to. */
+/** Every function below `node`; a function without a name gets the name of its variable. */
 function* functionsOf(node: Node, text: string, file: string, called = 'default'): Generator<Fn> {
   const name = nameOf(node) ?? called;
   if (/^(Function(Declaration|Expression)|ArrowFunctionExpression)$/.test(node.type) && isNode(node.body)) {

@@ -25,7 +25,7 @@ export async function checkCommand(path: string, offline: boolean, io: Io): Prom
   for (const model of config.models) {
     const places = placesOf(config, model).map(
       ({ cluster, pool, engine }) =>
-        `${cluster.id}/${pool.name} (${engine.gpus} × ${pool.gpu}, ${engine.engine ?? 'its own command'})`,
+        `${cluster.id}/${pool.name} (${engine.gpus} × ${pool.gpu}, ${engine.engine ?? (engine.template === undefined ? 'its own command' : `template ${engine.template}`)})`,
     );
     tell(true, `${model.id}: ${model.min} to ${model.max} jobs on ${places.join(', ')}`);
   }
@@ -36,7 +36,7 @@ export async function checkCommand(path: string, offline: boolean, io: Io): Prom
     } catch (error) {
       tell(false, said(error));
     }
-    const launchers = new Map(config.clusters.map((cluster) => [cluster.id, makeLauncher(cluster)]));
+    const launchers = new Map(config.clusters.map((cluster) => [cluster.id, makeLauncher(cluster, config)]));
     await askClusters(config, launchers, tell);
   }
   return faults === 0 ? EXIT_DONE : EXIT_FOUND;
@@ -73,6 +73,7 @@ async function askClusters(
           pool,
           gpus: engine.gpus,
           ...(engine.image === undefined ? {} : { image: engine.image }),
+          ...(context.deployment === undefined ? {} : { deployment: context.deployment }),
           body,
           log: '/dev/null',
         });

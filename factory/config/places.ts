@@ -19,13 +19,17 @@ export function placesOf(config: Known, model: Pick<ModelConfig, 'recipe' | 'clu
     .filter(({ id }) => model.clusters === undefined || model.clusters.includes(id))
     .flatMap((cluster) =>
       cluster.pools.flatMap((pool) => {
-        const engine = recipe.engines.find((one) => fits(one, pool));
+        const engine = recipe.engines.find((one) => fits(one, pool, cluster));
         return engine === undefined ? [] : [{ cluster, pool, recipe, engine }];
       }),
     );
 }
 
-const fits = (engine: EngineConfig, pool: Pool) => runsOn(engine, pool.gpu) && engine.gpus <= pool.gpus_per_node;
+/** An idle agent starts a template on all its GPUs. A job brings its command. */
+function fits(engine: EngineConfig, pool: Pool, { launcher }: ClusterConfig): boolean {
+  if (!runsOn(engine, pool.gpu) || (launcher === 'agents') !== (engine.template !== undefined)) return false;
+  return launcher === 'agents' ? engine.gpus === pool.gpus_per_node : engine.gpus <= pool.gpus_per_node;
+}
 
 /** `NVIDIA H100 80GB HBM3`, `h100` and `H100` are one kind. */
 export function runsOn(engine: EngineConfig, gpu: string): boolean {

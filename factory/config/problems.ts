@@ -18,6 +18,7 @@ export function problemsOf(config: FactoryConfig): Problem[] {
     ...[...config.recipes].flatMap(([name, recipe]) => recipeProblems(name, recipe, config)),
     ...config.models.flatMap((model) => modelProblems(model, config)),
     ...shared(config.models),
+    ...agentsProblems(config),
   ];
 }
 
@@ -32,6 +33,8 @@ function clusterProblems(cluster: ClusterConfig): Problem[] {
   if (cluster.launcher === 'kubernetes')
     for (const key of ['server', 'namespace', 'token_file'] as const)
       if (cluster[key] === undefined) found.push({ path, text: `clusters.${cluster.id}: kubernetes needs ${key}` });
+  if (cluster.launcher === 'agents' && cluster.key_file === undefined)
+    found.push({ path, text: `clusters.${cluster.id}: idle agents need key_file, an operator's key` });
   for (const [n, pool] of cluster.pools.entries()) {
     if (cluster.pools.findIndex(({ name, gpu }) => name === pool.name && gpu === pool.gpu) !== n)
       found.push({
@@ -57,8 +60,8 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
     );
     if (needsImage && engine.image === undefined)
       found.push({ path, text: `an engine of recipe ${name} may run on Kubernetes and names no image` });
-    if (engine.engine === undefined && engine.command === undefined)
-      found.push({ path, text: `an engine of recipe ${name} has neither engine nor command` });
+    if ([engine.engine, engine.command, engine.template].every((one) => one === undefined))
+      found.push({ path, text: `an engine of recipe ${name} has no engine, command or template` });
     if (engine.command !== undefined && !engine.command.some((part) => part.includes('{{port}}')))
       found.push({
         path: [...path, 'command'],
@@ -149,6 +152,24 @@ function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig
   const wanted = [...new Set(recipe.engines.flatMap(({ gpu }) => gpu))].join(', ');
   const there = pools.map(({ pool, where }) => `${pool.gpu} (${where})`).join(', ');
   return `${model.id}: recipe ${model.recipe} has engines for ${wanted}; there are ${there || 'no pools'}`;
+}
+
+/** Deployments are named after the factory, and their ids have 63 characters. */
+const FACTORY_MAX_CHARS = 32;
+
+/** A node says which deployment it is and not of which cluster: there is one of idle agents. */
+function agentsProblems({ factory, clusters }: FactoryConfig): Problem[] {
+  const [first, second] = clusters.filter(({ launcher }) => launcher === 'agents');
+  if (first === undefined) return [];
+  const found: Problem[] = [];
+  if (second !== undefined)
+    found.push({ path: ['clusters', second.id], text: `${first.id} has the idle agents already: give it all pools` });
+  if (factory.length > FACTORY_MAX_CHARS)
+    found.push({
+      path: ['factory'],
+      text: `with idle agents a factory's name has ${FACTORY_MAX_CHARS} characters at most`,
+    });
+  return found;
 }
 
 /** An engine serves one model's name: a second model of the same recipe would get jobs that do not know it. */

@@ -43,6 +43,7 @@ export function readConfig(path: string): FactoryConfig {
     ...config,
     token_file: at(config.token_file),
     state: at(config.state),
+    clusters: config.clusters.map((one) => (one.key_file === undefined ? one : { ...one, key_file: at(one.key_file) })),
     ...(config.plan === undefined ? {} : { plan: { ...config.plan, file: at(config.plan.file) } }),
     ...(config.ca_file === undefined ? {} : { ca_file: at(config.ca_file) }),
   };

@@ -1,9 +1,10 @@
 /** factory.toml: docs/factory.md has every key with an example. */
 import * as z from 'zod';
+import { parametersSchema, templateNameSchema } from '../../shared/deployment/parameters.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import { duration, id, oneLine, timeLimitMs, word } from './values.ts';
 
-const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux'] as const;
+const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux', 'agents'] as const;
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];
 const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
@@ -83,6 +84,8 @@ const cluster = z.strictObject({
   service_account: word.optional(),
   /** Kubernetes: the secret that holds the join token as `token`; it is mounted at /var/run/otela. */
   secret: word.optional(),
+  /** Idle agents: an operator's key, mode 0600. */
+  key_file: oneLine.optional(),
   pools: z.array(pool).min(1).max(32),
 });
 export type ClusterConfig = z.infer<typeof cluster> & { id: string };
@@ -103,6 +106,9 @@ const engine = z.strictObject({
   /** Word by word; {{port}}, {{weights}}, {{environment}}, {{model}} and {{gpus}} are filled in. */
   command: z.array(oneLine).min(1).max(128).optional(),
   container: z.enum(CONTAINERS).default('none'),
+  /** Of idle agents, which have the command themselves; `model` is the model's id where `parameters` lacks it. */
+  template: templateNameSchema.optional(),
+  parameters: parametersSchema.default({}),
   /** Of the container; a source is pulled to local disk by the agent. */
   image: oneLine.refine(isNoBrokenSource, SOURCES).optional(),
   /** A packed venv or conda environment, which the agent pulls to local disk and unpacks there; without a container. */

@@ -1,5 +1,6 @@
 /** What a factory remembers from round to round, and after it was killed. Schedulers are asked for all else. */
 import * as z from 'zod';
+import { jobNamePrefix } from '../../shared/factory/exchange.ts';
 
 const at = z.number();
 const text = z.string().max(300);
@@ -146,14 +147,13 @@ export function isSettled({ outcome, at: sent, lists }: SubmissionMemory, now: n
   return now - sent >= (outcome === 'accepted' ? SETTLE_MS : UNCLEAR_MS) && lists >= SETTLE_LISTS;
 }
 
-/** `otela-FACTORY-CONTEXT-NUMBER`; the prefix ends with the dash, so that no factory finds jobs of one whose name begins like its own. */
-export const namePrefix = (factory: string) => `otela-${factory}--`;
+/** `otela-FACTORY-CONTEXT-NUMBER`. */
 export const jobName = (factory: string, context: string, number: number) =>
-  `${namePrefix(factory)}${context}-${number.toString(36)}`;
+  `${jobNamePrefix(factory)}${context}-${number.toString(36)}`;
 
 /** The context in a job's name. */
 export function contextIn(name: string, factory: string): string | undefined {
-  return /^([0-9a-f]{12})-[0-9a-z]+$/.exec(name.slice(namePrefix(factory).length))?.[1];
+  return /^([0-9a-f]{12})-[0-9a-z]+$/.exec(name.slice(jobNamePrefix(factory).length))?.[1];
 }
 
 /** Mean of what was measured, the newest third. */

@@ -1,5 +1,6 @@
 /** From what schedulers and the gateway say to what is believed of each job. */
-import { JOB_LABEL, type ServingNode } from '../../shared/factory/exchange.ts';
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
+import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/exchange.ts';
 import { formatMs } from '../config/values.ts';
 import type { ListedJob } from '../launchers/launcher.ts';
 import { type FailureKind, recordFailure, recovered } from './back-off.ts';
@@ -78,8 +79,12 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
   return { ended, notes };
 }
 
-/** By its label; where the gateway tells no labels, by the cluster and the id that the agent found. */
-function keyOfNode(node: ServingNode, { clusters }: World['config']): string | undefined {
+/** By the order that it obeys, or the label of its job; where the gateway tells no labels, by the cluster and the id that the agent found. */
+function keyOfNode(node: ServingNode, { factory, clusters }: World['config']): string | undefined {
+  const deployment = node.labels?.[DEPLOYMENT_LABEL];
+  const agents = clusters.find(({ launcher }) => launcher === 'agents');
+  if (deployment?.startsWith(jobNamePrefix(factory)) === true && agents !== undefined)
+    return jobKey(agents.id, deployment);
   const label = node.labels?.[JOB_LABEL];
   if (label !== undefined) return label;
   const cluster = clusters.find(({ id, cluster: name }) => (name ?? id) === node.cluster);

@@ -148,7 +148,7 @@ function choose(
   const closed: string[] = [];
   const capped = new Set<string>();
   for (const place of placed.places) {
-    const obstacle = obstacleOf(place, placed, begun, census, memory, world, now);
+    const obstacle = obstacleOf(place, placed, begun, census, memory, world, now) ?? nodeless(place, room);
     const why = obstacle ?? capOf(place, room);
     if (why === undefined) open.push(place);
     else closed.push(why);
@@ -189,6 +189,13 @@ function obstacleOf(
     if (trying || coming || begun > 0) return `${cluster.id}: one is tried after: ${backOff.reason}`;
   }
   return pool.gpus !== undefined && pool.gpus < engine.gpus ? `${pool.name} has ${pool.gpus} GPUs` : undefined;
+}
+
+/** Idle agents have no queue in which a job could wait. */
+function nodeless({ cluster, pool, engine }: PlacedEngine, room: Room): string | undefined {
+  if (cluster.launcher !== 'agents' || (room.idle.get(`${cluster.id}/${pool.name}`) ?? 0) >= engine.gpus)
+    return undefined;
+  return `no node of ${cluster.id}/${pool.name} is idle`;
 }
 
 /** The cap that is reached. */

@@ -1,5 +1,6 @@
 /** What a factory asks of a batch system: five calls, the same for all. */
 import type { ClusterConfig, Pool } from '../config/schema.ts';
+import type { Deployment } from '../recipes/context.ts';
 
 /**
  * `refused`: the scheduler said no; no job came of it. `unreachable`: it could not be asked; nothing is known. `unclear`: it was asked and did not
@@ -26,6 +27,8 @@ export interface Submission {
   gpus: number;
   /** The script below the directives; `jobId` of this launcher stands in it. */
   body: string;
+  /** For idle agents, which have no use for a script. */
+  deployment?: Deployment;
   /** Of a container that the launcher itself starts: Kubernetes. */
   image?: string;
   /** A file for each job's output; `%j` is the job's id. */
@@ -71,6 +74,8 @@ export interface Launcher {
   capacity(): Promise<Capacity[] | undefined>;
   /** TERM, then KILL after the scheduler's own grace; ids that have ended are no fault. @throws LauncherError */
   cancel(ids: readonly string[]): Promise<void>;
+  /** Ends a job after its running requests, at the latest after `withinMs`. If absent, the gateway orders the agent to drain. @throws LauncherError */
+  drain?(id: string, withinMs: number): Promise<void>;
   /** Whether a pool would take such a job: nothing is submitted. @throws LauncherError */
   check(submission: Submission): Promise<CheckFinding>;
 }

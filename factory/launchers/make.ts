@@ -1,4 +1,6 @@
-import type { ClusterConfig } from '../config/schema.ts';
+import type { ClusterConfig, FactoryConfig } from '../config/schema.ts';
+import { adminApi } from './admin-api.ts';
+import { agentsLauncher } from './agents.ts';
 import { batchLauncher } from './batch-system.ts';
 import { commandRunner, type RunCommand } from './command.ts';
 import { flux } from './flux.ts';
@@ -10,7 +12,12 @@ import { lsf } from './lsf.ts';
 import { pbs } from './pbs.ts';
 import { slurmLauncher } from './slurm.ts';
 
-export function makeLauncher(cluster: ClusterConfig, run: RunCommand = commandRunner()): Launcher {
+/** `site`: where the gateway is, for clusters that are asked through it. @throws FactoryError config */
+export function makeLauncher(
+  cluster: ClusterConfig,
+  site: Pick<FactoryConfig, 'gateway' | 'ca_file'>,
+  run: RunCommand = commandRunner(),
+): Launcher {
   switch (cluster.launcher) {
     case 'slurm':
       return slurmLauncher(cluster, run);
@@ -26,5 +33,10 @@ export function makeLauncher(cluster: ClusterConfig, run: RunCommand = commandRu
       return batchLauncher(cluster, lsf(cluster), run);
     case 'flux':
       return batchLauncher(cluster, flux(cluster), run);
+    case 'agents':
+      return agentsLauncher(
+        cluster,
+        adminApi({ gateway: site.gateway, keyFile: cluster.key_file ?? '', caFile: site.ca_file }),
+      );
   }
 }

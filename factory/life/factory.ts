@@ -235,7 +235,7 @@ export class Factory {
 
   #makeLaunchers(config: FactoryConfig): Map<string, Launcher> {
     const make = this.#options.launcherFor ?? makeLauncher;
-    return new Map(config.clusters.map((cluster) => [cluster.id, make(cluster)]));
+    return new Map(config.clusters.map((cluster) => [cluster.id, make(cluster, config)]));
   }
 }
 

@@ -1,9 +1,11 @@
 /** One round: asks the schedulers, decides, does it, and remembers each step before it is taken. */
+import { jobNamePrefix } from '../../shared/factory/exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { accepted, recordFailure } from '../decisions/back-off.ts';
 import { type Decisions, decide, intended } from '../decisions/decide.ts';
-import { FAILED_MAX, type Memory, namePrefix } from '../decisions/memory.ts';
+import { FAILED_MAX, type Memory } from '../decisions/memory.ts';
 import { assessEnd, type Ended, late, nodesByJob, observe } from '../decisions/observe.ts';
+import { DRAIN_MAX_MS } from '../decisions/stops.ts';
 import type { Action, ClusterView, Note, PlacedModel, World } from '../decisions/world.ts';
 import type { Heard } from '../demand/demand-source.ts';
 import { said } from '../errors.ts';
@@ -55,14 +57,16 @@ export async function round(parts: RoundParts): Promise<RoundResult> {
   if (parts.dry !== true) {
     parts.remember(memory);
     for (const action of decisions.actions) await act(parts, action);
+    for (const job of draining(memory, world)) await drain(parts, job);
     parts.remember(memory);
   }
-  return { ...decisions, at: now, world, drains: drainsOf(memory, world) };
+  const drains = draining(memory, world).filter(({ cluster }) => parts.launchers.get(cluster)?.drain === undefined);
+  return { ...decisions, at: now, world, drains: drains.map(({ session, why }) => ({ session, why })) };
 }
 
 /** All clusters at once; one that does not answer is a view of its own, not a fault. */
 async function views({ config, launchers }: RoundParts): Promise<Map<string, ClusterView>> {
-  const prefix = namePrefix(config.factory);
+  const prefix = jobNamePrefix(config.factory);
   const one = async (id: string): Promise<[string, ClusterView]> => {
     const launcher = launchers.get(id);
     if (launcher === undefined) return [id, { reachable: false, reason: 'no launcher' }];
@@ -107,13 +111,32 @@ function lateJobs(memory: Memory, world: World, now: number): { ended: Ended; ac
   });
 }
 
-/** Asked of the gateway until the node is gone. */
-function drainsOf(memory: Memory, world: World): { session: string; why: string }[] {
+/** The order is repeated in every round until the node drains. */
+async function drain({ launchers, note }: RoundParts, { cluster, job, model, why }: Draining): Promise<void> {
+  try {
+    await launchers.get(cluster)?.drain?.(job, DRAIN_MAX_MS);
+  } catch (error) {
+    const of = model === undefined ? {} : { model };
+    note({ ...of, text: `cannot drain ${job} on ${cluster} (${why}): ${said(error)}` });
+  }
+}
+
+interface Draining {
+  cluster: string;
+  job: string;
+  session: string;
+  model: string | undefined;
+  why: string;
+}
+
+/** Jobs that were asked to drain and that do not drain yet. */
+function draining(memory: Memory, world: World): Draining[] {
   const nodes = nodesByJob(world);
   return Object.entries(memory.jobs).flatMap(([key, job]) => {
     const node = nodes.get(key);
     if (job.asked?.what !== 'drain' || node === undefined || node.state === 'draining') return [];
-    return [{ session: node.session, why: job.asked.why }];
+    const { cluster, id, model, asked } = job;
+    return [{ cluster, job: id, session: node.session, model, why: asked.why }];
   });
 }
 
@@ -142,12 +165,13 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
   const where = `${cluster.id}/${pool.name}`;
   const jobs = count === 1 ? 'a job' : `${count} jobs`;
   try {
+    const contents = contextOf(model, place);
     const body = scriptBody({
       factory: config.factory,
       gateway: config.gateway,
       cluster,
       gpu: pool.gpu,
-      context: contextOf(model, place),
+      context: contents,
       contextId: context,
       jobId: launcher.jobId,
     });
@@ -157,6 +181,7 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
       pool,
       gpus: engine.gpus,
       ...(engine.image === undefined ? {} : { image: engine.image }),
+      ...(contents.deployment === undefined ? {} : { deployment: contents.deployment }),
       body,
       log: parts.logPath(cluster.id),
     });

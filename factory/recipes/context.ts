@@ -1,11 +1,18 @@
 /** A context: all that makes an engine what it is. Two jobs with the same context serve the same model in the same way. */
 import { createHash } from 'node:crypto';
+import type { Parameters } from '../../shared/deployment/parameters.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { Place } from '../config/places.ts';
 import type { EngineConfig, EngineKind } from '../config/schema.ts';
 
 /** First hex digits of the hash, in names of jobs and labels of nodes. */
 const CONTEXT_DIGITS = 12;
+
+/** A template of an idle agent, with its parameters. */
+export interface Deployment {
+  template: string;
+  parameters: Parameters;
+}
 
 /** What the job runs and with what. */
 export interface Context {
@@ -19,6 +26,8 @@ export interface Context {
   /** What the engine is told, or a source that the agent pulls to local disk. */
   weights: string;
   gpus: number;
+  /** The order for an idle agent, in place of the command. */
+  deployment?: Deployment;
   /** Absent where the file has the command itself. */
   engine?: EngineKind;
 }
@@ -42,6 +51,9 @@ export function contextOf(
     ...(packed === undefined ? {} : { packed }),
     weights: recipe.weights,
     gpus: engine.gpus,
+    ...(engine.template === undefined
+      ? {}
+      : { deployment: { template: engine.template, parameters: { model, ...engine.parameters } } }),
     ...(engine.engine === undefined || engine.command !== undefined ? {} : { engine: engine.engine }),
   };
 }

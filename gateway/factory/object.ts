@@ -169,7 +169,7 @@ export class FactoryObject extends GatewayObject {
     this.#busy.observe(view.nodes, this.#signs.batchNodes(now), now);
     const demand = models.map(({ id }) => this.#demandFor(id, view)).filter(isDemand);
     const own = new Set(models.map(({ id }) => id));
-    const nodes = servingNodes(view.nodes, identity.provider, own, this.#busy, now);
+    const nodes = servingNodes(view.nodes, identity, own, this.#busy, now);
     return { version: 1, revision: this.#revisionOf(nameOf(identity), demand, nodes), demand, nodes };
   }
 

@@ -1,10 +1,19 @@
-/** The nodes of a factory's provider, as the registry sees them now, for the factory that has to know which of its jobs they are. */
-import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL, NODES_MAX, type ServingNode } from '../../shared/factory/exchange.ts';
+/** The nodes of a factory's provider, and nodes with its deployments, as the registry sees them now, for the factory that has to know which of its jobs they are. */
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
+import {
+  CONTEXT_LABEL,
+  FACTORY_LABEL,
+  JOB_LABEL,
+  jobNamePrefix,
+  NODES_MAX,
+  type ServingNode,
+} from '../../shared/factory/exchange.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import type { FactoryIdentity } from './reports.ts';
 
 /** What a factory's job gives its agent; a node's other labels would be megabytes. */
-const LABELS = [FACTORY_LABEL, CONTEXT_LABEL, JOB_LABEL];
+const LABELS = [FACTORY_LABEL, CONTEXT_LABEL, JOB_LABEL, DEPLOYMENT_LABEL];
 
 /** When each session last had anything to do; milliseconds since the epoch. Bounded by the registry's sessions. */
 export class BusyTimes {
@@ -35,17 +44,19 @@ function runs(load: Load): boolean {
   return load !== undefined && load.running + load.waiting > 0;
 }
 
-/** `models`: those of the factory's report; of a node that serves several the first of them is its model. */
+/** Deployments are ordered from nodes of any provider. `models`: those of the factory's report; of a node that serves several the first of them is its model. */
 export function servingNodes(
   nodes: Pick<NodeIndex, 'entries' | 'live'>,
-  provider: string,
+  { provider, factory }: Pick<FactoryIdentity, 'provider' | 'factory'>,
   models: ReadonlySet<string>,
   busy: BusyTimes,
   now: number,
 ): ServingNode[] {
   const found: ServingNode[] = [];
+  const prefix = jobNamePrefix(factory);
   for (const entry of nodes.entries()) {
-    if (entry.provider !== provider || entry.state === 'LEFT') continue;
+    const isOrdered = entry.labels[DEPLOYMENT_LABEL]?.startsWith(prefix) === true;
+    if ((entry.provider !== provider && !isOrdered) || entry.state === 'LEFT') continue;
     if (found.length >= NODES_MAX) break;
     const { session, cluster, job, labels } = entry;
     const load = nodes.live.loadOf(session);

@@ -232,5 +232,7 @@ function parsed<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
 export const FACTORY_LABEL = 'factory';
 /** CLUSTER/ID of the job, as the factory names them. */
 export const JOB_LABEL = 'factory-job';
+/** Prefix of the names of a factory's jobs and deployments. The dashes at its end separate `pool` from `pool-2`. */
+export const jobNamePrefix = (factory: string): string => `otela-${factory}--`;
 /** First 12 hex digits of the recipe's hash. */
 export const CONTEXT_LABEL = 'context';

@@ -7,7 +7,7 @@ import { applyCommand } from '../../scheduler/cli/apply.ts';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
 import { readState } from '../../scheduler/controller/state.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { StandInAgents } from './support/stand-in-agents.ts';
+import { StandInAgents } from '../support/stand-in-agents.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-agents-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

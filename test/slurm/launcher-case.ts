@@ -45,7 +45,7 @@ recipe = "r"
   const [cluster] = read.config.clusters;
   const [pool] = cluster?.pools ?? [];
   if (cluster === undefined || pool === undefined) throw new Error('no pool');
-  const launcher = makeLauncher(cluster, run);
+  const launcher = makeLauncher(cluster, read.config, run);
   const body = `echo "job ${launcher.jobId} begins"\nsleep 300\n`;
   return { launcher, submission: { name: `${PREFIX}0123456789ab-1`, count: 1, pool, gpus: 1, body, log } };
 }

@@ -15,6 +15,8 @@ interface Node {
   deaf?: boolean;
   /** What runs takes long: it serves on until `drained`. */
   drains?: boolean;
+  /** It was told to end, and has not ended. */
+  leaving?: boolean;
 }
 
 const orderSchema = z.object({
@@ -84,7 +86,8 @@ export class StandInAgents {
     }
     if (method === 'DELETE') {
       this.drainsMs.push(Number(drainMs));
-      if (node.drains !== true) this.drained(node);
+      if (node.drains === true) node.leaving = true;
+      else this.drained(node);
       return [202, {}];
     }
     return this.#order(node, text);
@@ -97,6 +100,8 @@ export class StandInAgents {
   #order(node: Node, text: string): [number, object] {
     const { id: deployment, parameters } = orderSchema.parse(JSON.parse(text));
     this.asked.push(parameters.model);
+    const fits = (pattern: string) => new RegExp(`^${pattern.replace('*', '.*')}$`).test(parameters.model);
+    if (!node.allow.some(fits)) return [422, { error: { message: `${parameters.model} is not allowed here` } }];
     if (node.refuses !== undefined) return [409, { error: { message: `The agent refuses (busy): ${node.refuses}.` } }];
     this.#follow(node, { labels: { 'otela.deployment': deployment }, model: parameters.model, state: 'SERVING' });
     return node.deaf ? [504, { error: { message: 'did not answer' } }] : [202, {}];

@@ -63,6 +63,21 @@ test('a node whose last load was said while its last request ran becomes idle th
   expect(await seen()).toEqual([0, 20_000]);
 });
 
+test('a factory hears of its deployments, whichever provider has their nodes, and of no other provider otherwise', async () => {
+  const nodes = new NodeIndex();
+  const deployed = (session: string, deployment: string) =>
+    nodes.put(entry(session.repeat(26), { provider: 'other', labels: { 'otela.deployment': deployment } }));
+  deployed('a', 'otela-pool--0123456789ab-1-0');
+  deployed('b', 'otela-pool-2--0123456789ab-1-0');
+  deployed('c', 'by-hand');
+  vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const reply = await open(new TestClock()).exchange(identity, { ...report, wait_ms: 0 });
+  const told = reply.kind === 'answer' ? reply.answer.nodes : [];
+  expect(told).toMatchObject([
+    { session: 'a'.repeat(26), labels: { 'otela.deployment': 'otela-pool--0123456789ab-1-0' } },
+  ]);
+});
+
 test('an exchange that cannot be answered ends with its fault, and nothing of it goes on looking', async () => {
   const clock = new TestClock();
   const view = vi.spyOn(snapshots, 'get').mockReturnValue(snapshots.view);

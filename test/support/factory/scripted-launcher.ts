@@ -29,7 +29,7 @@ export function launcherWith(
     calls.push([file, ...args].join(' '));
     return answer(file, args, input);
   };
-  return { launcher: makeLauncher({ ...clusterOf(kind), ...more }, run), calls };
+  return { launcher: makeLauncher({ ...clusterOf(kind), ...more }, { gateway: 'http://gateway' }, run), calls };
 }
 
 export const submission = (kind: ClusterConfig['launcher'], more: Partial<Submission> = {}): Submission => {

@@ -1,0 +1,93 @@
+/** A gateway's admin API with an operator's key. */
+import { readFileSync, statSync } from 'node:fs';
+import { Agent, fetch } from 'undici';
+import * as z from 'zod';
+import { FactoryError, said } from '../errors.ts';
+
+const PATIENCE_MS = 10_000;
+/** 4,096 nodes of 16 KiB. */
+const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
+const KEY = /^[\x21-\x7e]{1,512}$/;
+
+/** The gateway answered, and did nothing. */
+export class AdminRefusal extends Error {
+  override name = 'AdminRefusal';
+  /** Of HTTP, below 500. */
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export interface AdminApi {
+  /** All three throw AdminRefusal, or Error if the outcome is unknown. */
+  get(path: string): Promise<unknown>;
+  put(path: string, body: unknown): Promise<void>;
+  delete(path: string): Promise<void>;
+}
+
+export interface AdminApiOptions {
+  gateway: string;
+  keyFile: string;
+  caFile?: string | undefined;
+}
+
+const envelopeSchema = z.object({ error: z.object({ message: z.string() }) });
+
+/** @throws FactoryError config if the key's file is missing, open to others, or no key */
+export function adminApi({ gateway, keyFile, caFile }: AdminApiOptions): AdminApi {
+  const key = readKey(keyFile);
+  const ca = caFile === undefined ? {} : { connect: { ca: readFileSync(caFile) } };
+  const dispatcher = new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+  const ask = async (method: string, path: string, body?: unknown): Promise<string> => {
+    const response = await fetch(new URL(path, gateway), {
+      method,
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      redirect: 'error',
+      dispatcher,
+      signal: AbortSignal.timeout(PATIENCE_MS),
+    });
+    const text = await bounded(response.body);
+    if (response.ok) return text;
+    const why = `${method} ${path} is answered ${response.status}: ${messageIn(text)}`;
+    throw response.status < 500 ? new AdminRefusal(response.status, why) : new Error(why);
+  };
+  return {
+    get: async (path) => JSON.parse(await ask('GET', path)),
+    put: async (path, body) => void (await ask('PUT', path, body)),
+    delete: async (path) => void (await ask('DELETE', path)),
+  };
+}
+
+function readKey(path: string): string {
+  try {
+    if ((statSync(path).mode & 0o077) !== 0) throw new Error('others may read it: chmod 600');
+    const key = readFileSync(path, 'utf8').trim();
+    if (!KEY.test(key)) throw new Error('it does not hold one key');
+    return key;
+  } catch (cause) {
+    throw new FactoryError('config', `the operator's key ${path}: ${said(cause)}`, { cause });
+  }
+}
+
+function messageIn(text: string): string {
+  try {
+    return said(envelopeSchema.parse(JSON.parse(text)).error.message);
+  } catch {
+    return text.slice(0, 200);
+  }
+}
+
+async function bounded(body: AsyncIterable<Uint8Array> | null): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of body ?? []) {
+    bytes += piece.length;
+    if (bytes > ANSWER_MAX_BYTES) throw new Error(`the gateway's answer is larger than ${ANSWER_MAX_BYTES} bytes`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString('utf8');
+}

@@ -1,0 +1,158 @@
+/** Idle agents as a cluster without a queue. Its jobs are deployments, which a gateway orders. An agent runs one deployment on all its GPUs. */
+import * as z from 'zod';
+import { offerSchema } from '../../shared/deployment/answer.ts';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
+import { bindParameters } from '../../shared/deployment/parameters.ts';
+import { gpuClass } from '../../shared/hardware/classes.ts';
+import type { ClusterConfig, Pool } from '../config/schema.ts';
+import { said } from '../errors.ts';
+import { type AdminApi, AdminRefusal } from './admin-api.ts';
+import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
+
+/** Nodes that are asked for one job. Another operator may have given the first ones a deployment a moment ago. */
+const TRIES_MAX = 3;
+/** The registry may show a node as idle for this time after it took an order. */
+const GIVEN_MS = 90_000;
+const NODES_MAX = 100_000;
+/** A round asks for jobs and for idle nodes: one answer of the registry is enough for both. */
+const NODES_FRESH_MS = 1_000;
+
+const nodesSchema = z.object({
+  data: z
+    .array(
+      z.object({
+        session: z.string().max(64),
+        state: z.string().max(32),
+        suspected: z.boolean(),
+        cluster: z.string().max(256),
+        labels: z.record(z.string(), z.string()).default({}),
+        hardware: z.object({
+          gpus: z.array(z.object({ class: z.string().max(64), count: z.number().int().positive().default(1) })),
+        }),
+      }),
+    )
+    .max(NODES_MAX),
+});
+type Node = z.infer<typeof nodesSchema>['data'][number];
+const offersSchema = z.object({ offers: z.array(offerSchema).max(1_000) });
+
+const REGISTRY = '/v1/registry/nodes';
+const deploymentOf = (session: string) => `/admin/nodes/${session}/deployment`;
+/** The job's name. Deployments of one submission are numbered. */
+const nameOf = (id: string) => id.replace(/-\d+$/, '');
+
+export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () => number = Date.now): Launcher {
+  const given = new Map<string, number>();
+  let asked: { at: number; nodes: Promise<Node[]> } | undefined;
+
+  const nodes = async (): Promise<Node[]> => {
+    try {
+      const { data } = nodesSchema.parse(await api.get(REGISTRY));
+      return data.filter(({ state }) => state !== 'LEFT');
+    } catch (cause) {
+      throw new LauncherError('unreachable', said(cause), { cause });
+    }
+  };
+  const latest = (): Promise<Node[]> => {
+    if (asked === undefined || now() - asked.at > NODES_FRESH_MS) asked = { at: now(), nodes: nodes() };
+    return asked.nodes;
+  };
+  const idleOf = (pool: Pool, all: readonly Node[]): Node[] => {
+    for (const [session, at] of given) if (now() - at > GIVEN_MS) given.delete(session);
+    return all
+      .filter((node) => isIdle(node) && !given.has(node.session) && isOf(node, pool, cluster))
+      .sort((a, b) => (a.session < b.session ? -1 : 1));
+  };
+
+  /** @throws LauncherError */
+  const order = async ({ pool, deployment }: Submission, id: string): Promise<void> => {
+    if (deployment === undefined) throw new LauncherError('refused', 'its recipe has no template for idle agents');
+    const refusals: string[] = [];
+    for (const { session } of idleOf(pool, await nodes()).slice(0, TRIES_MAX)) {
+      given.set(session, now());
+      try {
+        return await api.put(deploymentOf(session), { id, ...deployment });
+      } catch (error) {
+        // Without an answer the agent may have taken it: the registry shows it by its id.
+        if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', said(error), { cause: error });
+        given.delete(session);
+        refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
+      }
+    }
+    throw new LauncherError('refused', refusals.join('; ') || `no idle node is left in ${pool.name}`);
+  };
+
+  /** Ends a deployment; one without a session has ended. @throws LauncherError */
+  const end = async (id: string, drainMs: number): Promise<void> => {
+    const node = (await nodes()).find(({ labels }) => labels[DEPLOYMENT_LABEL] === id);
+    if (node === undefined) return;
+    try {
+      await api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
+    } catch (error) {
+      if (error instanceof AdminRefusal && error.status === 404) return;
+      throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', said(error), { cause: error });
+    }
+  };
+
+  return {
+    kind: 'agents',
+    jobId: '',
+    seen: 'real',
+    async submit(submission) {
+      const ids: string[] = [];
+      for (let n = 0; n < submission.count; n++) {
+        const id = `${submission.name}-${n}`;
+        await order(submission, id).catch((error: unknown) => {
+          // The deployments that were accepted are found by their name.
+          if (ids.length > 0 && error instanceof LauncherError)
+            throw new LauncherError('unclear', error.message, { cause: error });
+          throw error;
+        });
+        ids.push(id);
+      }
+      return ids;
+    },
+    async list(prefix) {
+      return (await latest()).flatMap(({ labels }): ListedJob[] => {
+        const [id, failed] = [labels[DEPLOYMENT_LABEL], failedDeployment(labels)];
+        if (id?.startsWith(prefix) === true) return [{ id, name: nameOf(id), state: 'running' }];
+        if (failed?.id.startsWith(prefix) !== true) return [];
+        return [{ id: failed.id, name: nameOf(failed.id), state: 'ended', ended: 'failed', reason: failed.reason }];
+      });
+    },
+    async capacity() {
+      const all = await latest();
+      return cluster.pools.map((pool) => ({
+        pool: pool.name,
+        idle: idleOf(pool, all).length * pool.gpus_per_node,
+      }));
+    },
+    async cancel(ids) {
+      for (const id of ids) await end(id, 0);
+    },
+    drain: end,
+    async check({ pool, deployment }) {
+      const [node] = idleOf(pool, await nodes());
+      if (node === undefined) return { ok: true, text: 'no node is idle now' };
+      try {
+        const { offers } = offersSchema.parse(await api.get(deploymentOf(node.session)));
+        const offer = offers.find(({ template }) => template === deployment?.template);
+        if (offer === undefined || deployment === undefined)
+          return { ok: false, text: `node ${node.session.slice(0, 8)} has no template ${deployment?.template ?? ''}` };
+        bindParameters(offer.parameters, deployment.parameters);
+        return { ok: true, text: `template ${offer.template} takes it` };
+      } catch (error) {
+        return { ok: false, text: said(error) };
+      }
+    },
+  };
+}
+
+const isIdle = ({ state, suspected, labels }: Node): boolean =>
+  state !== 'DOWN' && !suspected && labels[ACCEPTS_LABEL] !== undefined;
+
+function isOf({ cluster: where, hardware }: Node, { gpu, gpus_per_node }: Pool, cluster: ClusterConfig): boolean {
+  if (cluster.cluster !== undefined && cluster.cluster !== where) return false;
+  const count = hardware.gpus.reduce((sum, one) => sum + one.count, 0);
+  return count === gpus_per_node && hardware.gpus.every((one) => gpuClass(one.class) === gpuClass(gpu));
+}
