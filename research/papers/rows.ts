@@ -6,30 +6,51 @@ export interface Row {
   ours: number;
   unit: string;
   /** The range that `ours` must lie in; absent: reported only. */
-  band?: readonly [number, number] | undefined;
+  band?: Band | undefined;
+  /** Why `ours` is outside of what the paper claims, where that is known and `ours` is in the range of the miss. */
+  missed?: string | undefined;
   holds: boolean;
 }
 
-/** A row that must lie within `share` of the paper's figure, or within `band` where that is given. */
-export function row(
-  claim: string,
-  unit: string,
-  ours: number,
-  { paper, share, band }: { paper?: number; share?: number; band?: readonly [number, number] } = {},
-): Row {
-  const range =
-    band ??
-    (paper !== undefined && share !== undefined ? ([paper * (1 - share), paper * (1 + share)] as const) : undefined);
-  const holds = range === undefined || (ours >= range[0] && ours <= range[1]);
+export type Band = readonly [least: number, most: number];
+
+/** A figure that the paper has needs a range, or a reason for none: a command that misses its headline must fail, or say why. */
+export type Allowed =
+  | { paper?: undefined; band?: Band; miss?: Miss }
+  | { paper: number; share: number; miss?: Miss }
+  | { paper: number; band: Band; miss?: Miss }
+  | { paper: number; reported: string };
+
+/** A claim that ours is known to miss: the range that ours keeps to instead. Outside of both ranges the row fails. */
+export interface Miss {
+  band: Band;
+  reason: string;
+}
+
+/** A row that must lie within `share` of the paper's figure, or within `band`, or is a known miss. */
+export function row(claim: string, unit: string, ours: number, allowed: Allowed = {}): Row {
+  const band = bandOf(allowed);
+  const miss = 'miss' in allowed ? allowed.miss : undefined;
+  const reached = band === undefined || within(ours, band);
+  const missed = !reached && miss !== undefined && within(ours, miss.band);
   return {
     claim,
-    ...(paper === undefined ? {} : { paper }),
+    ...(allowed.paper === undefined ? {} : { paper: allowed.paper }),
     ours,
     unit,
-    ...(range === undefined ? {} : { band: range }),
-    holds,
+    ...(band === undefined ? {} : { band: reached || !missed ? band : miss.band }),
+    ...(missed ? { missed: miss.reason } : {}),
+    holds: reached || missed,
   };
 }
+
+function bandOf(allowed: Allowed): Band | undefined {
+  if ('band' in allowed) return allowed.band;
+  if ('share' in allowed) return [allowed.paper * (1 - allowed.share), allowed.paper * (1 + allowed.share)];
+  return undefined;
+}
+
+const within = (value: number, [least, most]: Band) => value >= least && value <= most;
 
 /** A statement that is true or false, as a row. */
 export function statement(claim: string, holds: boolean): Row {
@@ -37,8 +58,8 @@ export function statement(claim: string, holds: boolean): Row {
 }
 
 export function rowsText(rows: readonly Row[]): string {
-  const cells = rows.map(({ claim, paper, ours, unit, band, holds }) => [
-    band === undefined ? 'shown' : holds ? 'holds' : 'FAILS',
+  const cells = rows.map(({ claim, paper, ours, unit, band, missed, holds }) => [
+    band === undefined ? 'shown' : missed !== undefined ? 'MISSES' : holds ? 'holds' : 'FAILS',
     claim,
     paper === undefined ? '' : figure(paper),
     figure(ours),
@@ -53,6 +74,19 @@ export function rowsText(rows: readonly Row[]): string {
         .map((cell, i) => cell.padEnd(widths[i] ?? 0))
         .join('  ')
         .trimEnd(),
+    )
+    .join('\n');
+}
+
+/** Each claim that is missed, with its reason; empty: none is. */
+export function missesText(rows: readonly Row[]): string {
+  return rows
+    .flatMap(({ claim, paper, ours, unit, missed }) =>
+      missed === undefined
+        ? []
+        : [
+            `misses: ${claim}: ${figure(ours)} ${unit}${paper === undefined ? '' : `, paper ${figure(paper)}`}. ${missed}`,
+          ],
     )
     .join('\n');
 }

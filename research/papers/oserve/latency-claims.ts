@@ -1,6 +1,6 @@
 import { table } from '../../../scheduler/validate/table.ts';
 import { chartsSvg } from '../../../shared/text/chart.ts';
-import { row } from '../rows.ts';
+import { type Allowed, type Miss, row } from '../rows.ts';
 import type { Cell } from './latency-cells.ts';
 import { POLICIES, type PolicyName } from './policies.ts';
 import type { Section } from './section.ts';
@@ -23,12 +23,22 @@ const bounds = (cells: readonly Cell[]): number[] =>
     return Math.max(1e-9, p99(results.static)) / Math.max(1e-9, least);
   });
 
+const STATIC_IS_GOOD =
+  'pipelines of small stages are nearly the best shape for every kind here, so unequal replicas add some 8 % of capacity, and static is the best of all shapes in hindsight';
+
 /** What the paper claims of P99 against a policy: on average, and at most. */
-const CLAIMED: { name: PolicyName; paper: { mean: number; largest: number }; why: string }[] = [
+const CLAIMED: {
+  name: PolicyName;
+  paper: { mean: number; largest: number };
+  /** What of it is known to be missed: at least so many times, for the reason `why`. */
+  missed?: { mean?: number; largest?: number };
+  why: string;
+}[] = [
   {
     name: 'static',
     paper: { mean: 1.5, largest: 2 },
-    why: 'pipelines of small stages are nearly the best shape for every kind here, so unequal replicas add some 8 % of capacity, and static is the best of all shapes in hindsight',
+    missed: { mean: 1.2, largest: 1.7 },
+    why: STATIC_IS_GOOD,
   },
   {
     name: 'static, TP only',
@@ -43,6 +53,7 @@ const CLAIMED: { name: PolicyName; paper: { mean: number; largest: number }; why
   {
     name: 'Llumnix',
     paper: { mean: 1.32, largest: 1.51 },
+    missed: { mean: 1.2 },
     why: 'our model of it moves running requests every 2 s on the best uniform deployment in hindsight',
   },
   {
@@ -52,8 +63,17 @@ const CLAIMED: { name: PolicyName; paper: { mean: number; largest: number }; why
   },
 ];
 
-/** `cells`: at least one. */
-export function latencyClaims(cells: readonly Cell[]): Section {
+const SOME_RUNS = 'a part of the runs: the figure of the paper is of all';
+
+/** At least what the paper has, or, where that is known to be missed, at least `missed` of it. */
+function atLeast(paper: number, whole: boolean, missed: number | undefined, reason: string): Allowed {
+  if (!whole) return { paper, reported: SOME_RUNS };
+  const miss: Miss | undefined = missed === undefined ? undefined : { band: [missed, paper], reason };
+  return { paper, band: [paper, 1_000], ...(miss && { miss }) };
+}
+
+/** `cells`: at least one. `whole`: they are all that the paper's figures are compared with, and not a part of them. */
+export function latencyClaims(cells: readonly Cell[], whole: boolean): Section {
   const lost = cells.flatMap(({ results }) => Object.values(results)).reduce((sum, one) => sum + one.unanswered, 0);
   const same = ratios(cells, 'ours, kinds ignored', p99);
   const big = cells.filter(({ gpus }) => gpus === 32);
@@ -62,9 +82,19 @@ export function latencyClaims(cells: readonly Cell[]): Section {
     title: `Latency against other ways to serve (Figures 9 to 12, 17, 18): ${cells.length} runs`,
     rows: [
       row('requests without an answer, all runs', '', lost, { band: [0, 0] }),
-      ...CLAIMED.flatMap(({ name, paper }) => [
-        row(`P99 of ${name} over ours, geometric mean`, '×', over(name, p99), { paper: paper.mean }),
-        row('the same, largest', '×', Math.max(...ratios(cells, name, p99)), { paper: paper.largest }),
+      ...CLAIMED.flatMap(({ name, paper, missed, why }) => [
+        row(
+          `P99 of ${name} over ours, geometric mean`,
+          '×',
+          over(name, p99),
+          atLeast(paper.mean, whole, missed?.mean, why),
+        ),
+        row(
+          `P99 of ${name} over ours, largest`,
+          '×',
+          Math.max(...ratios(cells, name, p99)),
+          atLeast(paper.largest, whole, missed?.largest, why),
+        ),
       ]),
       ...groupsOf(cells, ({ trace }) => trace).flatMap(([trace, own]) => [
         row(`${trace}: P99 of static over ours`, '×', geometric(ratios(own, 'static', p99))),
@@ -101,13 +131,26 @@ export function latencyClaims(cells: readonly Cell[]): Section {
         '×',
         over('static', ({ tbtMean }) => tbtMean),
       ),
-      row('throughput of ours over static', '×', 1 / over('static', ({ requestsPerS }) => requestsPerS)),
+      row(
+        'throughput of ours over static (Figure 11)',
+        '×',
+        1 / over('static', ({ requestsPerS }) => requestsPerS),
+        atLeast(
+          1.5,
+          whole,
+          0.99,
+          'at 0.8 of the load that either can take all requests end in both: no run is saturated',
+        ),
+      ),
       ...(big.length === 0
         ? []
         : [
-            row('32 GPUs: P99 of static over ours, largest', '×', Math.max(...ratios(big, 'static', p99)), {
-              paper: 1.9,
-            }),
+            row(
+              '32 GPUs: P99 of static over ours, largest',
+              '×',
+              Math.max(...ratios(big, 'static', p99)),
+              atLeast(1.9, whole, 1.7, STATIC_IS_GOOD),
+            ),
           ]),
     ],
     verdicts: CLAIMED.map(({ name, paper, why }) => {

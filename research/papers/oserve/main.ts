@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { rowsText } from '../rows.ts';
+import { missesText, rowsText } from '../rows.ts';
 import { KeptResults } from './kept-results.ts';
 import { cellSchema, cellsOf } from './latency-cells.ts';
 import { latencyClaims } from './latency-claims.ts';
@@ -41,7 +41,8 @@ const sections: Promise<Section>[] = SECTIONS.filter(wanted).map((section) =>
 );
 const runs = wanted('latency') ? cellsOf({ quick, only: values.models }) : [];
 const cells = Promise.all(runs.map((run) => pool.compute({ run }, cellSchema)));
-if (runs.length > 0) sections.push(cells.then(latencyClaims));
+if (runs.length > 0)
+  sections.push(cells.then((all) => latencyClaims(all, all.length === cellsOf({ quick: false }).length)));
 const [found] = await Promise.all([Promise.all(sections), pool.run()]);
 
 for (const { title, rows, text, verdicts } of found) {
@@ -50,6 +51,7 @@ for (const { title, rows, text, verdicts } of found) {
   for (const { claim, verdict, reason } of verdicts) console.log(`${verdict}: ${claim}. ${reason}\n`);
 }
 const rows = found.flatMap((section) => section.rows);
+console.log(missesText(rows));
 if (values.json !== undefined) {
   const verdicts = found.flatMap((section) => section.verdicts);
   writeFileSync(values.json, `${JSON.stringify({ rows, verdicts, runs: await cells }, null, 2)}\n`);

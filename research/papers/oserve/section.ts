@@ -10,6 +10,7 @@ export const sectionSchema = z.object({
       ours: z.number(),
       unit: z.string(),
       band: z.tuple([z.number(), z.number()]).readonly().optional(),
+      missed: z.string().optional(),
       holds: z.boolean(),
     }),
   ),
