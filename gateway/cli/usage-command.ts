@@ -143,7 +143,7 @@ export const TRACE: Command = {
   otela-gateway trace export --from … --to … --format csv > week.csv
   otela-gateway trace stats week.ndjson                        or of a gateway: stats --from … --to …
   otela-gateway trace sample --every 60 >> nodes.ndjson        GPUs, KV cache and power of each node
-  otela-gateway trace plot week.ndjson --nodes nodes.ndjson    Figures 1 and 9 to 17 of the paper, as SVG and JSON
+  otela-gateway trace plot week.ndjson --nodes nodes.ndjson    tokens, lengths, times, idle GPUs and more, as SVG and JSON
 stats and plot also read the published trace eth-easl/swissai-serving-trace.`,
   verbs: ['export', 'stats', 'plot', 'sample'],
   flags: TRACE_FLAGS,

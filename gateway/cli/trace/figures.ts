@@ -1,4 +1,4 @@
-/** The figures by which a serving trace is described: Figures 1 and 9 to 17 of the paper, as numbers and as charts. Lines in any order, once through. */
+/** The figures by which a serving trace is described, as numbers and as charts. Lines in any order, once through. */
 import * as z from 'zod';
 import type { Chart, Series } from '../../../shared/text/chart.ts';
 import { Histogram } from '../../usage/histogram.ts';
@@ -21,8 +21,6 @@ export type NodeSample = z.infer<typeof sampleSchema>;
 export interface Figure {
   /** Of its file. */
   name: string;
-  /** In the paper. */
-  number: number;
   charts: Chart[];
   /** Single numbers by name. */
   facts: Record<string, number>;
@@ -118,7 +116,7 @@ export class TraceFigures {
 
   /** Those that the data tells of: a trace has no nodes, and node samples no requests. */
   figures(): Figure[] {
-    return [...this.#ofNodes(), ...this.#ofRequests()].sort((a, b) => a.number - b.number);
+    return [...this.#ofNodes(), ...this.#ofRequests()];
   }
 
   #ofNodes(): Figure[] {
@@ -140,18 +138,18 @@ export class TraceFigures {
     );
     const power = line('power', (one) => one.power);
     const figures: Figure[] = [
-      figure(1, 'idle-gpus', [{ title: 'Idle GPUs', x: 'hours', y: 'GPUs', series: [all, idle] }], {
+      figure('idle-gpus', [{ title: 'Idle GPUs', x: 'hours', y: 'GPUs', series: [all, idle] }], {
         idle_share: mean(all) === 0 ? 0 : mean(idle) / mean(all),
       }),
     ];
     if (kv.points.length > 0)
       figures.push(
-        figure(15, 'kv-use', [{ title: 'KV cache', x: 'hours', y: 'share in use', series: [kv] }], { mean: mean(kv) }),
+        figure('kv-use', [{ title: 'KV cache', x: 'hours', y: 'share in use', series: [kv] }], { mean: mean(kv) }),
       );
     if (power.points.length > 0)
       // Each moment stands for the time to the next one, an hour at most: what was not sampled is not counted.
       figures.push(
-        figure(16, 'energy', [{ title: 'Power', x: 'hours', y: 'W', series: [power] }], {
+        figure('energy', [{ title: 'Power', x: 'hours', y: 'W', series: [power] }], {
           mean_w: mean(power),
           kwh: energyOf(power),
         }),
@@ -172,7 +170,6 @@ export class TraceFigures {
     const top = models.slice(0, TOP);
     return [
       figure(
-        9,
         'tokens-by-model',
         [
           {
@@ -186,7 +183,6 @@ export class TraceFigures {
       ),
       this.#burstiness(top),
       figure(
-        11,
         'input-and-output',
         [
           {
@@ -208,9 +204,9 @@ export class TraceFigures {
             ),
         },
       ),
-      this.#cdfs(12, 'lengths', ['input', 'output'], 'tokens', (one, what) => one.lengths[what], 1),
-      this.#cdfs(13, 'latency', ['whole answer'], 's', (one) => one.times.total, 1_000),
-      this.#cdfs(14, 'time-per-token', ['time per token'], 'ms', (one) => one.times.perToken, 1_000),
+      this.#cdfs('lengths', ['input', 'output'], 'tokens', (one, what) => one.lengths[what], 1),
+      this.#cdfs('latency', ['whole answer'], 's', (one) => one.times.total, 1_000),
+      this.#cdfs('time-per-token', ['time per token'], 'ms', (one) => one.times.perToken, 1_000),
       this.#predictability(),
     ];
   }
@@ -228,7 +224,6 @@ export class TraceFigures {
       return { name, points: cdf(counts.map((n) => (mean === 0 ? 0 : n / mean))) };
     });
     return figure(
-      10,
       'burstiness',
       [{ title: 'Tokens of active minutes', x: 'over the mean', y: 'share of minutes', series, log: 'x' }],
       facts,
@@ -236,7 +231,6 @@ export class TraceFigures {
   }
 
   #cdfs<What extends string>(
-    number: number,
     name: string,
     what: readonly What[],
     unit: string,
@@ -255,7 +249,7 @@ export class TraceFigures {
       });
       return { title: one, x: unit, y: 'share of requests', series, log: 'x' };
     });
-    return figure(number, name, charts, facts);
+    return { name, charts, facts };
   }
 
   /** The operator's class counts; without one, whether its engine told reasoning tokens. */
@@ -273,7 +267,6 @@ export class TraceFigures {
       return [{ name: rule, points: cdf(errors) }];
     });
     return figure(
-      17,
       'predictability',
       [{ title: 'Length of answers, foretold', x: 'error over true length', y: 'share of requests', series, log: 'x' }],
       facts,
@@ -281,8 +274,8 @@ export class TraceFigures {
   }
 }
 
-function figure(number: number, name: string, charts: Chart[], facts: Record<string, number>): Figure {
-  return { number, name, charts, facts };
+function figure(name: string, charts: Chart[], facts: Record<string, number>): Figure {
+  return { name, charts, facts };
 }
 
 function add(map: Map<number, number>, key: number, by: number): void {

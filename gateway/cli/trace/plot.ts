@@ -31,10 +31,10 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
   const all = figures.figures();
   if (all.length === 0) throw new ClientError('there is no line of a request or a node in it: nothing is plotted');
   mkdirSync(out, { recursive: true });
-  for (const { number, name, charts, facts } of all) {
+  for (const { name, charts, facts } of all) {
     writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));
-    writeFileSync(join(out, `${name}.json`), `${JSON.stringify({ figure: number, name, facts, charts }, null, 1)}\n`);
-    console.log(`Figure ${number}  ${join(out, `${name}.svg`)}`);
+    writeFileSync(join(out, `${name}.json`), `${JSON.stringify({ name, facts, charts }, null, 1)}\n`);
+    console.log(join(out, `${name}.svg`));
   }
   if (figures.truncated) console.error('a long trace: minutes are told by its first six million');
 }
