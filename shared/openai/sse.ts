@@ -12,6 +12,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 const DATA = utf8('data');
 const EVENT = utf8('event');
+const ERROR = utf8('error');
 const NEWLINE = utf8('\n');
 
 export interface SseEvent {
@@ -116,6 +117,8 @@ export interface SseFields {
   event?: string;
   /** The `data` lines joined by LF; undefined if there are none, as in a comment. */
   data?: Uint8Array;
+  /** There is an `error` field, which the standard does not know: llama.cpp tells in it that it failed, and clients skip it. */
+  error?: true;
 }
 
 function lineEnd(bytes: Uint8Array, from: number): number {
@@ -151,6 +154,7 @@ export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFiel
     } else {
       const name = valueAt(bytes, line, end, EVENT);
       if (name !== undefined) fields.event = textOf(bytes.subarray(name, end));
+      else if (valueAt(bytes, line, end, ERROR) !== undefined) fields.error = true;
     }
     // A CRLF counts as two line ends here: the empty line between them has no field.
     line = end + 1;

@@ -15,6 +15,7 @@ const ERROR = utf8('"error"');
 const USAGE = new Needle('"usage"');
 const FINISH = new Needle('"finish_reason"');
 const ABORT = new Needle(`"${ABORTED}"`);
+const ERROR_FIELD = new Needle('error:');
 const CHOICES = new Needle('"choices"');
 const INDEX = new Needle('"index"');
 const OPEN_OBJECT = 0x7b;
@@ -98,8 +99,11 @@ export class StreamMeter implements Meter {
 
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0 || this.#swallowing) return [];
-    if (this.#dropping || this.#droppedLast || ABORT.indexIn(chunk) >= 0) return this.#pushDropping(chunk);
+    const mayEnd = ABORT.indexIn(chunk) >= 0 || ERROR_FIELD.indexIn(chunk) >= 0;
+    if (this.#dropping || this.#droppedLast || mayEnd) return this.#pushDropping(chunk);
     this.#splitter.push(chunk, this.#visit);
+    // Its name came in two chunks: it has gone out, and no [DONE] may follow.
+    this.#swallowing = this.#aborted;
     return [chunk];
   }
 
@@ -151,6 +155,7 @@ export class StreamMeter implements Meter {
   /** @returns true if this is the event that `include_usage` causes */
   #look(event: SseEvent): boolean {
     const fields = sseFields(event);
+    if (fields.error && fields.data === undefined) this.#aborted = true;
     if (fields.data === undefined) return false;
     switch (this.#endpoint.terminal.kind) {
       case 'done':

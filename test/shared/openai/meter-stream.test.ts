@@ -118,6 +118,29 @@ describe('a metered stream', () => {
   });
 
   it.each([
+    ['one chunk', (whole: string) => [whole]],
+    ['events', (whole: string) => whole.split(/(?<=\n\n)/)],
+  ])('holds back an event whose field is `error`, as llama.cpp writes it, and all behind it: %s', (_, pieces) => {
+    const error = 'error: {"code":500,"message":"context shift failed","type":"server_error"}\n\n';
+    for (const options of [KEEP, DROP]) {
+      const ended = run(chat, options, pieces(token('a') + error + done));
+      expect(ended).toMatchObject({ out: token('a'), aborted: true, complete: false });
+      expect(run(at('messages'), options, pieces(error))).toMatchObject({ out: '', aborted: true });
+    }
+    expect(run(chat, KEEP, [token('a'), 'err', error.slice(3), done])).toMatchObject({
+      out: token('a') + error,
+      aborted: true,
+    });
+    expect(run(chat, KEEP, [token('error: x\nerror: y'), stop, done])).toMatchObject({ complete: true });
+  });
+
+  it('is whole where an engine that knows no `n` answers once and says so', () => {
+    const ended = run(chat, KEEP, [token('a'), stop, done]);
+    expect(ended).toMatchObject({ complete: true, finish: 'stop' });
+    expect(ended).not.toHaveProperty('cut');
+  });
+
+  it.each([
     'data: {"error":{"message":"x"}}\n\n',
     'data: {"object": "error", "message": "x", "code": 500}\n\n',
     'data: {"id":"c","error":{"message":"x"}}\n\n',
