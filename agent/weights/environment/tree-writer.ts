@@ -2,8 +2,8 @@
  * Writes the entries of an archive below one directory. An archive is as trusted as its engine, but it can only write
  * inside its directory. Links come last, when all files exist, so that no file is ever written through one.
  */
-import { chmod, link, mkdir, open, realpath, symlink } from 'node:fs/promises';
-import { join, posix, sep } from 'node:path';
+import { chmod, link, mkdir, open, readlink, realpath, symlink } from 'node:fs/promises';
+import { dirname, join, posix, sep } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { ReadEntry } from 'tar';
 import { isSafePath } from '../../../shared/weights/manifest.ts';
@@ -138,12 +138,21 @@ export class TreeWriter {
     const root = await realpath(this.#root);
     for (const { path } of this.#symlinks) {
       // Through another link `..` may lead elsewhere than the path suggests.
-      const real = await realpath(join(this.#root, path)).catch(() => undefined);
-      if (real !== undefined && real !== root && !real.startsWith(root + sep))
-        throw refused(path, 'is a link that leads out');
+      const real = await leadsTo(join(this.#root, path));
+      if (real !== root && !real.startsWith(root + sep)) throw refused(path, 'is a link that leads out');
     }
     return { bytes: this.#bytes, entries: this.#kinds.size };
   }
+}
+
+/** Where a link leads, also where nothing is: what runs in the environment may write there. */
+async function leadsTo(place: string): Promise<string> {
+  let at = await realpath(dirname(place));
+  for (const part of (await readlink(place)).split('/')) {
+    const next = join(at, part);
+    at = await realpath(next).catch(() => next);
+  }
+  return at;
 }
 
 async function writeFrom(place: string, mode: number, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>) {

@@ -119,6 +119,11 @@ const HOSTILE: [string, Entry[], RegExp][] = [
     /leads out/,
   ],
   [
+    'a symlink that leads out through another, to where nothing is yet',
+    [link('bin/here', '.'), link('bin/evil', 'here/../../not-there')],
+    /leads out/,
+  ],
+  [
     'a hard link out of it',
     [{ path: 'evil', type: 'Link', linkpath: '../../../etc/passwd' }],
     /no file of the archive/,
