@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
 import { parseJson } from '../../../shared/text/json.ts';
+import { after } from '../../after.ts';
 import { call } from '../../patience.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
@@ -53,6 +54,12 @@ interface Kept<T> {
 const discoveries = new Map<string, Kept<Discovery>>();
 const keySets = new Map<string, Kept<JSONWebKeySet>>();
 
+/** Until a slow provider answers, each token with an unknown key asks for its keys: at most so many at once. By issuer; only those that are asked. */
+const KEY_QUESTIONS_MAX = 8;
+const keyQuestions = new Map<string, number>();
+/** Where no keys are known yet, the others look so often whether they have come. */
+const KEYS_LOOK_MS = 50;
+
 /** After a failure a provider is not asked for so long: tokens that name it come from strangers, each for five seconds of waiting. */
 const FAILED_KEPT_MS = 1_000;
 const failures = new Map<string, Kept<ApiError>>();
@@ -74,23 +81,41 @@ export async function discover({ issuer }: OidcIssuer, now: number): Promise<Dis
   const known = discoveries.get(issuer);
   if (known !== undefined && now - known.at < DISCOVERY_KEPT_MS) return known.value;
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
-  const value = await unlessFailed(issuer, now, () => fetchJson(url, {}, discoverySchema));
+  const value = await unlessFailed(issuer, now, async () => checked(await fetchJson(url, {}, discoverySchema), issuer));
+  keep(discoveries, issuer, value, now);
+  return value;
+}
+
+/** @throws ApiError 503 */
+function checked(value: Discovery, issuer: string): Discovery {
   // OpenID Connect Discovery 1.0 §4.3: else one provider could speak for another.
   if (value.issuer !== issuer) throw unavailable(`it calls itself ${value.issuer.slice(0, 200)}`);
   for (const target of [value.authorization_endpoint, value.token_endpoint, value.jwks_uri]) {
     if (issuer.startsWith('https:') && !target.startsWith('https:')) throw unavailable('it has endpoints without TLS');
   }
-  keep(discoveries, issuer, value, now);
   return value;
 }
 
 async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promise<JSONWebKeySet> {
-  const known = keySets.get(config.issuer);
-  if (known !== undefined && now - known.at < maxAgeMs) return known.value;
-  const { jwks_uri } = await discover(config, now);
-  const value = (await unlessFailed(config.issuer, now, () => fetchJson(jwks_uri, {}, keysSchema))) as JSONWebKeySet;
-  keep(keySets, config.issuer, value, now);
-  return value;
+  const { issuer } = config;
+  for (;;) {
+    const known = keySets.get(issuer);
+    if (known !== undefined && now - known.at < maxAgeMs) return known.value;
+    if ((keyQuestions.get(issuer) ?? 0) < KEY_QUESTIONS_MAX) break;
+    if (known !== undefined) return known.value;
+    await new Promise<void>((resolve) => void after(KEYS_LOOK_MS, resolve));
+  }
+  keyQuestions.set(issuer, (keyQuestions.get(issuer) ?? 0) + 1);
+  try {
+    const { jwks_uri } = await discover(config, now);
+    const value = (await unlessFailed(issuer, now, () => fetchJson(jwks_uri, {}, keysSchema))) as JSONWebKeySet;
+    keep(keySets, issuer, value, now);
+    return value;
+  } finally {
+    const left = (keyQuestions.get(issuer) ?? 1) - 1;
+    if (left > 0) keyQuestions.set(issuer, left);
+    else keyQuestions.delete(issuer);
+  }
 }
 
 function keep<T>(map: Map<string, Kept<T>>, name: string, value: T, at: number): void {
