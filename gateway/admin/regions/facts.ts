@@ -50,7 +50,7 @@ export const regionRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/regions',
     summary:
-      'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions: first those with a price, then those with the most nodes.',
+      'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions: first those with a price, then the largest of each provider, the second largest, and so on.',
     answer: listOf(regionSchema),
     run: async (call) => ({ object: 'list', data: await regionFacts(call), has_more: false }),
   }),
@@ -86,11 +86,29 @@ async function regionFacts(call: Call): Promise<Region[]> {
   const names = new Set([...regions.keys()].map((name) => name.toLowerCase()));
   for (const { region } of table?.prices ?? []) if (!names.has(region.toLowerCase())) known(region);
   if (counted !== undefined) addCounts(counted, regions);
-  // Any provider can name a region: those that the operator's prices name stand before them.
+  // Any provider can name a region: those that the operator's prices name stand before them, and a provider that names many pushes out its own.
   const named = new Set(table?.prices.map(({ region }) => region));
-  const before = (a: Region, b: Region) => Number(named.has(b.region)) - Number(named.has(a.region));
-  const all = [...regions.values()].sort((a, b) => before(a, b) || b.nodes - a.nodes || (a.region < b.region ? -1 : 1));
+  const places = placesOf(view);
+  const placeOf = ({ region }: Region) => (named.has(region) ? -1 : (places.get(region) ?? 0));
+  const all = [...regions.values()].sort(
+    (a, b) => placeOf(a) - placeOf(b) || b.nodes - a.nodes || (a.region < b.region ? -1 : 1),
+  );
   return all.slice(0, PLAN_REGIONS_MAX);
+}
+
+/** The place of each region among those of a provider, the one with most of its nodes first; of several providers the foremost. */
+function placesOf({ nodes }: View): Map<string, number> {
+  const providers = new Map<string, Map<string, number>>();
+  for (const { state, provider, region = '' } of nodes.entries()) {
+    if (state !== 'SERVING') continue;
+    const own = providers.get(provider) ?? new Map<string, number>();
+    providers.set(provider, own.set(region, (own.get(region) ?? 0) + 1));
+  }
+  const places = new Map<string, number>();
+  for (const own of providers.values())
+    for (const [place, [region]] of [...own].sort(([, a], [, b]) => b - a).entries())
+      places.set(region, Math.min(place, places.get(region) ?? place));
+  return places;
 }
 
 function addModels({ nodes }: View, known: (name: string) => Region): void {

@@ -192,6 +192,19 @@ test('regions that a provider invents push out none that has a price, in whateve
   expect(data).toHaveLength(64);
 });
 
+test('regions that a provider invents push out its own, and none of another provider', async () => {
+  const nodes = new NodeIndex();
+  const put = (n: number, more: { region: string; provider: string }) =>
+    nodes.put(entry(String(n).padStart(26, 'b'), more));
+  for (let n = 0; n < 140; n++) put(n, { region: `false-${n % 70}`, provider: 'liar' });
+  put(140, { region: 'small', provider: 'honest' });
+  const get = vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
+  const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
+  expect(data.map(({ region }) => region)).toContain('small');
+  expect(data).toHaveLength(64);
+});
+
 /** One of the ways to write a word in capitals, by the bits of `n`. */
 function variant(word: string, n: number): string {
   return [...word].map((letter, at) => ((n >> at) & 1 ? letter.toUpperCase() : letter)).join('');
