@@ -108,9 +108,14 @@ class Client:
 
     def __init__(self, gateway=None, api_key=None):
         gateway = gateway or os.environ.get("OTELA_GATEWAY")
-        self.api_key = api_key or os.environ.get("OTELA_API_KEY")
+        # A file of a key ends with a line's end.
+        self.api_key = (api_key or os.environ.get("OTELA_API_KEY") or "").strip()
         if not gateway or not self.api_key:
             raise OtelaError("say which gateway and key: OTELA_GATEWAY, OTELA_API_KEY, or Client(gateway, api_key)")
+        if not gateway.startswith(("https://", "http://")):
+            raise OtelaError("a gateway is an address that begins with https:// (or http://)")
+        if not self.api_key.isascii() or not self.api_key.isprintable():
+            raise OtelaError("the key has characters that no key has")
         gateway = gateway.rstrip("/")
         self.base = gateway if gateway.endswith("/v1") else gateway + "/v1"
 
@@ -143,6 +148,8 @@ class Client:
     def upload(self, filename, content, purpose):
         """The id of the new file."""
         edge = uuid.uuid4().hex
+        # https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data
+        filename = filename.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
         head = (
             f'--{edge}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n'
             f'--{edge}\r\ncontent-disposition: form-data; name="file"; filename="{filename}"\r\n'
@@ -186,7 +193,8 @@ class Client:
             errors = (batch["errors"] or {}).get("data") or [{}]
             raise OtelaError(errors[0].get("message") or "the batch failed")
         for file in filter(None, (batch["output_file_id"], batch["error_file_id"])):
-            for line in self.request("GET", f"/files/{file}/content").decode().splitlines():
+            # bytes.splitlines knows no line's ends of Unicode, which texts of JSON may have as they are.
+            for line in self.request("GET", f"/files/{file}/content").splitlines():
                 found = json.loads(line)
                 results[int(found["custom_id"])] = _result(found)
 

@@ -129,3 +129,44 @@ it('a poll that breaks off, says nonsense or fails does not cancel the batch', a
   expect(broken).toEqual([]);
   expect(gateway).toMatchObject({ created: 1, cancelled: 0 });
 });
+
+it('a result with a line’s end of Unicode in it is one result', async () => {
+  const text = 'a\u2028b\u0085c\u000bd';
+  const gateway = await standIn((path, response) => {
+    if (!path.startsWith('GET /v1/files')) return false;
+    const line = { custom_id: '0', response: { body: { output: text } } };
+    response.end(`${JSON.stringify(line)}\n`);
+    return true;
+  });
+  expect(await run(gateway)).toBe(String.raw`['a\u2028b\x85c\x0bd']`);
+});
+
+it.each([
+  ['an address without its scheme', 'gw.example.org', 'sk', 'begins with https://'],
+  ['a key with what no header has', 'http://127.0.0.1:9', 'sk-secret\u2026', 'characters that no key has'],
+  ['a key in two lines', 'http://127.0.0.1:9', 'sk-secret\nsk-other', 'characters that no key has'],
+])('%s is refused at once, and no key is told', async (_, gateway, key, said) => {
+  const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).request("GET", "/files", away_s=5)`;
+  const asked = promisify(execFile)('python3', ['-c', ask, gateway, key], {
+    env: { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') },
+    timeout: patience(60_000),
+  });
+  const error: unknown = await asked.catch((reason: unknown) => reason);
+  const told = error instanceof Error && 'stderr' in error ? String(error.stderr) : '';
+  expect(told).toContain(said);
+  expect(told).not.toContain('sk-secret');
+});
+
+it('a key that was read with its line’s end is the key', async () => {
+  let heard: unknown;
+  const gateway = await serve(({ headers }, response) => {
+    heard = headers.authorization;
+    response.end('{}');
+  });
+  const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).request("GET", "/files", away_s=5)`;
+  await promisify(execFile)('python3', ['-c', ask, gateway, 'sk-secret\n'], {
+    env: { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') },
+    timeout: patience(60_000),
+  });
+  expect(heard).toBe('Bearer sk-secret');
+});
