@@ -11,9 +11,10 @@ const EVERY_MS = 1_000;
 afterEach(() => void vi.useRealTimers());
 
 function follower(
-  say: (path: string, asked: unknown) => object,
+  say: (path: string, asked: unknown) => object | Promise<object>,
   apply: () => number = () => 0,
   waiting: readonly QueuedRecord[] = [],
+  messages = 1,
 ) {
   vi.useFakeTimers();
   const lines: string[] = [];
@@ -24,12 +25,12 @@ function follower(
     url: 'http://follower.example',
     version: '0.0.0',
     link: {
-      ask: async (_: URL, path: string, asked: unknown) => ({ answer: say(path, asked), by: 'first' }),
+      ask: async (_: URL, path: string, asked: unknown) => ({ answer: await say(path, asked), by: 'first' }),
     } as unknown as GatewayLink,
     copy: { begin() {}, complete() {}, apply } as unknown as AccountsCopy,
     records: {
       waiting: waiting.length,
-      oldest: () => (told.includes('delivered') ? [] : waiting),
+      oldest: () => (told.filter((one) => one === 'delivered').length === messages ? [] : waiting),
       done: () => told.push('delivered'),
     } as unknown as RecordQueue,
     origin: 'follower',
@@ -137,5 +138,27 @@ test('a first that was put back from a backup, and counts budgets from there, is
   last = 4;
   await vi.advanceTimersByTimeAsync(2 * EVERY_MS);
   expect(told).toEqual(['of 9', 'of 4']);
+  made.stop();
+});
+
+test('while a long backlog of records goes and budgets come, the first hears this gateway every second, and it hears what changed', async () => {
+  const asked = { follow: 0, records: 0, budgets: 0 };
+  const items = [{ subject: 'a', month: '2026-11', counts: [] }];
+  const slowly = <T>(answer: T) => new Promise<T>((resolve) => setTimeout(resolve, 100, answer));
+  const { made } = follower(
+    (path) => {
+      if (path === '/gateway/records') return slowly({ position: ++asked.records });
+      if (path === '/gateway/budgets') return slowly({ items, seq: ++asked.budgets, more: asked.budgets < 100 });
+      return { ...ANSWER, seq: ++asked.follow, budgets: 100 };
+    },
+    undefined,
+    [{ position: 1, kind: 'usage', name: '2026-11-25T09', body: '[]' }],
+    100,
+  );
+  await vi.advanceTimersByTimeAsync(8 * EVERY_MS);
+  expect([asked.follow, asked.records]).toEqual([9, 81]);
+  await vi.advanceTimersByTimeAsync(8 * EVERY_MS);
+  expect(asked).toEqual({ follow: 17, records: 100, budgets: 61 });
+  expect(made.cursor?.seq).toBe(17);
   made.stop();
 });

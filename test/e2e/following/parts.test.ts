@@ -256,6 +256,36 @@ describe('a copy of the accounts', () => {
     for (const one of [first, second]) one.close();
   });
 
+  it('takes a value that only one row may have from the row that had it, whichever of the two changed last', async () => {
+    const [first, second] = [await database('first'), await database('second')];
+    const feed = new ChangeFeed(first);
+    const copy = new AccountsCopy(second);
+    let seq = 0;
+    const copied = () => {
+      const page = feed.since(seq);
+      seq = page.seq;
+      copy.apply(page.rows, false);
+      const roots = 'SELECT name, root FROM peers ORDER BY name';
+      expect(second.rows(roots, [])).toEqual(first.rows(roots, []));
+    };
+    const peer = (name: string, root: string) => {
+      first.rows('DELETE FROM peers WHERE name = ?', [name]);
+      first.rows('INSERT INTO peers (name, root, created_at) VALUES (?, ?, 0)', [name, root]);
+    };
+    peer('eth', 'R');
+    copied();
+    first.rows("DELETE FROM peers WHERE name = 'eth'", []);
+    peer('ethz', 'R');
+    peer('eth', 'R2');
+    copied();
+    // Each gets the other's.
+    first.rows("UPDATE peers SET root = 'R3' WHERE name = 'eth'", []);
+    first.rows("UPDATE peers SET root = 'R2' WHERE name = 'ethz'", []);
+    first.rows("UPDATE peers SET root = 'R' WHERE name = 'eth'", []);
+    copied();
+    for (const one of [first, second]) one.close();
+  });
+
   it('of everything takes away what the first does not have, and leaves the secret that is its own', async () => {
     const [first, second] = [await database('first'), await database('second')];
     first.rows(...provider('eth'));
@@ -299,6 +329,7 @@ describe('a copy of the accounts', () => {
     const own = [
       'batches',
       'd1_migrations',
+      'deleted_files',
       'device_logins',
       'files',
       'idempotency',

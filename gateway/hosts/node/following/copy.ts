@@ -1,17 +1,20 @@
 /** A follower's copy of the primary's accounts. Rows are written unchanged, a page at a time, atomically. */
 import type { Database, Value } from '../sqlite.ts';
 import type { ChangedRow } from './change-feed.ts';
-import { REPLICATED } from './replicated.ts';
+import { REPLICATED, type Replicated } from './replicated.ts';
 
 export class AccountsCopy {
   readonly #database: Database;
   readonly #columns = new Map<string, ReadonlySet<string>>();
+  /** Sets of columns of which no two rows have the same values, beside the primary key. */
+  readonly #unique = new Map<string, readonly (readonly string[])[]>();
 
   constructor(accounts: Database) {
     this.#database = accounts;
     for (const { table } of REPLICATED) {
       const rows = accounts.rows(`SELECT name FROM pragma_table_info('${table}')`, []);
       this.#columns.set(table, new Set(rows.map(({ name }) => String(name))));
+      this.#unique.set(table, uniqueOf(accounts, table));
     }
   }
 
@@ -60,6 +63,7 @@ export class AccountsCopy {
       this.#database.rows(`DELETE FROM ${table} WHERE "${known.key}" = ?`, [key]);
       return;
     }
+    this.#makeRoom(known, key, row);
     const names = Object.keys(row).filter((name) => columns.has(name));
     const quiet = known.quiet ?? [];
     const updates = names.filter((name) => name !== known.key && !quiet.includes(name));
@@ -72,4 +76,26 @@ export class AccountsCopy {
       values,
     );
   }
+
+  /**
+   * Deletes other rows with a value that only one row may have. At the first they have it no more, and their own change comes later: rows come
+   * in the order of their last change.
+   */
+  #makeRoom({ table, key: column }: Replicated, key: string, row: ChangedRow['row']): void {
+    for (const names of this.#unique.get(table) ?? []) {
+      const same = names.map((name) => `"${name}" = ?`).join(' AND ');
+      const values: Value[] = names.map((name) => row?.[name] ?? null);
+      this.#database.rows(`DELETE FROM ${table} WHERE ${same} AND "${column}" <> ?`, [...values, key]);
+    }
+  }
+}
+
+function uniqueOf(accounts: Database, table: string): string[][] {
+  const indexes = accounts.rows(
+    `SELECT name FROM pragma_index_list('${table}') WHERE "unique" = 1 AND origin <> 'pk'`,
+    [],
+  );
+  return indexes.map(({ name }) =>
+    accounts.rows('SELECT name FROM pragma_index_info(?)', [String(name)]).map((one) => String(one.name)),
+  );
 }

@@ -68,9 +68,14 @@ export class Follower {
   /** Monotonic; initially the time of the start. */
   #syncedMs: number;
   #savedSeq = -1;
+  /** Records or budgets are in transit. */
+  #exchanging = false;
+  /** Incremented when the numbers of budgets start again: an answer from before has other numbers. */
+  #renumbered = 0;
+  #followError: string | undefined;
+  #exchangeError: string | undefined;
   /** Other followers of the same primary. */
   others: Followed['followers'] = [];
-  lastError: string | undefined;
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -91,6 +96,10 @@ export class Follower {
   /** Milliseconds since the copy was complete. A wall clock that was set back makes nothing younger. */
   get staleMs(): number {
     return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);
+  }
+
+  get lastError(): string | undefined {
+    return this.#followError ?? this.#exchangeError;
   }
 
   get cursor(): CopyState['cursor'] {
@@ -139,7 +148,7 @@ export class Follower {
       if (this.#link === 'lost' || this.#link === 'alone') await this.#probe();
       answer = await this.#follow();
     } catch (error) {
-      this.lastError = messageOf(error);
+      this.#followError = messageOf(error);
       if (this.#link === 'linked' || this.#link === 'new') {
         this.#lastTryEnded = now();
         this.#become('lost');
@@ -151,22 +160,39 @@ export class Follower {
     this.#become('linked');
     try {
       const more = await this.#take(answer);
-      if (!more) {
-        try {
-          await this.#deliver();
-        } finally {
-          // Last: neither a revocation nor a record may wait for them.
-          await this.#hearBudgets(answer.budgets ?? 0);
-          this.#save();
-        }
-      }
-      this.lastError = undefined;
+      if (!more) void this.#exchange(answer.budgets ?? 0);
+      this.#followError = undefined;
       return more;
     } catch (error) {
-      const message = messageOf(error);
-      if (message !== this.lastError) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
-      this.lastError = message;
+      this.#followError = this.#told(error, this.#followError);
       return false;
+    }
+  }
+
+  /** @returns the message, which is new to the log unless it is `last` */
+  #told(error: unknown, last: string | undefined): string {
+    const message = messageOf(error);
+    if (message !== last) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
+    return message;
+  }
+
+  /** Runs beside following, so that neither a revocation nor this gateway's heartbeat waits for a long backlog of records. */
+  async #exchange(budgets: number): Promise<void> {
+    if (this.#exchanging) return;
+    this.#exchanging = true;
+    try {
+      try {
+        await this.#deliver();
+      } finally {
+        // Last: no record may wait for them.
+        await this.#hearBudgets(budgets);
+        this.#save();
+      }
+      this.#exchangeError = undefined;
+    } catch (error) {
+      this.#exchangeError = this.#told(error, this.#exchangeError);
+    } finally {
+      this.#exchanging = false;
     }
   }
 
@@ -200,8 +226,10 @@ export class Follower {
     if (whole && !more) copy.complete();
     this.#copying = whole && more;
     const known = this.#state.budgets ?? 0;
-    // Fewer than before: the primary was restored from a backup, and counts its changes from there.
-    const budgets = anew || known > (answer.budgets ?? 0) ? 0 : known;
+    // Fewer than before: the first was put back from a backup, and counts its changes from there.
+    const renumbered = anew || known > (answer.budgets ?? 0);
+    if (renumbered) this.#renumbered++;
+    const budgets = renumbered ? 0 : known;
     this.#state = { cursor: { feed, seq }, budgets, syncedAt: more ? this.#state.syncedAt : Date.now() };
     if (more) return true;
     this.#syncedMs = this.#options.now();
@@ -228,9 +256,11 @@ export class Follower {
   async #hearBudgets(last: number): Promise<void> {
     const { link, first, heard } = this.#options;
     let after: CountPlace | undefined;
+    const numbers = this.#renumbered;
     for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
       const { answer } = await link.ask(first, '/gateway/budgets', { seq, after }, budgetsPageSchema, LONG_ANSWER_MS);
       for (const counts of answer.items) await heard(counts);
+      if (this.#renumbered !== numbers || this.#stopped) return;
       more = answer.more && (answer.seq > seq || answer.after !== undefined);
       ({ seq, after } = answer);
       this.#state = { ...this.#state, budgets: seq };
@@ -240,7 +270,7 @@ export class Follower {
   /** Sends what is queued, in order, until the queue is empty. */
   async #deliver(): Promise<void> {
     const { link, first, records, origin } = this.#options;
-    for (let items = records.oldest(); items.length > 0; items = records.oldest()) {
+    for (let items = records.oldest(); items.length > 0 && !this.#stopped; items = records.oldest()) {
       const { answer } = await link.ask(
         first,
         '/gateway/records',
