@@ -29,10 +29,10 @@ const STILL_MS = 50;
 
 /**
  * Data moves from the first of these to the later ones, and is sent again until it is acknowledged. Copied in this
- * order, nothing is missing at both ends. Records go from nodes' objects to the hour's and then to the totals in the
- * accounts, which also contain the admitted tokens.
+ * order, nothing is missing at both ends. Records go from the objects of nodes and batches to the hour's and then
+ * to the totals in the accounts, which also contain the admitted tokens.
  */
-const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/', FOLLOWING_FILE, ACCOUNTS_FILE];
+const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', FOLLOWING_FILE, ACCOUNTS_FILE];
 
 /** How many databases may be held together. Node has already raised the soft limit to the hard one. */
 export function heldAtOnce(): number {

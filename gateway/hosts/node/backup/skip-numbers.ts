@@ -1,12 +1,13 @@
 /** Prevents that a restored gateway reuses a number that another program has seen already. */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { deserialize, serialize } from 'node:v8';
 import { CommandError } from '../../../command.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { FOLLOWING_FILE } from '../following/role.ts';
+import { objectName } from '../object-file.ts';
 
 /** More requests than one node serves between a backup and the loss: 100 a second for two days. */
 const SKIPPED = 2 ** 24;
@@ -16,23 +17,33 @@ const SKIPPED = 2 ** 24;
  *
  * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from
  * after the backup would be taken for a report on the new stream.
- * - Waiting records (gateway/usage/record.ts, following/record-queue.ts): limits, and the primary that this gateway
+ * - Waiting records (gateway/usage/record.ts, gateway/batch/billing.ts, following/record-queue.ts): limits, and the primary that this gateway
  * follows, identify by number what they have, and would drop as many new records as they received since the backup.
+ * - Totals (gateway/usage/object.ts): the accounts, which are copied later, may contain totals that wait in the copy of an
+ * hour's object, under later numbers.
  * - Changes of accounts: followers that had more than the backup copy everything again, since a revocation might have
  * one of their numbers.
  *
  * @param data a data directory that no gateway uses
  */
 export function skipNumbers(data: string): void {
-  const tunnels = join(data, 'objects', 'TUNNEL');
-  const names = existsSync(tunnels) ? readdirSync(tunnels) : [];
-  for (const name of names.filter((one) => one.endsWith('.sqlite')))
-    change(join(tunnels, name), (database) => {
+  for (const file of objectsOf(data, 'TUNNEL'))
+    change(file, (database) => {
       skipStreams(database);
       skipSequence(database, 'pending');
     });
+  for (const file of objectsOf(data, 'BATCH')) change(file, (database) => skipSequence(database, 'bill'));
+  change(join(data, ACCOUNTS_FILE), (accounts) => {
+    for (const file of objectsOf(data, 'USAGE')) change(file, (hour) => dropTotals(hour, accounts, file));
+  });
   change(join(data, FOLLOWING_FILE), (database) => skipSequence(database, 'hand_over'));
   change(join(data, ACCOUNTS_FILE), renameFeed);
+}
+
+function objectsOf(data: string, className: string): string[] {
+  const directory = join(data, 'objects', className);
+  const names = existsSync(directory) ? readdirSync(directory) : [];
+  return names.filter((name) => name.endsWith('.sqlite')).map((name) => join(directory, name));
 }
 
 function change(file: string, work: (database: DatabaseSync) => void): void {
@@ -50,13 +61,32 @@ function has(database: DatabaseSync, table: string): boolean {
 }
 
 function skipStreams(database: DatabaseSync): void {
-  if (!has(database, '_keys')) return;
-  const row = database.prepare("SELECT value FROM _keys WHERE key = 'streams'").get();
-  if (row === undefined) return;
-  const before: unknown = row.value instanceof Uint8Array ? deserialize(row.value) : undefined;
-  if (typeof before !== 'number')
-    throw new CommandError('the stream numbers of a node are in a form that is not known');
-  database.prepare("UPDATE _keys SET value = ? WHERE key = 'streams'").run(serialize(before + SKIPPED));
+  const before = numberOf(database, 'streams');
+  if (before !== undefined) setNumber(database, 'streams', before + SKIPPED);
+}
+
+/** Deletes waiting totals that the accounts contain: added again under another number, they would count twice. */
+function dropTotals(hour: DatabaseSync, accounts: DatabaseSync, file: string): void {
+  const shard = objectName(basename(file));
+  if (shard === undefined || !has(hour, 'totals') || !has(hour, '_keys') || !has(accounts, 'usage_batches')) return;
+  const newest = accounts.prepare('SELECT max(batch) AS batch FROM usage_batches WHERE shard = ?').get(shard)?.batch;
+  if (typeof newest !== 'number' || newest <= (numberOf(hour, 'batch') ?? 0)) return;
+  hour.exec('DELETE FROM totals; DELETE FROM sending');
+  setNumber(hour, 'batch', newest);
+}
+
+/** Reads a key of an object (object-storage.ts). @throws CommandError */
+function numberOf(database: DatabaseSync, key: string): number | undefined {
+  if (!has(database, '_keys')) return undefined;
+  const row = database.prepare('SELECT value FROM _keys WHERE key = ?').get(key);
+  if (row === undefined) return undefined;
+  const value: unknown = row.value instanceof Uint8Array ? deserialize(row.value) : undefined;
+  if (typeof value === 'number') return value;
+  throw new CommandError(`the number "${key}" of an object is in a form that is not known`);
+}
+
+function setNumber(database: DatabaseSync, key: string, value: number): void {
+  database.prepare('INSERT OR REPLACE INTO _keys (key, value) VALUES (?, ?)').run(key, serialize(value));
 }
 
 /** For a table numbered by AUTOINCREMENT: SQLite has a row here as soon as the table had one. */

@@ -226,7 +226,7 @@ export class Follower {
     if (whole && !more) copy.complete();
     this.#copying = whole && more;
     const known = this.#state.budgets ?? 0;
-    // Fewer than before: the first was put back from a backup, and counts its changes from there.
+    // Fewer than before: the primary was restored from a backup, and counts its changes from there.
     const renumbered = anew || known > (answer.budgets ?? 0);
     if (renumbered) this.#renumbered++;
     const budgets = renumbered ? 0 : known;
