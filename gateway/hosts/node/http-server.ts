@@ -26,7 +26,7 @@ import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
 import { PlainConnection, type Taken } from './plain/plain-connection.ts';
 import { PlainRequest } from './plain/plain-request.ts';
-import { KEEP_ALIVE_MS, type PlainResponse } from './plain/plain-response.ts';
+import { KEEP_ALIVE_MS, KEEP_ALIVE_TOLD_MS, type PlainResponse } from './plain/plain-response.ts';
 import type { PlainHead } from './plain/read-plain.ts';
 import {
   ambiguityOf,
@@ -112,7 +112,7 @@ export class HttpServer {
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveTimeout: KEEP_ALIVE_TOLD_MS, // the hint; the timeout itself is set when an answer is complete
       headersTimeout: HEADERS_MS,
       connectionsCheckingInterval: HEADERS_LOOK_MS,
       requestTimeout: 0,
@@ -238,6 +238,7 @@ export class HttpServer {
       this.#connections.answered(connection, { response });
     });
     response.on('error', () => {}); // 'close' follows.
+    response.on('finish', () => void message.socket.setTimeout(KEEP_ALIVE_MS));
     // After a request that offers another protocol the parser loses the rest of its input, even in the middle of a
     // request.
     if (isOffer(message)) connection.last = true;

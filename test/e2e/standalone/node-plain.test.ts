@@ -159,7 +159,7 @@ describe('a connection', () => {
     answer(second, 'second');
     await until(() => text().endsWith('second') || undefined, 'the second answer');
     expect(text().match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(2);
-    expect(text()).toMatch(/\r\ndate: \w{3}, .* GMT\r\nconnection: keep-alive\r\nkeep-alive: timeout=15\r\n\r\nfirst/);
+    expect(text()).toMatch(/\r\ndate: \w{3}, .* GMT\r\nconnection: keep-alive\r\nkeep-alive: timeout=10\r\n\r\nfirst/);
     expect(parsed).toEqual([]);
     expect(second.over).toBe(1);
   });
