@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
+import { within } from '../../../shared/collections/within.ts';
 import type { Env } from '../../env.ts';
 import { readForm } from '../../json-body.ts';
 import { tellRegistry } from '../../tell-registry.ts';
@@ -81,18 +82,34 @@ deviceRoutes.post('/login/device/token', async (c) => {
   if (login === undefined) return refused(c, 'expired_token');
   if (comesTooSoon(code, now)) return refused(c, 'slow_down');
   requireWritable();
-  const claimed = await claim(c.env, login.userCode, now);
-  if (claimed === undefined) return refused(c, 'authorization_pending');
-  if (claimed.denied) return refused(c, 'access_denied');
-  const key = await makeKey(c.env, claimed, login.name, now);
+  const said = answered.get(sha256Hex(code));
+  if (said !== undefined && within(ANSWERED_MS, said.at, now)) return granted(c, said.key, now);
+  const approval = await approvalOf(c.env, login.userCode, now);
+  if (approval === undefined) return refused(c, 'authorization_pending');
+  const key = approval.denied ? undefined : await makeKey(c.env, approval, login.name, now);
+  // Of two polls at once one gets it.
+  if (key === undefined && (await end(c.env, approval)) === 0) return refused(c, 'authorization_pending');
   if (key === undefined) return refused(c, 'access_denied');
-  const body = {
-    access_token: key.plaintext,
-    token_type: 'Bearer',
-    expires_in: Math.floor((key.expiresAt - now) / 1_000),
-  };
-  return c.json(body, 200, { 'cache-control': 'no-store', pragma: 'no-cache' });
+  remember(answered, sha256Hex(code), { at: now, key }, ANSWERED_MAX);
+  // The key is made, whatever the registry says: it is told of the one before, which ended.
+  c.executionCtx.waitUntil(tellRegistry(c.env, (registry) => registry.reloadSettings()).catch(console.error));
+  return granted(c, key, now);
 });
+
+interface MachineKey {
+  plaintext: string;
+  expiresAt: number;
+}
+
+/** Keys of this isolate's last answers: an answer that is lost on its way is said again to who has the device code. */
+const answered = new Map<string, { at: number; key: MachineKey }>();
+const ANSWERED_MS = 60_000;
+const ANSWERED_MAX = 100;
+
+function granted(c: DeviceContext, { plaintext, expiresAt }: MachineKey, now: number): Response {
+  const body = { access_token: plaintext, token_type: 'Bearer', expires_in: Math.floor((expiresAt - now) / 1_000) };
+  return c.json(body, 200, { 'cache-control': 'no-store', pragma: 'no-cache' });
+}
 
 type Refusal = 'unsupported_grant_type' | 'expired_token' | 'slow_down' | 'authorization_pending' | 'access_denied';
 
@@ -108,27 +125,39 @@ function comesTooSoon(code: string, now: number): boolean {
   const name = sha256Hex(code);
   const before = polls.get(name);
   if (before !== undefined && now >= before && now - before < SOON_MS) return true;
-  polls.delete(name);
-  polls.set(name, now);
-  const oldest = polls.size > POLLS_MAX ? polls.keys().next().value : undefined;
-  if (oldest !== undefined) polls.delete(oldest);
+  remember(polls, name, now, POLLS_MAX);
   return false;
 }
 
-/** Takes the approval away in one statement: of two polls at once one gets it. */
-async function claim(env: Env, userCode: string, now: number): Promise<Row | undefined> {
+/** The oldest makes room. */
+function remember<T>(map: Map<string, T>, name: string, value: T, most: number): void {
+  map.delete(name);
+  map.set(name, value);
+  const oldest = map.size > most ? map.keys().next().value : undefined;
+  if (oldest !== undefined) map.delete(oldest);
+}
+
+async function approvalOf(env: Env, userCode: string, now: number): Promise<Row | undefined> {
   const mine = and(eq(deviceLogins.hash, sha256Hex(userCode)), gt(deviceLogins.expiresAt, now));
-  const [row] = await asked(database(env).delete(deviceLogins).where(mine).returning());
+  const [row] = await asked(database(env).select().from(deviceLogins).where(mine));
   return row;
 }
 
-/** The person, or the key by which they approved, may have ended since. */
+/** @returns how many there were */
+async function end(env: Env, { hash }: Row): Promise<number> {
+  return (await asked(database(env).delete(deviceLogins).where(eq(deviceLogins.hash, hash)).returning())).length;
+}
+
+/**
+ * In one transaction with the end of the approval: what fails before has changed nothing, and the next poll does it. Undefined: the person,
+ * or the key by which they approved, has ended since, or another poll had it.
+ */
 async function makeKey(
   env: Env,
-  { userId, projectId, approvedBy }: Row,
+  { hash: approval, userId, projectId, approvedBy }: Row,
   machine: string,
   now: number,
-): Promise<{ plaintext: string; expiresAt: number } | undefined> {
+): Promise<MachineKey | undefined> {
   const db = database(env);
   const person = await findUser(env, { id: userId });
   if (typeof person !== 'object') return undefined;
@@ -167,19 +196,20 @@ async function makeKey(
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
   // In the statement itself: the key that approved may be revoked, and the person be taken out of the project, at this moment.
   const may = parent !== undefined ? isAsRead(parent) : projectId === null ? sql`1` : worksIn(userId, projectId);
-  const named = nameWhereRoom(sql<string>`CASE WHEN ${may} THEN ${name} END`, userId, now);
+  const approved = eq(deviceLogins.hash, approval);
+  const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND ${deviceLogins.denied} = 0)`;
+  const named = nameWhereRoom(sql<string>`CASE WHEN ${stands} AND ${may} THEN ${name} END`, userId, now);
   const made = db.insert(apiKeys).values({ ...row, name: named });
   const replaced = before.flatMap(({ id }) => [
     db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
     line('key.revoke', id),
   ]);
   try {
-    await asked(db.batch([made, ...replaced, line('key.create', row.id)]));
+    await asked(db.batch([made, db.delete(deviceLogins).where(approved), ...replaced, line('key.create', row.id)]));
   } catch (error) {
     if (isRefusedName(error)) return undefined;
     throw error;
   }
-  await tellRegistry(env, (registry) => registry.reloadSettings());
   return { plaintext, expiresAt };
 }
 

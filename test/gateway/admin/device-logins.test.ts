@@ -1,7 +1,7 @@
 /** Keys that machines fetch with a code: they never do more than what approved them, and end with it. */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
@@ -164,6 +164,52 @@ test('a person lets a machine into each project that they work in; who leaves be
   await good(asOperator('DELETE', member), z.looseObject({}));
   expect((await fetchKey(second.device_code)).status).toBe(400);
   expect((await knock('GET', '/admin/me', { key })).status).toBe(401);
+});
+
+test('a registry that does not answer, and an answer that is lost, cost a machine no key', async () => {
+  const parent = await keyOf(await user());
+  const { device_code, user_code } = await begin();
+  expect((await approve(parent.key, user_code)).status).toBe(202);
+  const away = vi.spyOn(env.REGISTRY, 'getByName').mockImplementation(() => {
+    throw new Error('away');
+  });
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  let first: string;
+  try {
+    first = (await good(fetchKey(device_code), grantedSchema)).access_token;
+  } finally {
+    away.mockRestore();
+    said.mockRestore();
+  }
+  expect(await statusOf(first)).toBe(200);
+  // The machine never got it, and asks again as often as it may.
+  vi.setSystemTime(Date.now() + 5_000);
+  try {
+    expect((await good(fetchKey(device_code), grantedSchema)).access_token).toBe(first);
+    vi.setSystemTime(Date.now() + 60_000);
+    const late = await fetchKey(device_code);
+    expect([late.status, await late.json()]).toEqual([400, { error: 'authorization_pending' }]);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('where the key cannot be stored the approval stands, and the next poll gets it', async () => {
+  const parent = await keyOf(await user());
+  const { device_code, user_code } = await begin();
+  expect((await approve(parent.key, user_code)).status).toBe(202);
+  const fails = vi.spyOn(env.DB, 'batch').mockRejectedValue(new Error('D1 is overloaded'));
+  try {
+    expect((await fetchKey(device_code)).status).toBe(503);
+  } finally {
+    fails.mockRestore();
+  }
+  vi.setSystemTime(Date.now() + 5_000);
+  try {
+    expect(await statusOf((await good(fetchKey(device_code), grantedSchema)).access_token)).toBe(200);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test('an approval that was written at the moment in which the person left the project lets no machine in', async () => {
