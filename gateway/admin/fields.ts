@@ -12,7 +12,7 @@ import { type Limits, limitsSchema } from '../accounts/limits/limits.ts';
 import { type OwnRouting, ownRoutingSchema, startWaitSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
 import { policyNames } from '../routing/policy-names.ts';
-import { list, older, type Page, rfc3339 } from './list.ts';
+import { list, older, type Page, requireAfter, rfc3339 } from './list.ts';
 
 /** RFC 3339, in the future. Kept as milliseconds. */
 export const expirySchema = z.iso.datetime({ offset: true }).nullable();
@@ -151,6 +151,7 @@ export async function pageOf<T extends Table, V>(
       .orderBy(desc(table.createdAt), desc(table.id))
       .limit(page.limit + 1),
   );
+  if (rows.length === 0) await requireAfter(env, table, page);
   return list(
     rows.map((row) => view(row)),
     page,

@@ -1,7 +1,10 @@
 /** Lists of operators' things: newest first, a page at a time. */
-import { type SQL, sql } from 'drizzle-orm';
+import { eq, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import type { Env } from '../env.ts';
 
 /** The longest id is a provider's of a peer: `name@peer`. */
 const AFTER_MAX_CHARS = 128;
@@ -13,8 +16,16 @@ export const pageSchema = z.strictObject({
 });
 export type Page = z.infer<typeof pageSchema>;
 
+type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
+
+/** An unknown id is no last page: its caller would take a part for the whole. @throws ApiError 400 where no row has the id `after` */
+export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: Page): Promise<void> {
+  if (after === undefined || (await asked(database(env).$count(table, eq(table.id, after)))) > 0) return;
+  throw new ApiError('invalid_value', `after: nothing has the id "${after}".`, { param: 'after' });
+}
+
 /** Rows older than the one with id `after`; none where there is no such row. */
-export function older(table: SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn }, page: Page): SQL | undefined {
+export function older(table: Listed, page: Page): SQL | undefined {
   if (page.after === undefined) return undefined;
   return sql`(${table.createdAt}, ${table.id}) < (SELECT created_at, id FROM ${table} WHERE id = ${page.after})`;
 }

@@ -5,7 +5,7 @@ import { asked, reportDatabase } from '../../accounts/database.ts';
 import { apiKeys, batches } from '../../accounts/schema.ts';
 import { ownerOf } from '../../files/owner.ts';
 import { listOf } from '../fields.ts';
-import { list, older, pageSchema } from '../list.ts';
+import { list, older, pageSchema, requireAfter } from '../list.ts';
 import { type AdminRoute, type Call, route } from '../route.ts';
 
 const DAY_MS = 86_400_000;
@@ -88,7 +88,9 @@ async function readBatches(call: Call<unknown, z.infer<typeof querySchema>>): Pr
     .where(where)
     .orderBy(sql`${batches.createdAt} DESC, ${batches.id} DESC`)
     .limit(query.limit + 1);
-  return list((await asked(found)).map(shown), query);
+  const rows = await asked(found);
+  if (rows.length === 0) await requireAfter(env, batches, query);
+  return list(rows.map(shown), query);
 }
 
 function shown({ id, owner, createdBy, createdAt, summary }: typeof batches.$inferSelect): z.infer<typeof usageSchema> {

@@ -164,7 +164,8 @@ test.each([["' OR 1=1 --"], ['key_x"; DROP TABLE api_keys; --'], ['%00'], ['../u
     const response = await admin('GET', `/keys/${encodeURIComponent(id)}`);
     expect([400, 404]).toContain(response.status);
     await refusal(admin('GET', `/keys?after=${encodeURIComponent(id)}&x=1`), 400, 'invalid_request');
-    expect((await admin('GET', `/keys?after=${encodeURIComponent(id)}`)).status).toBe(200);
+    // No empty last page: who reads on from there would take a part for the whole.
+    await refusal(admin('GET', `/keys?after=${encodeURIComponent(id)}`), 400, 'invalid_value');
     expect((await admin('GET', '/keys')).status).toBe(200);
   },
 );
