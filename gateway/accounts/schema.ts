@@ -440,6 +440,18 @@ export const files = sqliteTable(
   ],
 );
 
+/** Where a file stood in its owner's list that was deleted within a day: a client may delete while it lists. */
+export const deletedFiles = sqliteTable(
+  'deleted_files',
+  {
+    id: text('id').primaryKey(),
+    owner: text('owner').notNull(),
+    createdAt: integer('created_at').notNull(),
+    deletedAt: integer('deleted_at').notNull(),
+  },
+  (table) => [index('deleted_files_deleted').on(table.deletedAt)],
+);
+
 /** Uploads in parts, until they are complete. */
 export const uploads = sqliteTable(
   'uploads',

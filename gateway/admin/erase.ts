@@ -6,6 +6,7 @@ import {
   apiKeys,
   auditLog,
   batches,
+  deletedFiles,
   deviceLogins,
   files,
   memberLimits,
@@ -115,8 +116,9 @@ async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): 
     .select({ owner: sql`'key:' || ${apiKeys.id}` })
     .from(apiKeys)
     .where(eq(apiKeys.userId, user));
-  const isTheirs = (owner: typeof files.owner | typeof uploads.owner | typeof batches.owner) =>
-    or(eq(owner, `user:${user}`), inArray(owner, keys));
+  const isTheirs = (
+    owner: typeof files.owner | typeof deletedFiles.owner | typeof uploads.owner | typeof batches.owner,
+  ) => or(eq(owner, `user:${user}`), inArray(owner, keys));
   const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
   const some = await asked(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
   const ids = some.map(({ id }) => id);
@@ -126,6 +128,7 @@ async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): 
     db.batch([
       db.delete(batches).where(inArray(batches.id, ids)),
       db.update(files).set({ filename: GONE, expiresAt: now }).where(isTheirs(files.owner)),
+      db.delete(deletedFiles).where(isTheirs(deletedFiles.owner)),
       db.update(uploads).set({ filename: GONE, expiresAt: now }).where(isTheirs(uploads.owner)),
     ]),
   );

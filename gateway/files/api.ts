@@ -91,7 +91,7 @@ export const FILE_ROUTES: readonly DescribedRoute[] = [
     summary: 'Deletes it; 409 while a batch reads it.',
     answer: z.strictObject({ id: z.string(), object: z.literal('file'), deleted: z.literal(true) }),
   },
-  { method: 'get', path: '/v1/files/{id}/content', summary: 'Its bytes.', bytes: true },
+  { method: 'get', path: '/v1/files/{id}/content', summary: 'Its bytes, or those of one `range`.', bytes: true },
   {
     method: 'post',
     path: '/v1/uploads',

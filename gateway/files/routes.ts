@@ -7,12 +7,14 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { deleteRows, placeOf } from './deleted-files.ts';
 import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
 import { readForm } from './multipart.ts';
 import { bytesOfForm, filesOnTheWay } from './on-the-way.ts';
 import { callerOf, type FileCaller } from './owner.ts';
 import { listOf, pageOf, pageOrder } from './paging.ts';
 import { bytesWhereRoom, requireRoom } from './quota.ts';
+import { rangeOf } from './range.ts';
 import { storeOf, storing, streamOf } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 
@@ -63,7 +65,8 @@ fileRoutes.get('/', async (c) => {
   const { owner } = await callerOf(c);
   const { limit, after, ascending } = pageOf((name) => c.req.query(name), { limit: 10_000, most: 10_000 });
   const db = database(c.env);
-  const from = after === undefined ? undefined : await fileOf(c.env, owner, after);
+  const from = after === undefined ? undefined : await placeOf(c.env, owner, after);
+  if (after !== undefined && from === undefined) throw noFile(after);
   const purpose = c.req.query('purpose');
   const { behind, order } = pageOrder(files, ascending, from);
   const rows = await asked(
@@ -104,25 +107,35 @@ fileRoutes.delete('/:id', async (c) => {
     ),
   );
   if (users > 0) throw new ApiError('conflict', 'A batch reads this file: wait for its end, or cancel it.');
-  // The row first: a file without a row is never found, a row without a file is an error to its owner.
-  await asked(database(c.env).delete(files).where(eq(files.id, id)));
+  // The bytes first: where the store is away the row stays, and with it what the same request deletes later.
   await storing(() => storeOf(c.env).delete(id));
+  await deleteRows(c.env, [id], Date.now());
   return c.json({ id, object: 'file', deleted: true });
 });
 
 fileRoutes.get('/:id/content', async (c) => {
   const { owner } = await callerOf(c);
-  const { id, bytes, filename } = await fileOf(c.env, owner, c.req.param('id'));
-  const content = await storing(() => storeOf(c.env).read(id));
+  const row = await fileOf(c.env, owner, c.req.param('id'));
+  const { id, bytes } = row;
+  const etag = `"${id}-${bytes}"`;
+  const same = c.req.header('if-range');
+  const range = same === undefined || same === etag ? rangeOf(c.req.header('range'), bytes) : undefined;
+  const { offset, length } = range ?? { offset: 0, length: bytes };
+  const headers: Record<string, string> = {
+    'content-type': 'application/octet-stream',
+    'content-length': String(length),
+    'content-disposition': `attachment; filename*=UTF-8''${encodeURIComponent(row.filename)}`,
+    'x-content-type-options': 'nosniff',
+    'accept-ranges': 'bytes',
+    etag,
+  };
+  if (range !== undefined) headers['content-range'] = `bytes ${offset}-${offset + length - 1}/${bytes}`;
+  const status = range === undefined ? 200 : 206;
+  if (c.req.method === 'HEAD') return new Response(null, { status, headers });
+  // As many as the row says: a store that has fewer is told of as an error, not by a connection that breaks.
+  const content = await storing(() => storeOf(c.env).read(id, { offset, length }));
   if (content === undefined) throw noFile(id);
-  return new Response(streamOf(content), {
-    headers: {
-      'content-type': 'application/octet-stream',
-      'content-length': String(bytes),
-      'content-disposition': `attachment; filename*=UTF-8''${encodeURIComponent(filename)}`,
-      'x-content-type-options': 'nosniff',
-    },
-  });
+  return new Response(streamOf(content), { status, headers });
 });
 
 /** @throws ApiError 429 where others of the owner took the room meanwhile */

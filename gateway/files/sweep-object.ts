@@ -1,11 +1,12 @@
 /** Deletes expired files, abandoned uploads, and bytes that no row names. */
-import { and, count, eq, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
+import { and, count, eq, gt, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { FILES_BYTES, FILES_STORED } from '../observe/families.ts';
 import { Reporter } from '../observe/report.ts';
+import { deleteRows, forgetPlaces } from './deleted-files.ts';
 import type { FileStore } from './file-store.ts';
 
 /** There is one of this name. */
@@ -43,18 +44,23 @@ export class FileSweepObject extends GatewayObject {
     const { FILES: store } = this.env;
     if (store === undefined) return;
     let more = true;
-    try {
-      await this.#expireFiles(store);
-      await this.#dropUploads(store);
-      await this.#nudgeBatches();
-      await this.#dropUnknown(store);
-      await this.#count();
-      more = await this.#hasRows();
-    } catch (error) {
-      console.error(
-        `the sweep of files is tried again in ${EVERY_MS} ms: ${error instanceof Error ? error.message : error}`,
-      );
-    }
+    const steps = [
+      () => this.#expireFiles(store),
+      () => forgetPlaces(this.env, this.#now),
+      () => this.#dropUploads(store),
+      () => this.#nudgeBatches(),
+      () => this.#dropUnknown(store),
+      () => this.#count(),
+      async () => {
+        more = await this.#hasRows();
+      },
+    ];
+    // One after the other, and each whatever became of those before it.
+    for (const step of steps)
+      await step().catch((error: unknown) => {
+        const why = error instanceof Error ? error.message : error;
+        console.error(`the sweep of files is tried again in ${EVERY_MS} ms: ${why}`);
+      });
     if (more) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
   }
 
@@ -70,10 +76,11 @@ export class FileSweepObject extends GatewayObject {
         .where(and(lte(files.expiresAt, this.#now), notInArray(files.id, read)))
         .limit(ROWS_MAX),
     );
-    const ids = expired.map(({ id }) => id);
-    // The rows first: bytes without a row are found as unknown ones, a row without bytes is an error to its owner.
-    for (const some of together(ids)) await asked(db.delete(files).where(inArray(files.id, some)));
-    for (const id of ids) await store.delete(id);
+    // The bytes first: no reader is shown an expired row, and where the store is away the rows are what tells the next sweep of them.
+    for (const some of together(expired.map(({ id }) => id))) {
+      for (const id of some) await store.delete(id);
+      await deleteRows(this.env, some, this.#now);
+    }
   }
 
   /** Parts of uploads that are over or too late; the uploads themselves a day later, so that a late client is told what became of them. */
@@ -96,10 +103,23 @@ export class FileSweepObject extends GatewayObject {
 
   /** A batch whose alarm was lost goes on, and one whose end could not be told tells it. */
   async #nudgeBatches(): Promise<void> {
+    const { kv } = this.ctx.storage;
     const open = await asked(
-      database(this.env).select({ id: batches.id }).from(batches).where(eq(batches.open, true)).limit(ROWS_MAX),
+      database(this.env)
+        .select({ id: batches.id })
+        .from(batches)
+        .where(and(eq(batches.open, true), gt(batches.id, kv.get<string>('nudged') ?? '')))
+        .orderBy(batches.id)
+        .limit(ROWS_MAX),
     );
-    for (const { id } of open) await this.env.BATCH.getByName(id).nudge();
+    let failed = 0;
+    for (const { id } of open)
+      await this.env.BATCH.getByName(id)
+        .nudge()
+        .catch(() => failed++);
+    // The next sweep goes on behind the last of them, or begins anew.
+    kv.put('nudged', open.length < ROWS_MAX ? '' : (open.at(-1)?.id ?? ''));
+    if (failed > 0) throw new Error(`${failed} of ${open.length} open batches do not answer`);
   }
 
   /** Once a day: what a gateway left that was killed between storing a file and writing its row. */

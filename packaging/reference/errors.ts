@@ -60,6 +60,10 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
     'the message says what there is; require less, or use `x-otela-prefer`',
   ],
   request_too_large: ['the body is above the limit, 33 MiB by default', 'send less, or `x-otela-model: NAME`'],
+  range_not_satisfiable: [
+    'the `range` of a download begins behind the end of the file',
+    'you have all of it: `content-range` says how long it is',
+  ],
   unsupported_media_type: [
     'an upload that is not a form, or a compressed body',
     'send `multipart/form-data`, uncompressed',

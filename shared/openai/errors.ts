@@ -42,6 +42,7 @@ export const ERROR_KINDS = {
   requirement_not_met: { status: 412, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
+  range_not_satisfiable: { status: 416, type: 'invalid_request_error' },
   /** Well-formed but impossible: it contradicts itself, the existing state, or the time (RFC 9110 §15.5.21). */
   unprocessable_content: { status: 422, type: 'invalid_request_error' },
   /** Codex opens a WebSocket first, and only this status makes it fall back to POST immediately. */

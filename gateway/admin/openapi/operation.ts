@@ -71,7 +71,11 @@ export function describedOperation({ method, path, summary, ...of }: DescribedRo
       parameters: [...pathParameters(path), ...queryParameters(of.query)],
       ...(of.body && requestOf(JSON_TYPE, of.body)),
       ...(of.form && requestOf('multipart/form-data', of.form)),
-      responses: { '200': { description: 'Done.', ...answer }, default: ERROR },
+      responses: {
+        '200': { description: 'Done.', ...answer },
+        ...(of.bytes === true && { '206': { description: 'The bytes that `range` names.', ...answer } }),
+        default: ERROR,
+      },
     },
   };
 }

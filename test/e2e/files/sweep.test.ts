@@ -125,11 +125,62 @@ it('a store that is away keeps what it has, and the sweep comes again', async ()
   gateway.store.delete = () => Promise.reject(new FileStoreError('unavailable', 'away'));
   await object.alarm();
   expect(context.alarmAt).toBeGreaterThan(gateway.now);
+  // Its row is what tells the next sweep of it.
+  expect(rows('files')).toEqual([ID(1)]);
   gateway.store.delete = remove;
-  // Its row has gone: its bytes are unknown ones now.
-  gateway.now += 2 * DAY_MS;
+  gateway.now += 600_000;
   await object.alarm();
   expect(await stored()).toEqual([]);
+  said.mockRestore();
+});
+
+it('of many files that expire while the store is away none is left in it', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  for (let i = 1; i <= 30; i++) await gateway.input(ID(i), [lineOf('a')]);
+  gateway.database.rows('UPDATE files SET expires_at = ? WHERE id <= ?', [gateway.now, ID(20)]);
+  const remove = gateway.store.delete;
+  let asked = 0;
+  gateway.store.delete = (id) =>
+    ++asked === 5 ? Promise.reject(new FileStoreError('unavailable', 'away')) : remove.call(gateway.store, id);
+  const { object } = gateway.sweep();
+  await object.alarm();
+  gateway.now += 2 * DAY_MS;
+  await object.alarm();
+  expect([rows('files').length, await stored()]).toEqual([10, Array.from({ length: 10 }, (_, i) => ID(21 + i))]);
+  said.mockRestore();
+});
+
+it('of more open batches than one sweep looks at each is looked at, and one that fails keeps neither the others nor the rest of the sweep', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  const name = (at: number) => `batch_${String(at).padStart(24, '0')}`;
+  for (let at = 0; at < 1_001; at++)
+    gateway.insert('batches', {
+      id: name(at),
+      owner: 'key:k',
+      created_by: 'k',
+      created_at: at,
+      open: 1,
+      summary: '{}',
+    });
+  const nudged: string[] = [];
+  gateway.env.BATCH = {
+    getByName: (id: string) => ({
+      nudge: async () => {
+        nudged.push(id);
+        if (id === name(7)) throw new Error('it is lost');
+      },
+    }),
+  } as never;
+  await gateway.input(ID(1), [lineOf('a')]);
+  await bytes(ID(2), 25 * 3_600_000);
+  const { object } = gateway.sweep();
+  await object.alarm();
+  expect(await stored()).toEqual([ID(1)]);
+  expect(String(said.mock.calls)).toContain('1 of 1000 open batches do not answer');
+  await object.alarm();
+  expect(nudged.slice(1_000)).toEqual([name(1_000)]);
+  await object.alarm();
+  expect(nudged.slice(1_001, 1_003)).toEqual([name(0), name(1)]);
   said.mockRestore();
 });
 

@@ -1,0 +1,51 @@
+/** Rows of files that go, and what stays of them for a day: their place in their owner's list. */
+import { and, eq, inArray, lt, sql } from 'drizzle-orm';
+import { asked, database } from '../accounts/database.ts';
+import { deletedFiles, files } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+
+/** A list is read in less. */
+const KEPT_MS = 86_400_000;
+
+/** @param ids as many as a statement binds, 90 @throws ApiError 503 */
+export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], now: number): Promise<void> {
+  const db = database(env);
+  const those = inArray(files.id, [...ids]);
+  const { id, owner, createdAt } = files;
+  const places = db
+    .select({ id, owner, createdAt, deletedAt: sql<number>`${now}`.as('deleted_at') })
+    .from(files)
+    .where(those);
+  await asked(db.batch([db.insert(deletedFiles).select(places).onConflictDoNothing(), db.delete(files).where(those)]));
+}
+
+/** @throws ApiError 503 */
+export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<void> {
+  await asked(
+    database(env)
+      .delete(deletedFiles)
+      .where(lt(deletedFiles.deletedAt, now - KEPT_MS)),
+  );
+}
+
+/** Where a file is, or was until it was deleted, in its owner's list; undefined: the owner has had no such file. @throws ApiError 503 */
+export async function placeOf(
+  env: Pick<Env, 'DB'>,
+  owner: string,
+  id: string,
+): Promise<{ createdAt: number; id: string } | undefined> {
+  const db = database(env);
+  const [[kept], [gone]] = await asked(
+    db.batch([
+      db
+        .select({ id: files.id, createdAt: files.createdAt })
+        .from(files)
+        .where(and(eq(files.id, id), eq(files.owner, owner))),
+      db
+        .select({ id: deletedFiles.id, createdAt: deletedFiles.createdAt })
+        .from(deletedFiles)
+        .where(and(eq(deletedFiles.id, id), eq(deletedFiles.owner, owner))),
+    ]),
+  );
+  return kept ?? gone;
+}

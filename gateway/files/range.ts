@@ -1,0 +1,20 @@
+import { ApiError } from '../../shared/openai/errors.ts';
+
+const ONE_RANGE = /^bytes=(\d{0,15})-(\d{0,15})$/;
+
+/**
+ * Which bytes of so many a client wants (RFC 9110 §14). Undefined: all. Several ranges at once, and units that are not known, are not
+ * obeyed: all is what such a client gets, and what it must expect.
+ * @throws ApiError 416
+ */
+export function rangeOf(header: string | undefined, bytes: number): { offset: number; length: number } | undefined {
+  const [, from = '', to = ''] = ONE_RANGE.exec(header ?? '') ?? [];
+  if (from === '' && to === '') return undefined;
+  if (from !== '' && to !== '' && Number(to) < Number(from)) return undefined;
+  const offset = from === '' ? Math.max(0, bytes - Number(to)) : Number(from);
+  const end = from === '' || to === '' ? bytes : Math.min(bytes, Number(to) + 1);
+  if (offset < end) return { offset, length: end - offset };
+  throw new ApiError('range_not_satisfiable', `The file has ${bytes} bytes.`, {
+    headers: { 'content-range': `bytes */${bytes}` },
+  });
+}
