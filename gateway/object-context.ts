@@ -9,10 +9,14 @@
  * - An object that cannot be constructed fails its callers, and is constructed anew for the next one.
  * - An object has one alarm. It is stored, fires at least once, and needs no caller after a restart.
  */
+import type { StorageHealth } from './storage/health.ts';
+
 export interface ObjectContext {
   /** The name that callers know the object by; unique within its class. */
   readonly name: string;
   readonly storage: ObjectStorage;
+  /** Whether that can be written. */
+  readonly health: StorageHealth;
   readonly sockets: ObjectSockets;
   readonly clock: Clock;
   /** Keeps the object in memory until `work` settles. */

@@ -55,8 +55,8 @@ export class FactoryObject extends GatewayObject {
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
-    this.#reports = new Reports(ctx.storage);
-    this.#timelines = new Timelines(ctx.storage);
+    this.#reports = new Reports(ctx);
+    this.#timelines = new Timelines(ctx);
     this.#drains = new DrainOrders(env);
   }
 

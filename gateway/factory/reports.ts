@@ -1,6 +1,6 @@
 import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../../shared/factory/exchange.ts';
-import type { ObjectStorage } from '../object-context.ts';
-import { storageHealth } from '../storage/health.ts';
+import type { ObjectContext, ObjectStorage } from '../object-context.ts';
+import type { StorageHealth } from '../storage/health.ts';
 
 /** Factories that report here. Where there are more, the token with most of them gives up the one that was silent longest. */
 const FACTORIES_MAX = 32;
@@ -35,10 +35,12 @@ export function nameOf({ tokenId, factory }: Pick<FactoryIdentity, 'tokenId' | '
 /** The last report of each factory. What requests are told of cold models outlives the object's memory. */
 export class Reports {
   readonly #storage: ObjectStorage;
+  readonly #health: StorageHealth;
   readonly #known = new Map<string, KnownReport>();
 
-  constructor(storage: ObjectStorage) {
+  constructor({ storage, health }: Pick<ObjectContext, 'storage' | 'health'>) {
     this.#storage = storage;
+    this.#health = health;
     for (const [key, stored] of storage.kv.list<StoredReport>({ prefix: REPORT })) {
       const name = key.slice(REPORT.length);
       const day = storage.kv.get<DayPoint[]>(DAY + name) ?? [];
@@ -58,7 +60,7 @@ export class Reports {
       clusters: report.clusters,
     };
     // A full disk is no reason to know of no model: then it is in memory alone.
-    if (storageHealth.failure === undefined) {
+    if (this.#health.failure === undefined) {
       kv.put(REPORT + name, stored);
       if (report.day !== undefined) kv.put(DAY + name, report.day);
     }
@@ -85,7 +87,7 @@ export class Reports {
 
   #drop(name: string): void {
     this.#known.delete(name);
-    if (storageHealth.failure !== undefined) return;
+    if (this.#health.failure !== undefined) return;
     this.#storage.kv.delete(REPORT + name);
     this.#storage.kv.delete(DAY + name);
   }

@@ -1,5 +1,5 @@
-import type { ObjectStorage } from '../object-context.ts';
-import { storageHealth } from '../storage/health.ts';
+import type { ObjectContext, ObjectStorage } from '../object-context.ts';
+import type { StorageHealth } from '../storage/health.ts';
 
 /** Models whose timeline is kept; the one that was silent longest makes room. */
 const MODELS_MAX = 32;
@@ -36,10 +36,12 @@ export interface ModelTimeline {
 /** Timelines of models, for the dashboard. Survives eviction; a full disk leaves them in memory. */
 export class Timelines {
   readonly #storage: ObjectStorage;
+  readonly #health: StorageHealth;
   readonly #known = new Map<string, ModelTimeline>();
 
-  constructor(storage: ObjectStorage) {
+  constructor({ storage, health }: Pick<ObjectContext, 'storage' | 'health'>) {
     this.#storage = storage;
+    this.#health = health;
     for (const [, stored] of storage.kv.list<ModelTimeline>({ prefix: TIMELINE }))
       this.#known.set(stored.model, stored);
   }
@@ -55,7 +57,7 @@ export class Timelines {
     this.#known.set(model, timeline);
     const oldest = this.#known.size > MODELS_MAX ? this.#known.keys().next().value : undefined;
     if (oldest !== undefined) this.#known.delete(oldest);
-    if (storageHealth.failure !== undefined) return;
+    if (this.#health.failure !== undefined) return;
     this.#storage.kv.put(TIMELINE + model, timeline);
     if (oldest !== undefined) this.#storage.kv.delete(TIMELINE + oldest);
   }

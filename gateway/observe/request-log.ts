@@ -46,7 +46,7 @@ export const reporter = new Reporter((now) => {
 });
 /** How the storage is, as this isolate knows it. */
 export function noteStorage(now: Book): void {
-  now.set(STORAGE_FAILING, [], storageHealth.failure === undefined ? 0 : 1);
+  now.set(STORAGE_FAILING, [], storageHealth.isFailing(Date.now()) ? 1 : 0);
   now.set(USAGE_HELD, [], storageHealth.held);
 }
 

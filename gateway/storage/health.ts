@@ -40,18 +40,27 @@ const STORAGE_ERROR =
 
 export class StorageHealth {
   readonly #log: (line: string) => void;
+  /** Of all storages here; records of all of them wait in one memory. */
+  readonly #whole: StorageHealth | undefined;
   #failure: StorageFailure | undefined;
   /** The host reported it. */
   #byHost = false;
   #triedAt = 0;
+  #partFailedAt = 0;
   #loggedAt = 0;
   #held = 0;
   #heldMax = HELD_MAX;
   #lost = 0;
   #lostSinceFailure = 0;
 
-  constructor(log: (line: string) => void) {
+  constructor(log: (line: string) => void, whole?: StorageHealth) {
     this.#log = log;
+    this.#whole = whole;
+  }
+
+  /** Of one storage that fails by itself: the others go on. */
+  part(name: string): StorageHealth {
+    return new StorageHealth((line) => this.#log(`${name}: ${line}`), this);
   }
 
   /** Undefined: writes succeed as far as is known. */
@@ -59,9 +68,14 @@ export class StorageHealth {
     return this.#failure;
   }
 
+  /** It fails, or a part of it did within a minute. */
+  isFailing(now: number): boolean {
+    return this.#failure !== undefined || within(LOG_EVERY_MS, this.#partFailedAt, now);
+  }
+
   /** Records that wait in memory. */
   get held(): number {
-    return this.#held;
+    return this.#whole?.held ?? this.#held;
   }
 
   /** Records that were given up because too many waited. */
@@ -105,17 +119,26 @@ export class StorageHealth {
 
   /** Records wait. How many of the oldest the caller has to give up: they are counted as lost. */
   hold(records: number): number {
+    if (this.#whole !== undefined) return this.#whole.hold(records);
     this.#held += records;
     return Math.min(records, Math.max(0, this.#held - this.#heldMax));
   }
 
   /** Records wait no more. */
   release(records: number): void {
+    if (this.#whole !== undefined) return this.#whole.release(records);
     this.#held -= records;
   }
 
+  /** Records that waited in memory are given up. */
   lose(records: number): void {
-    this.#held -= records;
+    this.release(records);
+    this.giveUp(records);
+  }
+
+  /** Records are given up. */
+  giveUp(records: number): void {
+    this.#whole?.giveUp(records);
     this.#lost += records;
     this.#lostSinceFailure += records;
   }
@@ -124,19 +147,20 @@ export class StorageHealth {
     const reason = said.slice(0, REASON_MAX_CHARS);
     const since = this.#failure?.since ?? now;
     this.#failure = { reason, since };
+    if (this.#whole !== undefined) this.#whole.#partFailedAt = now;
     if (within(LOG_EVERY_MS, this.#loggedAt, now)) return;
     this.#loggedAt = now;
     const lost = this.#lostSinceFailure > 0 ? `, ${this.#lostSinceFailure} were lost` : '';
     this.#log(
       `storage cannot be written since ${new Date(since).toISOString()}: ${reason}. ` +
-        `Requests are served; ${this.#held} usage records wait in memory${lost}.`,
+        `Requests are served; ${this.held} usage records wait in memory${lost}.`,
     );
   }
 
   #recover(now: number): void {
     const seconds = Math.max(0, Math.round((now - (this.#failure?.since ?? now)) / 1_000));
     const lost = this.#lostSinceFailure > 0 ? ` ${this.#lostSinceFailure} usage records were lost.` : '';
-    this.#log(`storage can be written again after ${seconds} s; ${this.#held} usage records are written now.${lost}`);
+    this.#log(`storage can be written again after ${seconds} s; ${this.held} usage records are written now.${lost}`);
     this.#failure = undefined;
     this.#byHost = false;
     this.#loggedAt = 0;
@@ -144,7 +168,7 @@ export class StorageHealth {
   }
 }
 
-/** Of this process, or on Cloudflare of this isolate. */
+/** Of this process; on Cloudflare, where each object's storage fails by itself, of all objects of this isolate. */
 export const storageHealth = new StorageHealth((line) => console.error(line));
 
 /** Runs a write that may be left out while the storage fails. False: it was left out. */

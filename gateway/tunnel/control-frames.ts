@@ -2,8 +2,8 @@ import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { after } from '../after.ts';
-import type { Sql } from '../object-context.ts';
-import { RETRY_MS, storageHealth } from '../storage/health.ts';
+import type { ObjectContext } from '../object-context.ts';
+import { RETRY_MS } from '../storage/health.ts';
 import type { UsageAnomalies, UsageAnomaly } from '../usage/anomalies.ts';
 import { storeIngressUsage } from '../usage/ingress.ts';
 import type { Outbox } from '../usage/outbox.ts';
@@ -15,7 +15,7 @@ import type { AgentSocket } from './socket.ts';
 
 interface ControlFramesOptions {
   session: string;
-  sql: Sql;
+  ctx: Pick<ObjectContext, 'storage' | 'health'>;
   registry: RegistryNotifier;
   outbox: Outbox;
   anomalies: UsageAnomalies;
@@ -81,14 +81,14 @@ export class ControlFrames {
 
   /** What the agent's own ingress used while no gateway saw it. @throws WireError */
   #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
-    const { sql, outbox, anomalies } = this.#options;
+    const { ctx, outbox, anomalies } = this.#options;
     const { provider } = peer.attachment;
     const now = Date.now();
     let refused: UsageAnomaly[] | undefined;
     try {
-      refused = storeIngressUsage(sql, json, provider, now);
+      refused = storeIngressUsage(ctx.storage.sql, json, provider, now);
     } catch (error) {
-      if (!storageHealth.failed(error, now)) throw error;
+      if (!ctx.health.failed(error, now)) throw error;
       return this.#postpone(peer, sequence, json);
     }
     if (refused === undefined) throw new WireError('bad_frame', 'no usage records');

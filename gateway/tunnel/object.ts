@@ -98,7 +98,7 @@ export class TunnelObject extends GatewayObject {
         this.#gone(peer);
       },
     });
-    const ids = new StreamIds(ctx.storage.kv);
+    const ids = new StreamIds(ctx);
     const proofs = new OpeningProofs({
       session: this.#session,
       env,
@@ -140,7 +140,7 @@ export class TunnelObject extends GatewayObject {
     });
     this.#frames = new ControlFrames({
       session: this.#session,
-      sql: ctx.storage.sql,
+      ctx,
       registry: this.#registry,
       outbox: this.#usage.outbox,
       anomalies: this.#usage.anomalies,

@@ -1,5 +1,5 @@
-import type { KeyValue } from '../object-context.ts';
-import { storageHealth } from '../storage/health.ts';
+import type { KeyValue, ObjectContext } from '../object-context.ts';
+import type { StorageHealth } from '../storage/health.ts';
 
 /** Numbers reserved at once: one row written per this many streams. */
 const BLOCK = 4096;
@@ -13,19 +13,21 @@ const NUMBERS_PER_MS = 1_024;
  */
 export class StreamIds {
   readonly #kv: KeyValue;
+  readonly #health: StorageHealth;
   #next: number;
   #reserved: number;
 
-  constructor(kv: KeyValue) {
-    this.#kv = kv;
-    this.#next = kv.get<number>('streams') ?? 1;
+  constructor({ storage, health }: Pick<ObjectContext, 'storage' | 'health'>) {
+    this.#kv = storage.kv;
+    this.#health = health;
+    this.#next = this.#kv.get<number>('streams') ?? 1;
     this.#reserved = this.#next;
   }
 
   next(): number {
     if (this.#next >= this.#reserved) {
       // A number that is not on disk would be given again after a crash. Numbers made from the time are above all earlier numbers.
-      if (storageHealth.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
+      if (this.#health.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
       this.#reserved = this.#next + BLOCK;
       this.#kv.put('streams', this.#reserved);
     }

@@ -1,7 +1,6 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../object-context.ts';
-import { storageHealth } from '../storage/health.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
@@ -36,7 +35,7 @@ export class TunnelUsage {
     this.anomalies = new UsageAnomalies(session, env, ctx);
     this.#store = new UsageStore({
       sql: ctx.storage.sql,
-      health: storageHealth,
+      health: ctx.health,
       clock: ctx.clock,
       waitUntil: (work) => ctx.waitUntil(work),
       stored: (batch, expired) => this.#onStored(batch, expired),

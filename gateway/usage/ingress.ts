@@ -11,9 +11,10 @@ import {
 } from '../../shared/usage/ingress-usage.ts';
 import type { Sql } from '../object-context.ts';
 import type { UsageAnomaly } from './anomalies.ts';
+import { loseRecords, WAITING_MAX } from './lost-records.ts';
 import type { UsageRow } from './row.ts';
 
-/** Records that one session's object keeps; the oldest make room. */
+/** Records that one session's object keeps, beside those that wait to be handed on; the oldest make room. */
 const KEPT = 20_000;
 
 /** `waiting`: not handed on to the hour's object yet, as it is now. */
@@ -42,8 +43,19 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
     if (refusal === undefined) storeRecord(sql, record, reporter, Math.min(record.at, now));
     else refused.push(refusal);
   }
-  sql.exec('DELETE FROM ingress_usage WHERE number <= (SELECT MAX(number) FROM ingress_usage) - ?', KEPT);
+  prune(sql);
   return refused;
+}
+
+/** Their agent was told that they are stored, so those that wait stay, but for a bound. */
+function prune(sql: Sql): void {
+  const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
+  sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, KEPT);
+  const query = `SELECT count(*) AS n FROM ingress_usage WHERE ${behind}`;
+  const { n: lost } = sql.exec<{ n: number }>(query, WAITING_MAX).one();
+  if (lost === 0) return;
+  sql.exec(`DELETE FROM ingress_usage WHERE ${behind}`, WAITING_MAX);
+  loseRecords(lost);
 }
 
 function refusalOf({ at }: IngressUsage, now: number): UsageAnomaly | undefined {

@@ -2,7 +2,6 @@ import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { Reporter } from '../observe/report.ts';
-import { storageHealth } from '../storage/health.ts';
 import { telemetry } from '../telemetry-sink.ts';
 import { countRow } from './count-row.ts';
 import { HourReader } from './hour-reader.ts';
@@ -148,7 +147,7 @@ export class UsageObject extends GatewayObject {
     this.#alarmAt = Number.POSITIVE_INFINITY;
     try {
       if (!this.#exists) return;
-      if (storageHealth.failure !== undefined) return this.#schedule(AGAIN_MS);
+      if (this.ctx.health.failure !== undefined) return this.#schedule(AGAIN_MS);
       await this.#send();
       if (this.#waits()) return this.#schedule(TOTALS_MS);
       const left = this.#keptUntil() - Date.now();

@@ -7,7 +7,6 @@ import type { Env } from '../env.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
 import { learnAnswer } from '../routing/request-kinds.ts';
-import { storageHealth } from '../storage/health.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
 import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, waitingUsage } from './record.ts';
@@ -46,7 +45,20 @@ export class Outbox {
   schedule(ms = TOGETHER_MS): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    this.#ctx.waitUntil(this.#ctx.storage.setAlarm(Date.now() + ms));
+    this.#ctx.waitUntil(this.#ring(ms));
+  }
+
+  /** An alarm that was not taken rings never: another one is tried, while the object is in memory. */
+  async #ring(ms: number): Promise<void> {
+    try {
+      await this.#ctx.storage.setAlarm(Date.now() + ms);
+    } catch (error) {
+      console.error(`usage of ${this.#session} has no alarm: ${error instanceof Error ? error.message : error}`);
+      this.#ctx.clock.after(AGAIN_MS, () => {
+        this.#scheduled = false;
+        this.schedule();
+      });
+    }
   }
 
   /** Limits hear at once what requests used, and reserve it no longer: requests may wait for that. Best effort: `settle` follows. */
@@ -74,7 +86,7 @@ export class Outbox {
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
     // What is handed on now could not be deleted here: it would be handed on again after a restart, and kept twice where it went.
-    if (storageHealth.failure !== undefined) return this.schedule(AGAIN_MS);
+    if (this.#ctx.health.failure !== undefined) return this.schedule(AGAIN_MS);
     try {
       const more = await this.#handOn();
       const moreOfIngress = await this.#handOnIngress();

@@ -3,15 +3,13 @@ import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Used } from '../accounts/limits/token-estimator.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../object-context.ts';
+import { loseRecords, WAITING_MAX } from './lost-records.ts';
 
 /** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
 const KEPT = 20_000;
 
 /** Records of one statement: with the longest receipts one MiB of text; D1 and objects take two. */
 export const TOGETHER = 100;
-
-/** When more wait because no object takes them, the oldest are given up. */
-const WAITING_MAX = 200_000;
 
 /**
  * Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). `pending` names
@@ -135,6 +133,9 @@ function prune(sql: Sql, newest: number): void {
     .one();
   sql.exec('DELETE FROM usage_expired');
   sql.exec('INSERT INTO usage_expired (expires_at) VALUES (?)', made.at + OPENING_LIFE_MS);
+  const lost = 'FROM pending WHERE estimate IS NULL AND stream <= ?';
+  loseRecords(sql.exec<{ n: number }>(`SELECT count(*) AS n ${lost}`, last.stream).one().n);
+  sql.exec(`DELETE ${lost}`, last.stream);
   sql.exec('DELETE FROM usage WHERE stream <= ?', last.stream);
 }
 

@@ -17,6 +17,7 @@ import { readMigrations } from '../../gateway/hosts/node/serve/program-files.ts'
 import { Database } from '../../gateway/hosts/node/sqlite.ts';
 import type { ObjectContext } from '../../gateway/object-context.ts';
 import type { Report } from '../../gateway/observe/report.ts';
+import { storageHealth } from '../../gateway/storage/health.ts';
 import type { UsageRow } from '../../gateway/usage/row.ts';
 import { temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
@@ -25,6 +26,7 @@ import { ROOT } from './where.ts';
 class VirtualContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectContext['storage'];
+  readonly health = storageHealth;
   readonly sockets = undefined as unknown as ObjectContext['sockets'];
   readonly clock: ObjectContext['clock'];
   readonly #gate: OutputGate;

@@ -2,7 +2,6 @@ import { MonotonicClock } from '../../../shared/collections/monotonic-clock.ts';
 import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../gateway-object.ts';
 import type { ObjectContext } from '../../object-context.ts';
-import { storageHealth } from '../../storage/health.ts';
 import { type AttemptUse, Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
 import type { Moment } from './meter.ts';
 import { type CountedBy, GPU, type LimitSet } from './parties.ts';
@@ -222,7 +221,7 @@ export class LimitsObject extends GatewayObject {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
       this.#saving = undefined;
       // Limits go on in memory: the next save says again what could not be written.
-      if (storageHealth.failure !== undefined) return this.#save();
+      if (this.ctx.health.failure !== undefined) return this.#save();
       this.#store.save(this.#limiter, this.#now());
     });
   }

@@ -60,6 +60,8 @@ interface ContextOptions {
 export class NodeContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
+  /** The disk of all objects is one. */
+  readonly health = storageHealth;
   readonly sockets: NodeSockets;
   readonly clock: NodeClock;
   readonly gate: OutputGate;

@@ -1,6 +1,6 @@
 import { after } from '../../after.ts';
 import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../object-context.ts';
-import { storageHealth } from '../../storage/health.ts';
+import { type StorageHealth, storageHealth } from '../../storage/health.ts';
 import { ResilientStorage } from '../../storage/resilient.ts';
 import { HibernatingSockets } from './sockets.ts';
 
@@ -17,6 +17,8 @@ const clock: Clock = {
 export class WorkerContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
+  /** Each object has its own room. */
+  readonly health: StorageHealth;
   readonly clock = clock;
   readonly #state: DurableObjectState;
   #sockets: ObjectSockets | undefined;
@@ -24,7 +26,8 @@ export class WorkerContext implements ObjectContext {
   /** `ring`: runs the alarm. */
   constructor(state: DurableObjectState, ring: () => void) {
     this.name = state.id.name ?? '';
-    this.storage = new ResilientStorage(state.storage, storageHealth, clock, ring);
+    this.health = storageHealth.part(this.name);
+    this.storage = new ResilientStorage(state.storage, this.health, clock, ring);
     this.#state = state;
   }
 

@@ -4,6 +4,7 @@ import type { Env } from '../../../gateway/env.ts';
 import { FactoryObject } from '../../../gateway/factory/object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/object-context.ts';
 import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
+import { storageHealth } from '../../../gateway/storage/health.ts';
 import type { FactoryReport } from '../../../shared/factory/exchange.ts';
 import type { NodeLoad } from '../../../shared/routing/load.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
@@ -41,7 +42,7 @@ const report: FactoryReport = {
 
 function open(clock: TestClock): FactoryObject {
   const kv = { get: () => undefined, put: () => {}, delete: () => false, list: () => [] };
-  const context = { clock, storage: { kv }, waitUntil: () => {} } as unknown as ObjectContext;
+  const context = { clock, storage: { kv }, health: storageHealth, waitUntil: () => {} } as unknown as ObjectContext;
   return new FactoryObject(context, {} as Env);
 }
 

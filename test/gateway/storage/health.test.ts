@@ -72,3 +72,18 @@ test('beyond its bound the oldest are to be given up', () => {
   expect([one.held, one.lost]).toEqual([50_000, 100]);
   expect(one.hold(1)).toBe(1);
 });
+
+test('of storages that fail by themselves one that is full keeps no other one from being written; what waits is counted together', () => {
+  const { health: whole, lines } = health();
+  const [full, free] = [whole.part('full'), whole.part('free')];
+  full.failed(new Error('SQLITE_FULL'), AT);
+  expect(() => full.require(AT)).toThrow(StorageFailing);
+  for (const one of [free, whole]) one.require(AT);
+  expect([full.failure?.reason, free.failure, whole.failure]).toEqual(['SQLITE_FULL', undefined, undefined]);
+  expect(lines[0]).toMatch(/^full: storage cannot be written since/);
+  expect([whole.isFailing(AT + 59_999), whole.isFailing(AT + 60_000)]).toEqual([true, false]);
+  full.hold(50_001);
+  expect([free.hold(1), whole.held]).toEqual([1, 50_002]);
+  full.lose(2);
+  expect([whole.held, whole.lost, free.held]).toEqual([50_000, 2, 50_000]);
+});

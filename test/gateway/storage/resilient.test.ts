@@ -2,8 +2,9 @@
 
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
+import { WorkerContext } from '../../../gateway/hosts/worker/worker-context.ts';
 import type { Clock, ObjectStorage } from '../../../gateway/object-context.ts';
-import { StorageFailing, StorageHealth } from '../../../gateway/storage/health.ts';
+import { StorageFailing, StorageHealth, storageHealth } from '../../../gateway/storage/health.ts';
 import { ResilientStorage } from '../../../gateway/storage/resilient.ts';
 import { createUsageTable, readUsage } from '../../../gateway/usage/record.ts';
 import { type UsageBatch, UsageStore } from '../../../gateway/usage/usage-store.ts';
@@ -195,4 +196,22 @@ test('usage records wait in their order, their agent is told when they are store
     store.store(batch(60_000));
     expect(told.at(-1)).toBe(60_000);
   });
+});
+
+test('on Cloudflare an object that is full keeps no other one from writing', async () => {
+  const said: unknown[] = [];
+  for (const name of ['full', 'free'])
+    await runInDurableObject(env.LIMITS.getByName(`storage that is ${name}`), (_, state) => {
+      const { storage, health } = new WorkerContext(state, () => {});
+      storage.sql.exec('CREATE TABLE t (n INTEGER)');
+      if (name === 'full') health.failed(new Error('database or disk is full: SQLITE_FULL'), Date.now());
+      try {
+        storage.sql.exec('INSERT INTO t VALUES (1)');
+        said.push(name);
+      } catch (error) {
+        said.push(error);
+      }
+    });
+  expect(said).toEqual([expect.any(StorageFailing), 'free']);
+  expect(storageHealth.failure).toBeUndefined();
 });

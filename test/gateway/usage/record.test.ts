@@ -1,6 +1,7 @@
 /** Records at their node's object, until others have them. */
 import { env } from 'cloudflare:workers';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { storageHealth } from '../../../gateway/storage/health.ts';
 import {
   createIngressUsageTable,
   ingressRow,
@@ -101,4 +102,48 @@ test('an ingress writes rows of its own provider and node, of the last seven day
     expect.objectContaining({ ...own, request: 'request-1', at: AT - days(6) }),
     expect.objectContaining({ ...own, request: 'request-2', at: AT }),
   ]);
+});
+
+test('what an ingress used waits as long as no object takes it, beside what is kept, and what a bound takes away is told of', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  const before = storageHealth.lost;
+  const [first, left, lost] = await inAnObject('ingress that waits', (sql) => {
+    createIngressUsageTable(sql);
+    const fill = (rows: number) =>
+      sql.exec(
+        `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+         INSERT INTO ingress_usage (name, estimated, waiting, at, reporter, record)
+         SELECT 'of the test ' || abs(random()), 0, 1, 0, 'lab', '{}' FROM n`,
+        rows,
+      );
+    const one = (n: number) => storeIngressUsage(sql, JSON.stringify([ingressUsage(n, { at: AT })]), 'lab', AT);
+    fill(20_000);
+    one(1);
+    const oldest = waitingIngressUsage(sql, 1)[0]?.number;
+    fill(180_009);
+    one(2);
+    const count = sql.exec<{ n: number }>('SELECT count(*) AS n FROM ingress_usage').one().n;
+    return [oldest, count, storageHealth.lost - before];
+  });
+  expect([first, left, lost]).toEqual([1, 200_000, 11]);
+  expect(String(said.mock.calls)).toContain('11 usage records are lost');
+  said.mockRestore();
+});
+
+test('records that wait in vain beyond a bound are told of as lost', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  const before = storageHealth.lost;
+  const lost = await inAnObject('records that wait', (sql) => {
+    createUsageTable(sql);
+    sql.exec(
+      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200005)
+       INSERT INTO usage (stream, estimated, record) SELECT i, 0, '{"at":0}' FROM n`,
+    );
+    sql.exec("INSERT INTO pending (stream, again, provider) SELECT stream, 0, 'lab' FROM usage");
+    storeUsage(sql, [record(200_006, {})], 'lab');
+    return [storageHealth.lost - before, pendingUsage(sql, 1)[0]?.record.stream];
+  });
+  expect(lost[0]).toBe(6);
+  expect(String(said.mock.calls)).toContain('6 usage records are lost');
+  said.mockRestore();
 });

@@ -1,0 +1,14 @@
+import { USAGE_LOST } from '../observe/families.ts';
+import { reporter } from '../observe/request-log.ts';
+import { storageHealth } from '../storage/health.ts';
+
+/** Of one node: more that no object takes are given up, the oldest first. */
+export const WAITING_MAX = 200_000;
+
+/** So many that were stored, and were not handed on, are given up. */
+export function loseRecords(records: number): void {
+  if (records === 0) return;
+  storageHealth.giveUp(records);
+  reporter.counts.count(USAGE_LOST, [], records);
+  console.error(`${records} usage records are lost: more than ${WAITING_MAX} of one node waited to be handed on`);
+}
