@@ -22,7 +22,7 @@ import { offerOf, tellQueues } from './leases/offer.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, STEP_FAILED, stepGivenUp } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
 import { OUTPUT_MAX_BYTES } from './output.ts';
-import { saveSummary } from './summary.ts';
+import { isListed, saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
 type CommitAnswer = Omit<Committed, 'tokens'> & { stop: boolean };
@@ -33,6 +33,8 @@ const TURN_MS = 5_000;
 const AGAIN_MS = 5_000;
 /** Nodes hear of a cancel with their next commit or renewal, and give back what is done. OpenAI allows ten minutes. */
 const CANCEL_MS = 30_000;
+/** A batch whose creator has not said by then that it is on its owner's list is looked for there. */
+const LISTED_MS = 60_000;
 /** Its files are tried to be written for so long: a store that is away must not keep a batch from its end. */
 const CANCEL_FILES_MS = 600_000;
 
@@ -60,11 +62,18 @@ export class BatchObject extends GatewayObject {
     this.#metrics = new BatchMetrics(this.#record);
   }
 
-  /** Idempotent. The check of the input begins at once, beside the caller. */
+  /** Idempotent. It does nothing until `start`: on no list of its owner, it could be neither seen nor cancelled. */
   async create(spec: BatchSpec): Promise<BatchObjectJson> {
     if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
-    await this.#wake();
+    await this.ctx.storage.setAlarm(this.#now + LISTED_MS);
     return this.#shown();
+  }
+
+  /** It is on its owner's list. Idempotent. The check of the input begins at once, beside the caller. */
+  async start(spec: BatchSpec): Promise<void> {
+    if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
+    this.#record.setListed();
+    await this.#wake();
   }
 
   /** From who looks after all batches: goes on where an alarm was lost, and tells its end where that could not be told. */
@@ -306,6 +315,8 @@ export class BatchObject extends GatewayObject {
 
   /** Fails the batch on any error in its input. */
   async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
+    // Its creator ended between the object and the row.
+    if (this.#record.state.listed !== true && !(await isListed(this.env, spec.id))) return this.#record.forget();
     if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
     const outcome = await checkInput(this.env, spec, this.#now);
     // It may have been cancelled while its input was read.

@@ -107,6 +107,10 @@ export class BatchRecord {
     return true;
   }
 
+  setListed(): void {
+    this.#rows.state = { ...this.state, listed: true };
+  }
+
   setPaused(paused: boolean): void {
     this.#rows.state = { ...this.state, paused };
   }

@@ -3,12 +3,19 @@
 import type { Demands } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
+import { concat } from '../../shared/collections/concat.ts';
 import type { ObjectStorage } from '../object-context.ts';
 import type { BatchFunction, BatchSpec, BatchState } from './batch-spec.ts';
 
+/** Of a row: Cloudflare allows two million. The text of one commit may have more, with each of its answers as JSON in JSON. */
+const ROW_BYTES = 1_000_000;
+
+/** `piece`: of results that are longer than a row, which are '' there. */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);
   CREATE TABLE IF NOT EXISTS result (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, results TEXT NOT NULL, PRIMARY KEY (chunk, seq)) WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS piece (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, number INTEGER NOT NULL, bytes BLOB NOT NULL,
+    PRIMARY KEY (chunk, seq, number)) WITHOUT ROWID;
 `;
 
 export class BatchRows {
@@ -73,24 +80,44 @@ export class BatchRows {
   addResults(chunk: number, results: readonly LineResult[]): number {
     const query =
       'INSERT INTO result (chunk, seq, results) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 FROM result WHERE chunk = ?1 RETURNING seq';
-    return this.#storage.sql.exec<{ seq: number }>(query, chunk, JSON.stringify(results)).one().seq;
+    const text = JSON.stringify(results);
+    const bytes = new TextEncoder().encode(text);
+    const fits = bytes.length <= ROW_BYTES;
+    const { seq } = this.#storage.sql.exec<{ seq: number }>(query, chunk, fits ? text : '').one();
+    for (let at = 0; !fits && at < bytes.length; at += ROW_BYTES)
+      this.#storage.sql.exec(
+        'INSERT INTO piece (chunk, seq, number, bytes) VALUES (?, ?, ?, ?)',
+        chunk,
+        seq,
+        at / ROW_BYTES,
+        bytes.slice(at, at + ROW_BYTES).buffer,
+      );
+    return seq;
   }
 
   /** Of one commit. */
   resultsOf(chunk: number, seq: number): LineResult[] {
     const query = 'SELECT results FROM result WHERE chunk = ? AND seq = ?';
     const [row] = this.#storage.sql.exec<{ results: string }>(query, chunk, seq).toArray();
-    return row === undefined ? [] : (JSON.parse(row.results) as LineResult[]);
+    return row === undefined ? [] : this.#parsed(chunk, seq, row.results);
   }
 
   /** By line. */
   results(chunk: number): Map<number, LineResult> {
-    const rows = this.#storage.sql.exec<{ results: string }>(
-      'SELECT results FROM result WHERE chunk = ? ORDER BY seq',
+    const rows = this.#storage.sql.exec<{ seq: number; results: string }>(
+      'SELECT seq, results FROM result WHERE chunk = ? ORDER BY seq',
       chunk,
     );
-    const all = rows.toArray().flatMap(({ results }) => JSON.parse(results) as LineResult[]);
+    const all = rows.toArray().flatMap(({ seq, results }) => this.#parsed(chunk, seq, results));
     return new Map(all.map((result) => [result.line, result]));
+  }
+
+  #parsed(chunk: number, seq: number, results: string): LineResult[] {
+    if (results !== '') return JSON.parse(results) as LineResult[];
+    const query = 'SELECT bytes FROM piece WHERE chunk = ? AND seq = ? ORDER BY number';
+    const pieces = this.#storage.sql.exec<{ bytes: ArrayBuffer }>(query, chunk, seq).toArray();
+    const whole = concat(pieces.map(({ bytes }) => new Uint8Array(bytes)));
+    return JSON.parse(new TextDecoder().decode(whole)) as LineResult[];
   }
 
   forget(): void {
@@ -101,6 +128,7 @@ export class BatchRows {
   /** After the results are in their files. */
   forgetResults(): void {
     this.#storage.sql.exec('DELETE FROM result');
+    this.#storage.sql.exec('DELETE FROM piece');
     this.#storage.sql.exec('DELETE FROM chunk');
   }
 }

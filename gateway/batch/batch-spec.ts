@@ -49,6 +49,8 @@ export interface BatchUsage {
 export interface BatchState {
   status: BatchStatus;
   times: BatchTimes;
+  /** On its owner's list for sure. */
+  listed?: boolean;
   paused: boolean;
   model: string | null;
   errors: BatchError[];

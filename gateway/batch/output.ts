@@ -16,6 +16,8 @@ import { type FileStore, FileStoreError } from '../files/file-store.ts';
 
 /** Of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
+/** Of the input that one read of the store gives, but for a longer chunk: lines of many demands make up to 50,000 chunks. */
+const READ_BYTES = 4 * 1024 * 1024;
 
 interface OutputOptions {
   batch: string;
@@ -41,8 +43,7 @@ export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8
   const { successes, leftOut, maxBytes } = options;
   const encoder = new TextEncoder();
   let room = maxBytes;
-  for (const chunk of options.chunks) {
-    const ids = await customIds(options, chunk);
+  for await (const [chunk, ids] of namedChunks(options)) {
     const results = options.results(chunk.id);
     const lines: Uint8Array[] = [];
     for (const [line, customId] of ids.entries()) {
@@ -73,19 +74,50 @@ function written(
   return answeredLine(id, customId, result);
 }
 
-async function customIds(options: OutputOptions, chunk: Chunk): Promise<(string | null)[]> {
+type CustomIds = (string | null)[];
+
+/** Each chunk with the ids of its lines. */
+async function* namedChunks(options: OutputOptions): AsyncGenerator<[Chunk, CustomIds]> {
+  for (const run of runsOf(options.chunks)) {
+    const ids = await customIds(options, run);
+    let from = 0;
+    for (const chunk of run) {
+      yield [chunk, ids.slice(from, from + chunk.lines)];
+      from += chunk.lines;
+    }
+  }
+}
+
+/** Chunks that one read gives: between two of them are ends of lines alone. */
+function* runsOf(chunks: readonly Chunk[]): Generator<Chunk[]> {
+  let run: Chunk[] = [];
+  for (const chunk of chunks) {
+    const [first] = run;
+    if (first !== undefined && chunk.offset + chunk.bytes - first.offset > READ_BYTES) {
+      yield run;
+      run = [];
+    }
+    run.push(chunk);
+  }
+  if (run.length > 0) yield run;
+}
+
+async function customIds(options: OutputOptions, run: readonly Chunk[]): Promise<CustomIds> {
   try {
-    return await readCustomIds(options, chunk);
+    return await readCustomIds(options, run);
   } catch (error) {
     const lost = error instanceof FileStoreError && error.code === 'damaged';
-    if (lost && options.mayLackInput) return new Array<null>(chunk.lines).fill(null);
+    if (lost && options.mayLackInput) return new Array<null>(run.reduce((sum, { lines }) => sum + lines, 0)).fill(null);
     throw error;
   }
 }
 
 /** @throws FileStoreError */
-async function readCustomIds({ store, input }: OutputOptions, chunk: Chunk): Promise<string[]> {
-  const content = await store.read(input, { offset: chunk.offset, length: chunk.bytes });
+async function readCustomIds({ store, input }: OutputOptions, run: readonly Chunk[]): Promise<string[]> {
+  const [first, last] = [run[0], run.at(-1)];
+  if (first === undefined || last === undefined) return [];
+  const length = last.offset + last.bytes - first.offset;
+  const content = await store.read(input, { offset: first.offset, length });
   if (content === undefined) throw new FileStoreError('damaged', `the file store has lost ${input}`);
   const ids: string[] = [];
   const decoder = new TextDecoder();

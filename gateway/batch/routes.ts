@@ -62,10 +62,11 @@ batchRoutes.post('/', async (c) => {
   try {
     await asked(db.insert(batches).values(row).onConflictDoNothing());
   } catch (error) {
-    await batch.cancel(); // it would run though its owner is told that there is none
+    await batch.cancel(); // it may be on the list though its owner is told that there is none
     await requireFewOpen(c.env, owner, limits.open_batches);
     throw error;
   }
+  await batch.start(spec);
   return c.json(shown);
 });
 

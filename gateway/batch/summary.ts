@@ -5,6 +5,11 @@ import { batches } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 
+/** @throws ApiError 503 */
+export async function isListed(env: Env, id: string): Promise<boolean> {
+  return (await asked(database(env).$count(batches, eq(batches.id, id)))) > 0;
+}
+
 /** Writes what lists show. @throws ApiError 503 */
 export async function saveSummary(env: Env, spec: BatchSpec, summary: BatchObjectJson): Promise<void> {
   const open = !isTerminal(summary.status);

@@ -1,4 +1,5 @@
 import type { ObjectStorage, Sql } from '../object-context.ts';
+import { jsonTexts } from '../storage/json-texts.ts';
 import type { Story } from './story.ts';
 
 const KEPT_MS = 7 * 24 * 60 * 60_000;
@@ -21,7 +22,7 @@ export class Stories {
   /** With the first after a wake, too: an object that sleeps between few stories would keep them for ever. */
   #untrimmed = TRIM_EVERY;
 
-  constructor({ sql }: ObjectStorage) {
+  constructor({ sql }: Pick<ObjectStorage, 'sql'>) {
     this.#sql = sql;
     sql.exec(
       `CREATE TABLE IF NOT EXISTS stories (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL, story TEXT NOT NULL);
@@ -32,10 +33,11 @@ export class Stories {
 
   add(stories: readonly Story[], now: number): void {
     if (stories.length === 0) return;
-    this.#sql.exec(
-      `INSERT INTO stories (id, name, at, story) SELECT value ->> 'id', value ->> 'name', value ->> 'at', value FROM json_each(?)`,
-      JSON.stringify(stories),
-    );
+    for (const text of jsonTexts(stories))
+      this.#sql.exec(
+        `INSERT INTO stories (id, name, at, story) SELECT value ->> 'id', value ->> 'name', value ->> 'at', value FROM json_each(?)`,
+        text,
+      );
     this.#untrimmed += stories.length;
     if (this.#untrimmed < TRIM_EVERY) return;
     this.#untrimmed = 0;

@@ -19,7 +19,7 @@ const batch = () => gateway.batch(ID).object;
 async function begun(lines: number): Promise<void> {
   const named = Array.from({ length: lines }, (_, i) => lineOf(`line-${i}`));
   const inputBytes = await gateway.input(INPUT, named);
-  await batch().create(specOf(ID, { inputFileId: INPUT, inputBytes }));
+  await batch().start(specOf(ID, { inputFileId: INPUT, inputBytes }));
   await gateway.settle(ID);
 }
 async function turn(ms: number): Promise<void> {
@@ -65,4 +65,30 @@ it('a failure that a node tells whose lease has ended is no result: the line run
   await batch().commit(other, [answerOf(0)], 'lab');
   await turn(10_000);
   expect(batch().show()).toMatchObject({ status: 'completed', request_counts: { completed: 1, failed: 0 } });
+});
+
+it('lines of two demands in turn are read together when the files are written: a runtime counts what its programs ask', async () => {
+  const wants = ['', '"metadata":{"otela_require":"tier=stable"},'];
+  const lines = Array.from({ length: 3_000 }, (_, i) =>
+    lineOf(`line-${i}`).replace('"messages"', `${wants[i % 2]}"messages"`),
+  );
+  const inputBytes = await gateway.input(INPUT, lines);
+  await batch().start(specOf(ID, { inputFileId: INPUT, inputBytes }));
+  await gateway.settle(ID);
+  const { read } = gateway.store;
+  let reads = 0;
+  gateway.store.read = (...args) => {
+    reads++;
+    return read.apply(gateway.store, args);
+  };
+  const granted = batch().grant('node', [0, 1], undefined);
+  if (granted === null) throw new Error('nothing is leased');
+  const ref = { node: 'node', chunk: granted.chunk, epoch: granted.epoch };
+  await batch().commit(ref, [answerOf(0)], 'lab');
+  await batch().cancel();
+  await turn(31_000);
+  const { output_file_id: output = null, error_file_id: errors = null, status } = batch().show() ?? {};
+  expect([status, reads]).toEqual(['cancelled', 2]);
+  const ids = [...(await parsed(output)), ...(await parsed(errors))].map(({ custom_id: id }) => id);
+  expect(ids).toEqual(Array.from({ length: 3_000 }, (_, i) => `line-${i}`));
 });

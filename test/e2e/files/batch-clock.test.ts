@@ -28,7 +28,7 @@ async function begun(lines: number, change: Parameters<typeof specOf>[1] = {}): 
     INPUT,
     Array.from({ length: lines }, (_, i) => lineOf(`line-${i}`)),
   );
-  await batch().create(specOf(ID, { inputBytes: bytes, ...change }));
+  await batch().start(specOf(ID, { inputBytes: bytes, ...change }));
   await gateway.settle(ID);
 }
 function lease(node = 'node'): GrantedLease {
@@ -108,6 +108,36 @@ describe('a lease', () => {
 });
 
 describe('killed at any moment', () => {
+  it('between a new batch and its place on the list of its owner: nothing of it runs, and a minute later there is no such batch', async () => {
+    const bytes = await gateway.input(INPUT, [lineOf('a')]);
+    await batch().create(specOf(ID, { inputBytes: bytes }));
+    gateway.kill(ID);
+    await turn(59_000);
+    expect([shown().status, batch().admission()]).toEqual(['validating', null]);
+    await turn(2_000);
+    expect(batch().show()).toBeNull();
+  });
+
+  it('between the list and the word that it is on it: it begins by itself', async () => {
+    const bytes = await gateway.input(INPUT, [lineOf('a')]);
+    const summary = await batch().create(specOf(ID, { inputBytes: bytes }));
+    const row = { id: ID, owner: 'key:k', created_by: 'k', created_at: gateway.now, open: 1 };
+    gateway.insert('batches', { ...row, summary: JSON.stringify(summary) });
+    gateway.kill(ID);
+    await turn(61_000);
+    expect([shown().status, batch().admission() === null]).toEqual(['in_progress', false]);
+  });
+
+  it('before the word that it is on the list, by so much that it is forgotten: the word makes it anew', async () => {
+    const bytes = await gateway.input(INPUT, [lineOf('a')]);
+    const spec = specOf(ID, { inputBytes: bytes });
+    await batch().create(spec);
+    await turn(61_000);
+    await batch().start(spec);
+    await gateway.settle(ID);
+    expect(shown().status).toBe('in_progress');
+  });
+
   it('between the last commit and the files: they are written once, and use is told once', async () => {
     await begun(3);
     await commit(lease(), [0, 1, 2]);
@@ -210,7 +240,7 @@ describe('a file store', () => {
   it('that has lost a part of the input before the check: the batch waits for it, and fails when its window is over', async () => {
     const bytes = await gateway.input(INPUT, [lineOf('a'), lineOf('b')]);
     await truncate(gateway.path(INPUT), bytes - 10);
-    await batch().create(specOf(ID, { inputBytes: bytes }));
+    await batch().start(specOf(ID, { inputBytes: bytes }));
     await gateway.settle(ID);
     expect(shown()).toMatchObject({ status: 'validating', x_otela: { waiting_for: expect.stringContaining('lost') } });
     await turn(DAY_MS);

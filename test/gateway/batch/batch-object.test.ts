@@ -12,6 +12,7 @@ import { type FileStore, FileStoreError } from '../../../gateway/files/file-stor
 import type { ObjectContext } from '../../../gateway/object-context.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { limitedStorage } from '../support/cloudflare-limits.ts';
 import { runInDurableObject } from '../support/durable.ts';
 
 const request = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: { model: 'm', messages: [] } };
@@ -61,7 +62,7 @@ test.each([
         waitUntil: (work: Promise<unknown>) => void work.catch(() => {}),
       } as unknown as ObjectContext;
       const batch = new BatchObject(ctx, { ...env, FILES: files } as unknown as Env);
-      await batch.create(spec);
+      await batch.start(spec);
       await batch.alarm();
       const lease = batch.grant('node', [0], undefined);
       if (lease === null) throw new Error('nothing was leased');
@@ -101,7 +102,7 @@ test('a batch that is cancelled does not wait for the lines of a node that has l
       waitUntil: (work: Promise<unknown>) => void work.catch(() => {}),
     } as unknown as ObjectContext;
     const batch = new BatchObject(ctx, { ...env, FILES: files, REGISTRY } as unknown as Env);
-    await batch.create(spec);
+    await batch.start(spec);
     await batch.alarm();
     expect(batch.grant('left', [0], undefined)).not.toBeNull();
     await batch.cancel();
@@ -142,12 +143,12 @@ async function answered<T>(
     } as unknown as FileStore;
     const ctx = {
       name: spec.id,
-      storage: { sql: storage.sql, kv: storage.kv, getAlarm: async () => null, setAlarm: async () => {} },
+      storage: { ...limitedStorage(storage), getAlarm: async () => null, setAlarm: async () => {} },
       clock: { now: () => clock.ms, after: () => () => {}, every: () => () => {} },
       waitUntil: (work: Promise<unknown>) => void work.catch(() => {}),
     } as unknown as ObjectContext;
     const batch = new BatchObject(ctx, { ...env, FILES: files } as unknown as Env);
-    await batch.create({ ...spec, id: `batch_${name.replaceAll(' ', '')}` });
+    await batch.start({ ...spec, id: `batch_${name.replaceAll(' ', '')}` });
     await batch.alarm();
     const lease = batch.grant('node', [0], undefined);
     if (lease === null) throw new Error('nothing was leased');
@@ -175,6 +176,25 @@ test('an answer that is nested too deeply to be written anew does not keep its b
   );
   expect(said).toEqual(['finalizing', 'completed']);
   expect(files.map((text) => JSON.parse(text).response.body)).toEqual([deep]);
+});
+
+/** Cloudflare's row has two million bytes. */
+test.each([
+  ['quotes', JSON.stringify('"'.repeat(524_287))],
+  ['characters of three bytes', JSON.stringify('字'.repeat(1_048_574))],
+  ['characters that JSON escapes', '\u0001'.repeat(1_048_576)],
+])('the longest answer, of %s, is stored, and written', async (name, body) => {
+  expect(body).toHaveLength(1_048_576);
+  const files: string[] = [];
+  const said = await answered(
+    `long ${name}`,
+    body,
+    (text) => void files.push(text),
+    async (at) => at.said,
+  );
+  expect(said).toEqual(['finalizing', 'completed']);
+  const [written] = files.map((text) => JSON.parse(text).response.body);
+  expect(typeof written === 'string' && [written, JSON.stringify(written)].includes(body)).toBe(true);
 });
 
 test('a step that fails in the same way three times ends its batch, and says why', async () => {

@@ -3,6 +3,7 @@ import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { FOUND_MAX, Stories } from '../../../gateway/observe/stories.ts';
 import type { Story } from '../../../gateway/observe/story.ts';
+import { limitedStorage } from '../support/cloudflare-limits.ts';
 import { runInDurableObject } from '../support/durable.ts';
 
 const NOW = Date.parse('2026-11-25T10:00:00Z');
@@ -45,4 +46,17 @@ test('one’s own is found among many of others with the same id, by its key or 
     ];
   });
   expect(found).toEqual([['mine'], ['mine'], [], [], []]);
+});
+
+test('of a thousand at once, as long as stories become, none is lost where a value has a bound', async () => {
+  const step = { at: 1, what: 'attempt', node: 'n'.repeat(64), provider: 'p'.repeat(64), error: 'e'.repeat(64) };
+  const long = Array.from({ length: 1_000 }, (_, n) =>
+    story(`long ${n}`, { key: '字'.repeat(64), steps: new Array(20).fill(step) as Story['steps'] }),
+  );
+  const kept = await runInDurableObject(env.OBSERVE.getByName('long'), (_, { storage }) => {
+    const stories = new Stories(limitedStorage(storage));
+    stories.add(long, NOW);
+    return storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM stories').one().n;
+  });
+  expect(kept).toBe(1_000);
 });
