@@ -97,11 +97,14 @@ export interface Found {
 }
 
 export function phrasesOf(path: string, text: string): Found[] {
-  const lines = proseOf(path, text) ?? [];
-  return lines.flatMap((prose, at) =>
-    Object.entries(RULES).flatMap(([id, { pattern }]) =>
-      [...prose.matchAll(pattern)].map(([phrase]) => ({ path, line: at + 1, rule: id, phrase: phrase.trim() })),
-    ),
+  const prose = (proseOf(path, text) ?? []).join('\n');
+  if (prose.trim() === '') return [];
+  const lineOf = (at: number) => prose.slice(0, at).split('\n').length;
+  return Object.entries(RULES).flatMap(([id, { pattern }]) =>
+    [...prose.matchAll(pattern)].map((match) => {
+      const [phrase] = match;
+      return { path, line: lineOf(match.index + phrase.length), rule: id, phrase: phrase.trim() };
+    }),
   );
 }
 
