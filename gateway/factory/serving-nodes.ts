@@ -44,7 +44,10 @@ function runs(load: Load): boolean {
   return load !== undefined && load.running + load.waiting > 0;
 }
 
-/** Deployments are ordered from nodes of any provider. `models`: those of the factory's report; of a node that serves several the first of them is its model. */
+/**
+ * The factory's own nodes first: a factory takes one of its jobs for lost if the list does not name its node.
+ * `models`: those of the factory's report; of a node that serves several the first of them is its model.
+ */
 export function servingNodes(
   nodes: Pick<NodeIndex, 'entries' | 'live'>,
   { provider, factory }: Pick<FactoryIdentity, 'provider' | 'factory'>,
@@ -52,12 +55,15 @@ export function servingNodes(
   busy: BusyTimes,
   now: number,
 ): ServingNode[] {
-  const found: ServingNode[] = [];
   const prefix = jobNamePrefix(factory);
-  for (const entry of nodes.entries()) {
-    const isOrdered = entry.labels[DEPLOYMENT_LABEL]?.startsWith(prefix) === true;
-    if ((entry.provider !== provider && !isOrdered) || entry.state === 'LEFT') continue;
-    if (found.length >= NODES_MAX) break;
+  // Deployments are ordered from nodes of any provider.
+  const isDeployed = ({ labels }: RegistryEntry) => labels[DEPLOYMENT_LABEL]?.startsWith(prefix) === true;
+  const isOwn = (entry: RegistryEntry) => isDeployed(entry) || entry.labels[FACTORY_LABEL] === factory;
+  const told = [...nodes.entries()].filter(
+    (entry) => entry.state !== 'LEFT' && (entry.provider === provider || isDeployed(entry)),
+  );
+  const ownFirst = [...told.filter(isOwn), ...told.filter((entry) => !isOwn(entry))];
+  return ownFirst.slice(0, NODES_MAX).map((entry) => {
     const { session, cluster, job, labels } = entry;
     const load = nodes.live.loadOf(session);
     const model = (entry.models.find(({ id }) => models.has(id)) ?? entry.models[0])?.id;
@@ -65,7 +71,7 @@ export function servingNodes(
       const value = labels[name];
       return value === undefined ? [] : [[name, value] as const];
     });
-    found.push({
+    return {
       session,
       cluster,
       ...(job !== undefined && { job: job.id }),
@@ -74,9 +80,8 @@ export function servingNodes(
       in_flight: load === undefined ? 0 : load.running + load.waiting,
       idle_ms: busy.idleMs(session, now),
       ...(own.length > 0 && { labels: Object.fromEntries(own) }),
-    });
-  }
-  return found;
+    };
+  });
 }
 
 function stateOf({ state, leaving, models }: RegistryEntry): ServingNode['state'] {

@@ -1,4 +1,4 @@
-import type { FactoryReport, ModelReport } from '../../shared/factory/exchange.ts';
+import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/exchange.ts';
 import type { KnownReport } from './reports.ts';
 
 /** A model that a factory starts when a request wants it, and how far that has come. */
@@ -20,14 +20,15 @@ export interface Startable {
 const ESTIMATE_MAX_MS = 30 * 86_400_000;
 
 /** How people call what the launchers of the contract are named after. */
-const SCHEDULERS: Readonly<Record<string, string>> = {
+const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string>> = {
   slurm: 'Slurm',
   kubernetes: 'Kubernetes',
-  gridengine: 'Grid Engine',
+  'grid-engine': 'Grid Engine',
   htcondor: 'HTCondor',
   pbs: 'PBS',
   lsf: 'LSF',
   flux: 'Flux',
+  agents: 'the list of idle nodes',
 };
 
 /** The models of these reports that no job serves yet. */
@@ -57,5 +58,5 @@ function schedulerOf({ jobs, clusters }: Pick<FactoryReport, 'jobs' | 'clusters'
   const [pending] = jobs.filter((job) => job.model === model && job.state === 'pending');
   const cluster =
     clusters.find(({ id }) => id === pending?.cluster) ?? (clusters.length === 1 ? clusters[0] : undefined);
-  return cluster === undefined ? undefined : SCHEDULERS[cluster.launcher];
+  return Object.entries(SCHEDULERS).find(([id]) => id === cluster?.launcher)?.[1];
 }

@@ -22,6 +22,8 @@ export const MODELS_MAX = 200;
 export const JOBS_MAX = 2_000;
 export const DECISIONS_MAX = 200;
 const CLUSTERS_MAX = 32;
+/** What a factory hands jobs to: batch systems, or idle agents. */
+export const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux', 'agents'] as const;
 export const DAY_POINTS_MAX = 288;
 export const NODES_MAX = 2_000;
 /** Sentences for people. The sender cuts longer ones. */
@@ -202,7 +204,7 @@ export const exchangeAnswer = z.object({
   revision: z.string().max(64),
   /** For the report's models; an absent one has no demand. */
   demand: z.array(modelDemand).max(MODELS_MAX),
-  /** Nodes of all providers that the factory's token may see, including those of its own jobs. */
+  /** Of the factory's provider, and those that the factory ordered of others; those of its own jobs come first. */
   nodes: z.array(servingNode).max(NODES_MAX),
 });
 export type ExchangeAnswer = z.infer<typeof exchangeAnswer>;

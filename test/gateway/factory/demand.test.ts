@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { DemandSigns } from '../../../gateway/factory/demand-signs.ts';
 import { isSilent, type KnownReport } from '../../../gateway/factory/reports.ts';
 import { startables } from '../../../gateway/factory/startable.ts';
+import { LAUNCHERS } from '../../../shared/factory/exchange.ts';
 
 const report = (more: Partial<KnownReport>): KnownReport => ({
   tokenId: 'ft_1',
@@ -28,6 +29,12 @@ test('an estimate grows shorter; what is overdue, or beyond a month, is not know
   const left = (estimate_ms: number, now: number) =>
     startables([report({ models: [{ ...cold, estimate_ms }] })], now)[0]?.readyInMs;
   expect([left(60_000, 20_000), left(60_000, 70_000), left(1e300, 0)]).toEqual([40_000, undefined, undefined]);
+});
+
+test.each(LAUNCHERS)('people who wait are told in which scheduler: %s', (launcher) => {
+  const clusters = [{ id: 'alps', launcher, reachable: true, pending: 1, running: 0 }];
+  const [found] = startables([report({ models: [{ ...cold, state: 'queued' }], clusters })], 0);
+  expect(found?.where?.replaceAll(' ', '-').toLowerCase()).toBe(launcher);
 });
 
 test('what a queue said holds for 12 s; the same requests are queued once a replica is ready', () => {

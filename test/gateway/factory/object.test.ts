@@ -5,7 +5,7 @@ import { FactoryObject } from '../../../gateway/factory/object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/object-context.ts';
 import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
 import { storageHealth } from '../../../gateway/storage/health.ts';
-import type { FactoryReport } from '../../../shared/factory/exchange.ts';
+import { FACTORY_LABEL, type FactoryReport, NODES_MAX } from '../../../shared/factory/exchange.ts';
 import type { NodeLoad } from '../../../shared/routing/load.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { entry } from '../../shared/routing/support.ts';
@@ -77,6 +77,17 @@ test('a factory hears of its deployments, whichever provider has their nodes, an
   expect(told).toMatchObject([
     { session: 'a'.repeat(26), labels: { 'otela.deployment': 'otela-pool--0123456789ab-1-0' } },
   ]);
+});
+
+test('a factory hears of its own nodes, however many others its provider has', async () => {
+  const nodes = new NodeIndex();
+  for (let n = 0; n <= NODES_MAX; n++) nodes.put(entry(`${n}`.padStart(26, 'a'), { provider: 'lab' }));
+  nodes.put(entry('z'.repeat(26), { provider: 'lab', labels: { [FACTORY_LABEL]: 'pool' } }));
+  vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const reply = await open(new TestClock()).exchange(identity, { ...report, wait_ms: 0 });
+  if (reply.kind !== 'answer') throw new Error('no answer');
+  expect(reply.answer.nodes).toHaveLength(NODES_MAX);
+  expect(reply.answer.nodes[0]?.session).toBe('z'.repeat(26));
 });
 
 test('an exchange that cannot be answered ends with its fault, and nothing of it goes on looking', async () => {
