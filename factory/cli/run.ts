@@ -39,7 +39,10 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, stop);
   const ended = await factory.run();
   if (ended === 'replaced')
-    throw new FactoryError('busy', 'another factory took over: this one ends, and its jobs run on');
+    throw new FactoryError(
+      'busy',
+      'another factory took over, or may have, as the lease cannot be read: this one ends, and its jobs run on',
+    );
   return refusal === undefined ? EXIT_DONE : EXIT_GATEWAY;
 }
 

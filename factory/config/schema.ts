@@ -1,10 +1,10 @@
 /** factory.toml: docs/factory.md has every key with an example. */
 import * as z from 'zod';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/parameters.ts';
+import { LAUNCHERS } from '../../shared/factory/exchange.ts';
 import { parseSource } from '../../shared/weights/source.ts';
-import { duration, id, oneLine, timeLimitMs, word } from './values.ts';
+import { directory, duration, id, oneLine, timeLimitMs, word } from './values.ts';
 
-const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux', 'agents'] as const;
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];
 const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
@@ -74,8 +74,15 @@ const cluster = z.strictObject({
   /** Lines of the job's script before the agent: `module load cuda`. */
   setup: z.array(oneLine).max(64).default([]),
   environment: environment.default({}),
-  /** Slurm: --clusters. */
-  clusters: word.optional(),
+  /** Directories that containers see under the same path, `~/` for the home there. HF_HOME and what the agent pulls are among them anyway. */
+  mounts: z.array(directory).max(32).default([]),
+  /** Slurm: --clusters. One of them: each numbers its jobs by itself, and scancel ends the jobs of one number on all. */
+  clusters: word
+    .refine(
+      (text) => !text.includes(',') && text.toLowerCase() !== 'all',
+      'one cluster; each further one is a [clusters.X] of its own',
+    )
+    .optional(),
   /** Kubernetes: the API server, its namespace, the files of its token and certificate authority, the image with agent and engine. */
   server: z.url({ protocol: /^https?$/ }).optional(),
   namespace: id.optional(),

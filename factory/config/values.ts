@@ -51,6 +51,10 @@ export const oneLine = z
   .max(4_096)
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
   .regex(/^[^\u0000-\u001f\u007f]*$/, 'a line break or another control character');
+/** Apptainer and enroot read blanks, commas and colons as the end of a path. */
+export const directory = z
+  .string()
+  .regex(/^(~\/|\/)[^\s:,]{0,1000}$/, 'an absolute path without blanks, commas and colons');
 export const id = z
   .string()
   .max(32)

@@ -3,13 +3,17 @@
 import { readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher, fetch } from 'undici';
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import {
   EXCHANGE_MAX_BYTES,
   EXCHANGE_PATH,
   EXCHANGE_WAIT_MAX_MS,
   type ExchangeAnswer,
+  FACTORY_LABEL,
   FACTORY_TOKEN_PATTERN,
   type FactoryReport,
+  jobNamePrefix,
+  NODES_MAX,
   parseAnswer,
 } from '../../shared/factory/exchange.ts';
 import { FactoryError, said } from '../errors.ts';
@@ -53,8 +57,8 @@ export function readToken(path: string): string {
 
 export class GatewayExchange implements GatewaySource {
   readonly #options: GatewayExchangeOptions;
-  readonly #token: string;
-  readonly #dispatcher: Dispatcher;
+  #certificate: Buffer | undefined;
+  #dispatcher: Dispatcher;
   readonly #closed = new AbortController();
   /** An exchange that the gateway may hold. */
   #held: AbortController | undefined;
@@ -69,9 +73,9 @@ export class GatewayExchange implements GatewaySource {
 
   constructor(options: GatewayExchangeOptions) {
     this.#options = options;
-    this.#token = readToken(options.tokenFile);
-    const ca = options.caFile === undefined ? {} : { connect: { ca: readFileSync(options.caFile) } };
-    this.#dispatcher = new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+    readToken(options.tokenFile);
+    this.#certificate = this.#readCertificate();
+    this.#dispatcher = dispatcherWith(this.#certificate);
   }
 
   open(changed: () => void): void {
@@ -140,6 +144,21 @@ export class GatewayExchange implements GatewaySource {
     }
   }
 
+  #readCertificate(): Buffer | undefined {
+    const { caFile } = this.#options;
+    return caFile === undefined ? undefined : readFileSync(caFile);
+  }
+
+  /** After a fault: the authority may have changed, and the connections that are open were checked against the former one. */
+  async #trustAnew(): Promise<void> {
+    const certificate = this.#readCertificate();
+    if (certificate === undefined || this.#certificate?.equals(certificate) === true) return;
+    const former = this.#dispatcher;
+    this.#certificate = certificate;
+    this.#dispatcher = dispatcherWith(certificate);
+    await former.destroy();
+  }
+
   /** @throws FactoryError gateway where it refused, Error where it did not answer */
   async #ask(report: FactoryReport): Promise<ExchangeAnswer | undefined> {
     const held = new AbortController();
@@ -147,9 +166,12 @@ export class GatewayExchange implements GatewaySource {
     this.#sent = essenceOf(report);
     this.#sentAt = this.#options.now();
     try {
+      if (this.#fault !== undefined) await this.#trustAnew();
+      // Read each time: a token that is replaced needs no restart.
+      const token = readToken(this.#options.tokenFile);
       const response = await fetch(new URL(EXCHANGE_PATH, this.#options.gateway), {
         method: 'POST',
-        headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
         body: JSON.stringify(report),
         redirect: 'error',
         dispatcher: this.#dispatcher,
@@ -159,7 +181,7 @@ export class GatewayExchange implements GatewaySource {
       if (response.status === 401 || response.status === 403)
         throw new FactoryError('gateway', `the gateway refuses this factory: ${response.status} ${text.slice(0, 200)}`);
       if (!response.ok) throw new Error(`the gateway answered ${response.status} ${text.slice(0, 200)}`);
-      return parseAnswer(JSON.parse(text));
+      return whole(parseAnswer(JSON.parse(text)), report.factory);
     } catch (error) {
       if (held.signal.aborted) return undefined;
       throw error;
@@ -167,6 +189,22 @@ export class GatewayExchange implements GatewaySource {
       this.#held = undefined;
     }
   }
+}
+
+function dispatcherWith(certificate: Buffer | undefined): Dispatcher {
+  const ca = certificate === undefined ? {} : { connect: { ca: certificate } };
+  return new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+}
+
+/** @throws Error where own nodes may be missing in the answer: a job is taken for lost if its node is not listed */
+function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
+  const { nodes } = answer;
+  const { labels = {} } = nodes.at(-1) ?? {};
+  const isOwn =
+    labels[FACTORY_LABEL] === factory || labels[DEPLOYMENT_LABEL]?.startsWith(jobNamePrefix(factory)) === true;
+  if (nodes.length >= NODES_MAX && isOwn)
+    throw new Error(`the gateway names ${NODES_MAX} nodes at most, and this factory has more`);
+  return answer;
 }
 
 /** What of a report makes it worth an exchange of its own. */

@@ -20,6 +20,8 @@ import { RoundPace } from './round-pace.ts';
 import { StateFiles } from './state-files.ts';
 
 const TIDY_EVERY_MS = 3_600_000;
+/** Of the file: a factory has them from its start to its end. The files that they name may change. */
+const FIXED_KEYS = ['factory', 'state', 'gateway', 'token_file', 'ca_file'] as const;
 
 export interface FactoryOptions {
   configPath: string;
@@ -200,12 +202,8 @@ export class Factory {
     try {
       const config = readConfig(this.#options.configPath);
       if (config.revision === this.#config.revision) return;
-      if (
-        config.factory !== this.#config.factory ||
-        config.state !== this.#config.state ||
-        config.gateway !== this.#config.gateway
-      )
-        throw new Error('factory, state and gateway change with a restart alone');
+      const fixed = FIXED_KEYS.filter((key) => config[key] !== this.#config[key]);
+      if (fixed.length > 0) throw new Error(`${fixed.join(', ')}: a change takes a restart`);
       const launchers = this.#makeLaunchers(config);
       this.#config = config;
       this.#launchers = launchers;

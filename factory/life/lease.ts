@@ -11,6 +11,8 @@ import * as z from 'zod';
 export const HEARTBEAT_MS = 5_000;
 /** Of no change. A file system that hides writes for 30 s, as NFS does, is no reason to take over. */
 export const LEASE_MS = 60_000;
+/** Of a file that cannot be read. Another one sees no beat meanwhile, and takes over after LEASE_MS. */
+const UNREAD_MS = LEASE_MS / 2;
 /** After taking it: two that took it at one time see here who was last. */
 const SETTLE_MS = 1_000;
 
@@ -22,6 +24,8 @@ type Sleep = (ms: number, signal: AbortSignal) => Promise<void>;
 export class Lease {
   readonly #path: string;
   readonly #own: Holder;
+  #now: () => number = Date.now;
+  #heldAt = Number.NEGATIVE_INFINITY;
 
   constructor(directory: string, owner: { host?: string; pid?: number } = {}) {
     this.#path = join(directory, 'lease.json');
@@ -40,6 +44,7 @@ export class Lease {
     signal: AbortSignal,
     now: () => number,
   ): Promise<boolean> {
+    this.#now = now;
     let seen = '';
     let since = now();
     let told = '';
@@ -66,9 +71,15 @@ export class Lease {
     return false;
   }
 
-  /** Whether the file still names this factory. */
+  /** Whether the file still names this factory. One that cannot be read, as its file system is away, is held for UNREAD_MS more. */
   held(): boolean {
-    return this.#read().holder?.token === this.#own.token;
+    try {
+      const isOwn = this.#read().holder?.token === this.#own.token;
+      if (isOwn) this.#heldAt = this.#now();
+      return isOwn;
+    } catch {
+      return this.#now() - this.#heldAt < UNREAD_MS;
+    }
   }
 
   /** False: another factory has the lease, and this one must stop. @throws the disk's error */

@@ -21,6 +21,8 @@ export interface Context {
   environment: Record<string, string>;
   container: EngineConfig['container'];
   image?: string;
+  /** Directories that the container sees. */
+  mounts?: string[];
   /** A source that the agent pulls and the engine runs in: a packed environment, or the container's image. */
   packed?: string;
   /** What the engine is told, or a source that the agent pulls to local disk. */
@@ -48,6 +50,7 @@ export function contextOf(
     environment: { ...cluster.environment, ...recipe.environment, ...engine.environment },
     container: engine.container,
     ...(engine.image === undefined ? {} : { image: isPulled ? '{{environment}}' : engine.image }),
+    ...(engine.container === 'none' || cluster.mounts.length === 0 ? {} : { mounts: cluster.mounts }),
     ...(packed === undefined ? {} : { packed }),
     weights: recipe.weights,
     gpus: engine.gpus,

@@ -49,6 +49,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     `export OTELA_TOKEN_FILE=${quotedPath(cluster.join_token_file)}`,
     ...Object.entries(context.environment).map(([name, value]) => `export ${name}=${quotedPath(value)}`),
     ...(context.engine === 'vllm' ? ENGINE_KEY : []),
+    ...mounted(context),
     // Jobs of others may run on the same node; digits alone, since some ids have more than those.
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
@@ -75,13 +76,36 @@ function engineWord(word: string): string {
     .join('"$OTELA_PORT"');
 }
 
+/** Where the agent may put what it pulls. */
+const PULLED = ['"$SLURM_TMPDIR"', '"$TMPDIR"', '/tmp', '/dev/shm'];
+
+/** Makes the options of `wrapped` that mount what is there of these directories: the job's `$@`. */
+function mounted({ container, mounts = [], environment, weights, packed }: Context): string[] {
+  if (container === 'none') return [];
+  const isPulled = parseSource(weights) !== undefined || packed !== undefined;
+  const places = [
+    ...mounts.map(quotedPath),
+    ...('HF_HOME' in environment ? ['"$HF_HOME"'] : []),
+    ...(weights.startsWith('/') ? [quoted(weights)] : []),
+    ...(isPulled ? PULLED : []),
+  ];
+  const option = container === 'apptainer' ? '--bind "$OTELA_PLACE"' : '--mount "$OTELA_PLACE:$OTELA_PLACE"';
+  return [
+    ...('HF_HOME' in environment ? ['mkdir -p "$HF_HOME"'] : []),
+    'set --',
+    ...(places.length === 0
+      ? []
+      : [`for OTELA_PLACE in ${places.join(' ')}; do [ ! -e "$OTELA_PLACE" ] || set -- "$@" ${option}; done`]),
+  ];
+}
+
 function wrapped({ container, image = '', environment, engine }: Context, gpu: string): string[] {
   if (container === 'apptainer') {
     const drivers = { nvidia: ['--nv'], amd: ['--rocm'], intel: [] }[findGpuClass(gpu)?.vendor ?? 'nvidia'];
-    return ['apptainer', 'exec', ...drivers, quotedPath(image)];
+    return ['apptainer', 'exec', ...drivers, '"$@"', quotedPath(image)];
   }
   // Unlike Apptainer it hands no variable on that it is not told of.
   if (container !== 'enroot') return [];
   const names = [...Object.keys(environment), ...(engine === 'vllm' ? ['VLLM_API_KEY'] : [])];
-  return ['enroot', 'start', ...names.flatMap((name) => ['--env', name]), quotedPath(image)];
+  return ['enroot', 'start', ...names.flatMap((name) => ['--env', name]), '"$@"', quotedPath(image)];
 }

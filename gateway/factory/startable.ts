@@ -20,7 +20,7 @@ export interface Startable {
 const ESTIMATE_MAX_MS = 30 * 86_400_000;
 
 /** How people call what the launchers of the contract are named after. */
-const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string>> = {
+const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string | undefined>> = {
   slurm: 'Slurm',
   kubernetes: 'Kubernetes',
   'grid-engine': 'Grid Engine',
@@ -28,7 +28,7 @@ const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string>> = {
   pbs: 'PBS',
   lsf: 'LSF',
   flux: 'Flux',
-  agents: 'the list of idle nodes',
+  agents: undefined,
 };
 
 /** The models of these reports that no job serves yet. */

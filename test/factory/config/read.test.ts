@@ -40,6 +40,9 @@ it.each([
   ['time = "08:00:00"', 'time = "8 hours"', /no time limit/],
   ['launcher = "slurm"', 'launcher = "slrum"', /"slurm"/],
   ['name = "old"', 'name = "old --wrap=x"', /one word/],
+  ['max_jobs = 8', 'clusters = "a,b"', /one cluster/],
+  ['max_jobs = 8', 'clusters = "all"', /one cluster/],
+  ['max_jobs = 8', 'mounts = ["/a b"]', /an absolute path/],
   ['weights = "Qwen/Qwen3-8B"', 'weights = "a\\nb"', /line break/],
   ['state = "state"', 'state = "state"\ntimezone = "Mars/Olympus"', /no time zone/],
 ])('refuses %s → %s on its own line', (from, to, message) => {

@@ -88,6 +88,17 @@ const BROKEN: Record<string, (response: ServerResponse) => void> = {
       ...ANSWER,
       nodes: Array.from({ length: 2_001 }, (_, n) => ({ session: `${n}`, state: 'ready', in_flight: 0, idle_ms: 0 })),
     }),
+  'its own nodes as far as the list reaches': (response) =>
+    say(response, {
+      ...ANSWER,
+      nodes: Array.from({ length: 2_000 }, (_, n) => ({
+        session: `${n}`,
+        state: 'ready',
+        in_flight: 0,
+        idle_ms: 0,
+        labels: { factory: 'pool' },
+      })),
+    }),
   'a body without end': (response) => {
     response.writeHead(200);
     const more = () => {
@@ -142,6 +153,24 @@ it('a refusal is told, and is no demand', async () => {
   await eventually('the refusal', 10_000, () => refusals[0]);
   expect(refusals[0]).toContain('401');
   expect(exchange.latest(Date.now()).nodes).toBeUndefined();
+});
+
+it('a token that is replaced while the factory runs needs no restart', async () => {
+  const gateway = await ExchangeStandIn.open();
+  const path = tokenFile(`otf_${'o'.repeat(43)}`);
+  const refusals: string[] = [];
+  const exchange = new GatewayExchange({
+    gateway: gateway.url,
+    tokenFile: path,
+    now: Date.now,
+    refused: (why) => void refusals.push(why),
+  });
+  ends.push(() => exchange.close());
+  exchange.open(() => {});
+  exchange.report(REPORT);
+  await eventually('the refusal of the former token', 10_000, () => refusals[0]);
+  writeFileSync(path, `${TOKEN}\n`);
+  await eventually('an answer', 20_000, () => (exchange.fault() === undefined ? true : undefined));
 });
 
 it('reports that interrupt each held answer do not keep it from hearing how long nodes are idle', async () => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -72,4 +72,21 @@ it('a wait ends when it is told to, and leaves the other one its file', async ()
   expect(JSON.parse(readFileSync(join(directory, 'lease.json'), 'utf8'))).toMatchObject({ host: 'login1' });
   first.release();
   expect(() => readFileSync(join(directory, 'lease.json'))).toThrow();
+});
+
+it('a file that cannot be read for a moment ends no factory, one that cannot be read for long does', async () => {
+  const lease = new Lease(place(), { host: 'login1', pid: 1 });
+  const { sleep, now } = clock();
+  await lease.acquire(() => {}, sleep, never, now);
+  const path = join(directory, 'lease.json');
+  const text = readFileSync(path, 'utf8');
+  rmSync(path);
+  // To read a directory fails as a file system does that is away.
+  mkdirSync(path);
+  expect(lease.held()).toBe(true);
+  await sleep(LEASE_MS / 2);
+  expect(lease.held()).toBe(false);
+  rmSync(path, { recursive: true });
+  writeFileSync(path, text);
+  expect(lease.held()).toBe(true);
 });

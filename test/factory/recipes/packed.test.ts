@@ -38,11 +38,11 @@ it('a packed environment is pulled by the job’s agent', () => {
 it('an image that is a source is pulled, and the container runs the copy', () => {
   const body = script('container = "apptainer"\nimage = "s3://images/sglang.sif"');
   expect(body).toContain('--environment s3://images/sglang.sif --engine-port');
-  expect(body).toContain("apptainer exec --nv '{{environment}}' python3");
+  expect(body).toContain('apptainer exec --nv "$@" \'{{environment}}\' python3');
 });
 
 it('an image that is none stays where it is', () => {
   const body = script('container = "apptainer"\nimage = "/capstor/sglang.sif"');
   expect(body).not.toContain('--environment');
-  expect(body).toContain('apptainer exec --nv /capstor/sglang.sif python3');
+  expect(body).toContain('apptainer exec --nv "$@" /capstor/sglang.sif python3');
 });

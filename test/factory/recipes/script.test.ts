@@ -27,7 +27,7 @@ function placesIn(text: string, model = LLAMA) {
 }
 
 /** What the agent is given by the job of a model's first place. */
-async function told(text: string, more: { agent?: string; jobId?: string; home?: string } = {}): Promise<string[]> {
+async function told(text: string, more: { agent?: string; jobId?: string; tmpdir?: string } = {}): Promise<string[]> {
   const directory = await temporaryDirectory();
   const agent = join(directory, more.agent ?? 'otela-agent');
   writeFileSync(agent, AGENT);
@@ -44,7 +44,7 @@ async function told(text: string, more: { agent?: string; jobId?: string; home?:
     contextId: contextId(context),
     jobId: more.jobId ?? '$SLURM_JOB_ID',
   });
-  const env = { PATH: process.env.PATH, HOME: '/home/me', SLURM_JOB_ID: '77' };
+  const env = { PATH: process.env.PATH, HOME: '/home/me', SLURM_JOB_ID: '77', SLURM_TMPDIR: more.tmpdir };
   const run = spawnSync('bash', ['-s'], { input: body, encoding: 'utf8', env, cwd: directory });
   if (run.status !== 0) throw new Error(`${run.status}: ${run.stderr}\n${body}`);
   return run.stdout.split('\0').slice(0, -1);
@@ -99,6 +99,30 @@ it.each([
     flag,
     '/images/vllm.sif',
   ]);
+});
+
+it.each([
+  ['apptainer', ['--bind', 'PLACE']],
+  ['enroot', ['--mount', 'PLACE:PLACE']],
+])('a container of %s sees the hub cache, named directories and what the agent pulls', async (container, option) => {
+  const [cache, scratch, local] = [await temporaryDirectory(), await temporaryDirectory(), await temporaryDirectory()];
+  const text = CONFIG.replace(
+    'weights = "meta-llama/Llama-3.1-8B-Instruct"',
+    'weights = "hub:meta-llama/Llama-3.1-8B-Instruct"',
+  )
+    .replace(
+      'max_pending = 2',
+      `max_pending = 2\nenvironment = { HF_HOME = "${cache}" }\nmounts = ["${scratch}", "/is/not/here"]`,
+    )
+    .replace(
+      'gpus = 1\nengine = "vllm"',
+      `gpus = 1\nengine = "vllm"\ncontainer = "${container}"\nimage = "/images/vllm"`,
+    );
+  const words = await told(text, { tmpdir: local });
+  for (const place of [cache, scratch, local])
+    expect(words.join(' ')).toContain(option.map((word) => word.replaceAll('PLACE', place)).join(' '));
+  expect(words.join(' ')).not.toContain('/is/not/here');
+  expect(words.indexOf('/images/vllm')).toBe(words.indexOf('vllm') - 1);
 });
 
 it('a recipe with an engine for each kind of GPU runs on each what it names for it', () => {
