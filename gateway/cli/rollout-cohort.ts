@@ -28,6 +28,23 @@ export interface Cohort {
   behind: number;
 }
 
+/** Nodes of a version, and those of them that serve. */
+export interface Upgraded {
+  here: number;
+  serving: number;
+}
+
+export function upgradedOf(nodes: readonly RolloutNode[], to: string): Upgraded {
+  const here = nodes.filter(({ version, state }) => version === to && state !== 'DOWN');
+  return { here: here.length, serving: here.filter(({ ready }) => ready).length };
+}
+
+/** Whether a cohort is back: a node that served before serves again, one that waited for a deployment waits again. */
+export function isBack(now: Upgraded, before: Upgraded, chosen: readonly RolloutNode[]): boolean {
+  const served = chosen.filter(({ ready }) => ready).length;
+  return now.here >= before.here + chosen.length && now.serving >= before.serving + served;
+}
+
 /** Nodes that serve nothing come first: they cost nothing. Of each model a node stays that serves. */
 export function cohortOf(nodes: readonly RolloutNode[], { to, cohort, alone }: Wanted): Cohort {
   const behind = nodes.filter(({ version, state }) => version !== to && state !== 'DOWN');

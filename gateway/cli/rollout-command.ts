@@ -8,7 +8,7 @@ import { durationMs } from '../../shared/routing/facts.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { type ApiTarget, ask, ClientError, CONNECTION, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
-import { cohortOf, type RolloutNode } from './rollout-cohort.ts';
+import { cohortOf, isBack, type RolloutNode, type Upgraded, upgradedOf } from './rollout-cohort.ts';
 
 const LOOK_MS = 1_000;
 
@@ -111,7 +111,7 @@ async function start(rollout: Rollout): Promise<number> {
       );
     }
     say(`cohort ${round}: ${chosen.length} of ${behind} that are not ${to} yet`, { cohort: round, of: behind });
-    const before = nodes.filter((node) => node.version === to && node.ready).length;
+    const before = upgradedOf(nodes, to);
     for (const { session } of chosen) {
       const { from, running } = restartedSchema.parse(
         await ask(target, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
@@ -122,18 +122,18 @@ async function start(rollout: Rollout): Promise<number> {
   }
 }
 
-/** Until as many more nodes of that version serve as were restarted. @throws ClientError where they do not in time */
-async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: number): Promise<void> {
+/** Until as many more nodes of that version are there, and serve, as were restarted. @throws ClientError where they are not in time */
+async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Upgraded): Promise<void> {
   const until = Date.now() + rollout.withinMs;
   for (;;) {
     const nodes = await living(rollout);
     const left = new Set(nodes.map(({ session }) => session));
     const still = chosen.filter(({ session }) => left.has(session));
-    const there = nodes.filter(({ version, ready }) => version === rollout.to && ready).length;
-    if (still.length === 0 && there >= before + chosen.length) return;
+    const there = upgradedOf(nodes, rollout.to);
+    if (still.length === 0 && isBack(there, before, chosen)) return;
     if (Date.now() > until)
       throw new ClientError(
-        `stopped: of ${chosen.length} nodes ${Math.max(0, there - before)} serve as ${rollout.to} after ${rollout.withinMs / 1000} s; ${still.length} have not left yet. The others were not touched`,
+        `stopped: of ${chosen.length} nodes ${Math.max(0, there.here - before.here)} are back and ${Math.max(0, there.serving - before.serving)} serve as ${rollout.to} after ${rollout.withinMs / 1000} s; ${still.length} have not left yet. The others were not touched`,
       );
     await delay(LOOK_MS);
   }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cohortOf, type RolloutNode } from '../../../gateway/cli/rollout-cohort.ts';
+import { cohortOf, isBack, type RolloutNode, upgradedOf } from '../../../gateway/cli/rollout-cohort.ts';
 
 const node = (session: string, more: Partial<RolloutNode> = {}): RolloutNode => ({
   session,
@@ -35,4 +35,15 @@ test('nodes that serve nothing come first, those that leave not at all', () => {
   const nodes = [node('a'), node('b'), node('idle', { ready: false, models: [] }), node('gone', { state: 'DOWN' })];
   expect(sessions(cohortOf(nodes, { ...wanted, cohort: '1' }).chosen)).toEqual(['idle']);
   expect(cohortOf(nodes, wanted).behind).toBe(3);
+});
+
+test('a node that served nothing is back once it is there again, one that served once it serves again', () => {
+  const idle = node('idle', { ready: false, models: [] });
+  const chosen = [idle, node('a')];
+  const before = upgradedOf([...chosen, node('b')], '0.2.0');
+  const after = (a: Partial<RolloutNode>) =>
+    upgradedOf([{ ...idle, version: '0.2.0' }, node('a', { version: '0.2.0', ...a }), node('b')], '0.2.0');
+  expect(isBack(after({}), before, chosen)).toBe(true);
+  expect(isBack(after({ ready: false, models: [] }), before, chosen)).toBe(false);
+  expect(isBack(after({ version: '0.1.0' }), before, chosen)).toBe(false);
 });
