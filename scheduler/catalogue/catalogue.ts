@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
+import { isGpuSlice } from '../../shared/slurm/gres.ts';
 import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Calibration, calibrationSchema } from './calibration.ts';
@@ -122,7 +123,8 @@ export function parse<T>(schema: z.ZodType<T>, value: unknown, what: string): T 
 export function findGpu(catalogue: Catalogue, name: string, memoryMib?: number): Gpu {
   const exact = catalogue.gpus.find(({ id }) => id.toLowerCase() === name.toLowerCase());
   if (exact) return exact;
-  const row = findGpuClass(name);
+  // A part of a GPU has a part of its memory, bandwidth and units: no row tells how fast it is.
+  const row = isGpuSlice(name) ? undefined : findGpuClass(name);
   const same = row === undefined ? [] : catalogue.gpus.filter((gpu) => gpu.class === row.name);
   const variant = gpuVariant(same, name, memoryMib);
   if (variant !== undefined) return variant;

@@ -76,6 +76,9 @@ export function panels(compared: readonly Compared[]): Bars[] {
   ];
 }
 
+/** A plan that answers nothing has no latency. */
+const seconds = (value: number) => (Number.isFinite(value) ? value.toFixed(2) : '-');
+
 export function comparisonText(compared: readonly Compared[]): string {
   const allocation = table(
     ['plan', 'model', 'replicas'],
@@ -98,8 +101,8 @@ export function comparisonText(compared: readonly Compared[]): string {
     compared.map(({ name, plan, prediction }) => [
       name,
       prediction.requestsPerS.toFixed(2),
-      prediction.meanS.toFixed(2),
-      prediction.p95S.toFixed(2),
+      seconds(prediction.meanS),
+      seconds(prediction.p95S),
       prediction.drainS.toFixed(0),
       percent(plan.servedShare),
       (prediction.energyJ / 3.6e6).toFixed(2),

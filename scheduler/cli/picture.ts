@@ -1,4 +1,4 @@
-/** Values of one measure, one per plan. */
+/** Values of one measure, one per plan. NaN: it has none, and is never the best. */
 export interface Bars {
   title: string;
   unit: string;
@@ -26,17 +26,20 @@ export function barsSvg(panels: readonly Bars[]): string {
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT + 70}" font-family="sans-serif" font-size="12">\n<title>${escaped(panels.map(({ title }) => title).join(', '))}</title>\n<rect width="100%" height="100%" fill="white"/>\n${body}${legend.join('')}</svg>\n`;
 }
 
+const figure = (value: number, digits: number) => (Number.isFinite(value) ? value.toPrecision(digits) : '-');
+
 function panelSvg({ title, unit, values, more }: Bars, x: number): string {
-  const most = Math.max(...values.map(({ value }) => value), 1e-12);
-  const best = more ? most : Math.min(...values.map(({ value }) => value));
+  const known = values.map(({ value }) => value).filter(Number.isFinite);
+  const most = Math.max(...known, 1e-12);
+  const best = more ? most : Math.min(...known);
   const step = WIDTH / Math.max(1, values.length);
   const bars = values.map(({ name, value }, i) => {
-    const height = (value / most) * (HEIGHT - TOP);
+    const height = Number.isFinite(value) ? (value / most) * (HEIGHT - TOP) : 0;
     const [left, y] = [x + i * step + step * 0.15, HEIGHT - height];
     const middle = left + step * 0.35;
     return (
       `<rect x="${left.toFixed(1)}" y="${y.toFixed(1)}" width="${(step * 0.7).toFixed(1)}" height="${height.toFixed(1)}" fill="${COLOURS[i % COLOURS.length]}"><title>${escaped(name)}</title></rect>` +
-      `<text x="${middle.toFixed(1)}" y="${(y - 5).toFixed(1)}" text-anchor="middle"${value === best ? ' font-weight="bold"' : ''}>${value >= 100 ? value.toFixed(0) : value.toPrecision(3)}</text>\n`
+      `<text x="${middle.toFixed(1)}" y="${(y - 5).toFixed(1)}" text-anchor="middle"${value === best ? ' font-weight="bold"' : ''}>${value >= 100 ? value.toFixed(0) : figure(value, 3)}</text>\n`
     );
   });
   const label = `<text x="${x}" y="20" font-weight="bold">${escaped(title)}</text><text x="${x}" y="${HEIGHT + 20}" fill="#666">${escaped(unit)}, ${more ? 'more' : 'less'} is better</text>\n`;
@@ -47,11 +50,11 @@ function panelSvg({ title, unit, values, more }: Bars, x: number): string {
 export function barsText(panels: readonly Bars[]): string {
   return panels
     .map(({ title, unit, values }) => {
-      const most = Math.max(...values.map(({ value }) => value), 1e-12);
+      const most = Math.max(...values.map(({ value }) => value).filter(Number.isFinite), 1e-12);
       const width = Math.max(...values.map(({ name }) => name.length));
       const lines = values.map(
         ({ name, value }) =>
-          `  ${name.padEnd(width)}  ${'█'.repeat(Math.max(1, Math.round((value / most) * 40)))} ${value.toPrecision(4)}`,
+          `  ${name.padEnd(width)}  ${'█'.repeat(Number.isFinite(value) ? Math.max(1, Math.round((value / most) * 40)) : 0)} ${figure(value, 4)}`,
       );
       return `${title} (${unit})\n${lines.join('\n')}`;
     })

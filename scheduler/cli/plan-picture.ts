@@ -84,6 +84,7 @@ export function planSvg(plan: Plan): string {
 /** Answers by how long they took, with the half and the 95 of 100 that were soonest. */
 export function latencySvg(result: SimulationResult): string {
   const times = result.latencies.slice().sort();
+  if (times.length === 0) return svg(640, 60, 'No request was answered', []);
   const longest = Math.max(result.latency.p99, 1e-9);
   const [width, height] = [640, 240];
   const points = Array.from({ length: 101 }, (_, i) => {
@@ -112,6 +113,7 @@ function svg(width: number, height: number, title: string, body: readonly string
 /** Answers by how long they took, in ten steps up to the 99th of 100. */
 export function latencyPicture(result: SimulationResult): string {
   const STEPS = 10;
+  if (result.latencies.length === 0) return 'no request was answered';
   const longest = Math.max(result.latency.p99, 1e-9);
   const counts = new Array<number>(STEPS).fill(0);
   for (const value of result.latencies) {

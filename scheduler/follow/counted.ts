@@ -2,17 +2,20 @@
 import type { History } from '../forecast/types.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 
-/** Slots of one model that are kept: two days of minutes and more. The oldest go first. */
-const SLOTS_MAX = 4_320;
+/** Slots of one model that are kept: three days of minutes, or as many as are asked for. The oldest go first. */
+const SLOTS_KEPT = 4_320;
 
 /** One model's counts, by number of slot since the epoch. */
 export class CountedSlots {
   readonly #slotS: number;
+  readonly #max: number;
   #kinds: readonly string[] = [];
   readonly #slots = new Map<number, readonly number[]>();
 
-  constructor(slotS: number) {
+  /** `atLeast`: slots that a forecast needs. */
+  constructor(slotS: number, atLeast: number) {
     this.#slotS = slotS;
+    this.#max = Math.max(SLOTS_KEPT, atLeast);
   }
 
   get kinds(): readonly string[] {
@@ -35,7 +38,7 @@ export class CountedSlots {
   set(slot: number, requests: readonly number[]): void {
     this.#slots.delete(slot);
     this.#slots.set(slot, requests);
-    if (this.#slots.size <= SLOTS_MAX) return;
+    if (this.#slots.size <= this.#max) return;
     const oldest = this.#slots.keys().next().value;
     if (oldest !== undefined) this.#slots.delete(oldest);
   }
@@ -61,7 +64,7 @@ export class CountedSlots {
   history(end: number): History {
     const numbers = [...this.#slots.keys()].filter((slot) => slot < end);
     const first = Math.max(
-      end - SLOTS_MAX,
+      end - this.#max,
       numbers.reduce((least, slot) => Math.min(least, slot), end),
     );
     const slots = Array.from({ length: end - first }, (_, i) => this.#slots.get(first + i));

@@ -6,7 +6,7 @@ import { type KindCount, kindCounts } from '../live/kind-counts.ts';
 import { knownModel } from '../live/nodes.ts';
 import type { Kind } from '../workload/kinds.ts';
 import { CountedSlots } from './counted.ts';
-import { type Expectation, Expecter } from './expect.ts';
+import { type Expectation, Expecter, slotsOf } from './expect.ts';
 import { countedKinds, type FittedKinds, fitLiveKinds } from './kinds.ts';
 import type { FollowedModel } from './network.ts';
 import type { CountedLine } from './record.ts';
@@ -137,7 +137,7 @@ export class Counting {
       const { slotS, season } = this.#options;
       const followed = this.#models.get(name) ?? {
         name,
-        counted: new CountedSlots(slotS),
+        counted: new CountedSlots(slotS, slotsOf(season)),
         expecter: new Expecter(season),
         fitted: undefined,
         fittedAt: Number.NEGATIVE_INFINITY,

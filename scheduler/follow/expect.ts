@@ -10,6 +10,9 @@ import type { ModelDemand } from './problem.ts';
 const REFIT_SLOTS = 10;
 const LEVEL = 0.8;
 
+/** A season counts once two of them were seen: before, there is nothing to compare it with. */
+export const slotsOf = (season: number): number => 2 * season;
+
 export interface Expectation {
   /** First slot that it is for. */
   slot: number;
@@ -49,9 +52,8 @@ export class Expecter {
     return { slot: end + lag, forecast, methods };
   }
 
-  /** A season counts once two of them were seen: before, there is nothing to compare it with. */
   #members({ counts }: History): Forecaster[] {
-    const long = (counts[0]?.length ?? 0) >= 2 * this.#season;
+    const long = (counts[0]?.length ?? 0) >= slotsOf(this.#season);
     return [movingAverage(3), movingAverage(5), ridge({ lags: 10 }), ...(long ? [seasonal(this.#season)] : [])];
   }
 }

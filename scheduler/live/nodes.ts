@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
 import { GPUS_MAX } from '../../shared/lattice/node.ts';
+import { isGpuSlice } from '../../shared/slurm/gres.ts';
 import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
@@ -37,6 +38,7 @@ const nodesSchema = z.object({
           gpus: z.array(
             z.object({
               class: z.string().max(64),
+              name: z.string().max(256).optional(),
               vram_mib: z.number().nonnegative(),
               count: z.number().int().positive().optional(),
             }),
@@ -106,9 +108,11 @@ export async function liveNetwork(
     if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
     const [first] = entry.hardware.gpus;
     if (first === undefined) return [];
-    const gpu = knownGpu(catalogue, first.class, first.vram_mib);
+    // The driver's name of a part of a GPU says so; its class does not.
+    const gpuName = isGpuSlice(first.name ?? '') ? (first.name ?? '') : first.class;
+    const gpu = knownGpu(catalogue, gpuName, first.vram_mib);
     if (gpu === undefined) {
-      unknown.add(first.class);
+      unknown.add(gpuName);
       return [];
     }
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);

@@ -1,4 +1,4 @@
-import { freeGpus, isGpuSlice } from '../../shared/slurm/gres.ts';
+import { freeGpus } from '../../shared/slurm/gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { type Catalogue, findGpu } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
@@ -57,9 +57,7 @@ export async function slurmInventory(
   return { pools: [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX), running: [] };
 }
 
-/** A part of a GPU is none: plans count on whole ones. */
 function gpuOf(catalogue: Catalogue, type: string): Gpu | undefined {
-  if (isGpuSlice(type)) return undefined;
   try {
     return findGpu(catalogue, type);
   } catch (error) {

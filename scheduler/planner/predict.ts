@@ -1,6 +1,7 @@
 import { type ReplicaGroup, type SimulationResult, simulate } from '../serving/cluster.ts';
 import { seeded } from '../serving/random.ts';
 import { drawRequests } from '../serving/requests.ts';
+import { distribution } from '../serving/statistics.ts';
 import { stepsOf } from '../solver/options.ts';
 import type { Demand, PlanOptions, Pool } from '../solver/problem.ts';
 import type { Plan } from './types.ts';
@@ -15,7 +16,7 @@ export interface Prediction {
   /** Requests that ended over the time until the last one did, of all models. */
   requestsPerS: number;
   tokensPerS: number;
-  /** Seconds, over all requests of all models. */
+  /** Seconds, over all requests of all models that were answered; NaN where none was. */
   meanS: number;
   p95S: number;
   drainS: number;
@@ -91,13 +92,12 @@ function totals(models: readonly PredictedModel[]): Omit<Prediction, 'models'> {
     latencies.set(some, at);
     at += some.length;
   }
-  latencies.sort();
-  const mean = latencies.reduce((sum, value) => sum + value, 0) / Math.max(1, latencies.length);
+  const { mean, p95 } = distribution(latencies);
   return {
     requestsPerS: ended / drainS,
     tokensPerS: done.reduce((sum, one) => sum + one.tokensPerS * one.durationS, 0) / drainS,
     meanS: mean,
-    p95S: latencies[Math.max(0, Math.ceil(0.95 * latencies.length) - 1)] ?? 0,
+    p95S: p95,
     drainS,
     energyJ: done.reduce((sum, one) => sum + one.energyJ, 0),
   };

@@ -1,4 +1,4 @@
-/** Seconds. */
+/** Seconds; NaN of no values: nothing was as fast as 0 s. */
 export interface Distribution {
   mean: number;
   p50: number;
@@ -9,9 +9,8 @@ export interface Distribution {
 }
 
 export function distribution(values: Float64Array): Distribution {
-  if (values.length === 0) return { mean: 0, p50: 0, p90: 0, p95: 0, p99: 0, max: 0 };
   const sorted = values.slice().sort();
-  const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)] ?? 0;
+  const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)] ?? Number.NaN;
   let sum = 0;
   for (const value of values) sum += value;
   return { mean: sum / values.length, p50: at(0.5), p90: at(0.9), p95: at(0.95), p99: at(0.99), max: at(1) };

@@ -138,6 +138,15 @@ describe('names', () => {
     expect(findGpu(catalogue, 'NVIDIA A100-SXM4-80GB', 81_920).id).toBe('A100-80-SXM');
   });
 
+  it.each([
+    ['H100', 9_984],
+    ['NVIDIA A100-SXM4-80GB MIG 3g.40gb', 40_960],
+    ['a100_3g.20gb', undefined],
+    ['1g.10gb', undefined],
+  ])('a part of a GPU is none: %s with %s MiB', (name, memoryMib) => {
+    expect(() => findGpu(catalogue, name, memoryMib)).toThrow(/no GPU is called/);
+  });
+
   it('unknown names are answered with the nearest', () => {
     expect(() => findGpu(catalogue, 'H300')).toThrow(/nearest: .*H[12]00/);
     expect(() => findModel(catalogue, 'Lama-3.3-70B-Instruct')).toThrow(/nearest: meta-llama\/Llama-3.3-70B-Instruct/);

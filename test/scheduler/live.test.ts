@@ -41,6 +41,14 @@ describe('the live inventory', () => {
     expect(said.join()).toMatch(/1 idle nodes are left out: their agents take no deployments/);
   });
 
+  it('leaves out a node whose GPU is a part of one', async () => {
+    const said: string[] = [];
+    const slice = { class: 'A100', name: 'NVIDIA A100-SXM4-80GB MIG 3g.40gb', vram_mib: 40_960 };
+    const nodes = [node('slice', { hardware: { gpus: [slice], cpus: 8, memory_mib: 1 } })];
+    expect(await liveNodes(gateway(nodes), catalogue, (line) => said.push(line))).toEqual([]);
+    expect(said.join()).toMatch(/MIG 3g\.40gb/);
+  });
+
   it('keeps stable and volatile nodes apart', async () => {
     const serving = (id: string, tier: string) => node(id, { tier, models: [{ id: MODEL, state: 'ready' }] });
     const found = await liveInventory(gateway([serving('a', 'stable'), serving('b', 'volatile')]), catalogue, () => {});
