@@ -100,6 +100,9 @@ const ENGINE_KEY = {
   sglang: [],
 } as const satisfies Record<JobRequest['engine'], readonly string[]>;
 
+/** Containers see neither scratch nor, with enroot, the home: without a mount each job would read the weights from the hub again. */
+const HUB_CACHE = [`export HF_HOME="\${HF_HOME:-$HOME/.cache/huggingface}"`, 'mkdir -p "$HF_HOME"'];
+
 /**
  * Whatever the fields contain, the script does only what it shows: values are quoted, or reduced to the characters that
  * Slurm's lines allow.
@@ -117,6 +120,7 @@ export function jobScript(job: JobRequest): string {
     `export OTELA_GATEWAY=${shellQuoted(gateway)}`,
     `export OTELA_TOKEN_FILE=${pathQuoted(tokenFile)}`,
     ...ENGINE_KEY[engine],
+    ...(container === 'none' ? [] : HUB_CACHE),
     'exec otela-agent start -- \\',
     `  ${[...wrapped(container, engine, job.image || defaultImage(job)), ...serve(job)].join(' ')}`,
   ];
@@ -135,10 +139,11 @@ function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): strin
 }
 
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
-  if (container === 'apptainer') return ['apptainer', 'exec', '--nv', shellQuoted(image)];
+  if (container === 'apptainer') return ['apptainer', 'exec', '--nv', '--bind', '"$HF_HOME"', shellQuoted(image)];
   // Unlike Apptainer, enroot passes on only named variables: here the key from above, and what the agent sets for
   // SGLang.
   const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
-  if (container === 'enroot') return ['enroot', 'start', '--env', variable, shellQuoted(image)];
+  const hub = ['--env', 'HF_HOME', '--mount', '"$HF_HOME:$HF_HOME"'];
+  if (container === 'enroot') return ['enroot', 'start', '--env', variable, ...hub, shellQuoted(image)];
   return [];
 }

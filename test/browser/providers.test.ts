@@ -47,7 +47,7 @@ it('providers: a join token that admits an agent, and a job script that is one w
     '#SBATCH --exclusive',
   ])
     expect(full.split('\n')).toContain(line);
-  expect(full).toContain('apptainer exec --nv /images/vllm.sif vllm serve');
+  expect(full).toContain('apptainer exec --nv --bind "$HF_HOME" /images/vllm.sif vllm serve');
   expect(full).toContain(`--chat-template '/my templates/x.jinja' '$(id)'`);
   await page.getByLabel('Arguments of the engine').fill(`--chat-template 'open`);
   await page.getByText('A quotation mark is not closed.').waitFor();

@@ -16,7 +16,8 @@ const JOB: JobRequest = {
 
 /** What the script would run, by a bash in which the agent is a stand-in that prints its arguments. */
 function argumentsIn(script: string): string[] {
-  const stand = 'otela-agent() { printf "%s\\n" "$@"; }; exec() { "$@"; }; SLURM_JOB_ID=7\n';
+  const stand =
+    'otela-agent() { printf "%s\\n" "$@"; }; exec() { "$@"; }; mkdir() { :; }; SLURM_JOB_ID=7 HF_HOME=/hub\n';
   const { status, stdout } = spawnSync('bash', ['--norc'], { input: stand + script, encoding: 'utf8' });
   expect(status).toBe(0);
   return stdout.trimEnd().split('\n');
@@ -52,21 +53,21 @@ it('gives vLLM a key of the job’s own, which the agent and a container get too
   expect(key?.OTELA_ENGINE_KEY).toBe(key?.VLLM_API_KEY);
   expect(again?.VLLM_API_KEY).toMatch(/^[0-9a-f]{48}$/);
   expect(again?.VLLM_API_KEY).not.toBe(key?.VLLM_API_KEY);
-  const words = 'start -- enroot start --env VLLM_API_KEY vllm.sqsh vllm serve';
-  expect(argumentsIn(jobScript({ ...JOB, container: 'enroot' })).slice(0, 9)).toEqual(words.split(' '));
+  const words = 'start -- enroot start --env VLLM_API_KEY --env HF_HOME --mount /hub:/hub vllm.sqsh vllm serve';
+  expect(argumentsIn(jobScript({ ...JOB, container: 'enroot' })).slice(0, 13)).toEqual(words.split(' '));
 });
 
 it('lets through to SGLang in a container of Enroot’s what the agent tells it', () => {
   const script = jobScript({ ...JOB, engine: 'sglang', container: 'enroot', image: 'x.sqsh' });
-  const words = 'start -- enroot start --env SGLANG_REQUEST_STATE_WAIT_TIMEOUT x.sqsh python3';
-  expect(argumentsIn(script).slice(0, 8)).toEqual(words.split(' '));
+  const words =
+    'start -- enroot start --env SGLANG_REQUEST_STATE_WAIT_TIMEOUT --env HF_HOME --mount /hub:/hub x.sqsh python3';
+  expect(argumentsIn(script).slice(0, 12)).toEqual(words.split(' '));
 });
 
 it('knows SGLang and containers', () => {
   const script = jobScript({ ...JOB, engine: 'sglang', container: 'apptainer', image: 'my image.sif' });
-  expect(argumentsIn(script).slice(0, 9)).toEqual([
-    ...['start', '--', 'apptainer', 'exec', '--nv', 'my image.sif', 'python3', '-m', 'sglang.launch_server'],
-  ]);
+  const words = ['start', '--', 'apptainer', 'exec', '--nv', '--bind', '/hub', 'my image.sif', 'python3', '-m'];
+  expect(argumentsIn(script).slice(0, 10)).toEqual(words);
 });
 
 it('whatever is typed stays what it is: one argument, or nothing that Slurm or the shell would act on', () => {
