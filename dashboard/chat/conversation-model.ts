@@ -18,6 +18,7 @@ import {
   withToolCall,
   withTurn,
 } from './conversation.ts';
+import { merged } from './merged.ts';
 import { SEALED, type Settings } from './settings.ts';
 import type { ConversationStore } from './store.ts';
 
@@ -56,13 +57,18 @@ export class ConversationModel {
   #restMs = 0;
   #saving: ReturnType<typeof setTimeout> | undefined;
   #conversation: Conversation;
+  /** As it is stored, as far as this tab knows; undefined: it was not stored yet. */
+  #base: Conversation | undefined;
+  /** One after the other: each goes on from what the former one found. */
+  #storing: Promise<unknown> = Promise.resolve();
   #isForgotten = false;
   /** Why it could not be saved the last time. */
   saveError: unknown;
 
-  constructor(store: ConversationStore, conversation: Conversation) {
+  constructor(store: ConversationStore, conversation: Conversation, isStored = false) {
     this.#store = store;
     this.#conversation = conversation;
+    this.#base = isStored ? conversation : undefined;
   }
 
   /** Another object after each change. */
@@ -249,11 +255,41 @@ export class ConversationModel {
     clearTimeout(this.#saving);
     this.#saving = undefined;
     if (this.isEmpty || this.#isForgotten) return;
-    this.#conversation = { ...this.#conversation, updatedAt: Date.now() };
-    this.#store.save(this.#conversation).then(
-      () => this.#tell(undefined),
+    this.#inTurn(async () => {
+      const ours = { ...this.#conversation, updatedAt: Date.now() };
+      this.#conversation = ours;
+      this.#found(ours, await this.#store.save(ours, this.#base));
+    });
+  }
+
+  /** Another tab changed it. */
+  reload(): void {
+    if (this.#isForgotten) return;
+    this.#inTurn(async () => {
+      const base = this.#base;
+      if (base === undefined) return;
+      const stored = await this.#store.get(base.id);
+      if (stored?.updatedAt !== base.updatedAt) this.#found(base, stored);
+    });
+  }
+
+  #inTurn(work: () => Promise<void>): void {
+    this.#storing = this.#storing.then(work).then(
+      () => this.#isForgotten || this.#tell(undefined),
       (error: unknown) => this.#tell(error),
     );
+  }
+
+  /** `known`: what the stored one was made of, as this tab has it. */
+  #found(known: Conversation, stored: Conversation | undefined): void {
+    if (this.#isForgotten) return;
+    if (stored === undefined) {
+      this.forget();
+      this.#tell(new Error(t.chat.deletedElsewhere));
+      return;
+    }
+    this.#base = stored;
+    if (stored !== known) this.#set(merged(known, this.#conversation, stored));
   }
 
   #tell(error: unknown): void {

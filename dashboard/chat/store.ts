@@ -1,6 +1,7 @@
 /** Conversations and presets in the browser's own store (IndexedDB), of one person. Nothing of them is at the gateway. */
 import { type DBSchema, type IDBPDatabase, openDB } from 'idb';
 import type { Conversation } from './conversation.ts';
+import { merged } from './merged.ts';
 import type { Settings } from './settings.ts';
 
 /** What the list shows. */
@@ -47,10 +48,11 @@ export class ConversationStore {
     });
   }
 
-  /** Calls back when another tab changed something. Gives a function that ends it. */
-  watch(onChange: () => void): () => void {
-    this.#channel.addEventListener('message', onChange);
-    return () => this.#channel.removeEventListener('message', onChange);
+  /** Calls back when another tab changed a conversation; '': all of them. Gives a function that ends it. */
+  watch(onChange: (id: string) => void): () => void {
+    const listener = ({ data }: MessageEvent<string>) => onChange(data);
+    this.#channel.addEventListener('message', listener);
+    return () => this.#channel.removeEventListener('message', listener);
   }
 
   /** The newest first. */
@@ -63,24 +65,35 @@ export class ConversationStore {
     return (await this.#opening).get('conversations', id);
   }
 
-  /** @throws DOMException QuotaExceededError where the browser's store is full */
-  async save(conversation: Conversation): Promise<void> {
+  /**
+   * Gives what is stored now: with what other tabs changed since `base`, which was stored last as far as this one knows. Undefined: another
+   * tab deleted it.
+   * @throws DOMException QuotaExceededError where the browser's store is full
+   */
+  async save(ours: Conversation, base?: Conversation): Promise<Conversation | undefined> {
     const db = await this.#opening;
-    const { id, title, updatedAt, threads } = conversation;
-    const model = threads[0]?.model ?? '';
     const transaction = db.transaction(['conversations', 'summaries', 'texts'], 'readwrite');
+    const { id } = ours;
+    const before = await transaction.objectStore('summaries').get(id);
+    if (before === undefined && base !== undefined) return undefined;
+    const isOurs = before === undefined || base === undefined || before.updatedAt === base.updatedAt;
+    const stored = isOurs ? undefined : await transaction.objectStore('conversations').get(id);
+    const conversation = stored === undefined || base === undefined ? ours : merged(base, ours, stored);
+    const { title, updatedAt, threads } = conversation;
     await Promise.all([
       transaction.objectStore('conversations').put(conversation),
-      transaction.objectStore('summaries').put({ id, title, updatedAt, model }),
+      transaction.objectStore('summaries').put({ id, title, updatedAt, model: threads[0]?.model ?? '' }),
       transaction.objectStore('texts').put(searchedText(conversation), id),
       transaction.done,
     ]);
     this.#channel.postMessage(id);
+    return conversation;
   }
 
   async rename(id: string, title: string): Promise<void> {
     const conversation = await this.get(id);
-    if (conversation !== undefined) await this.save({ ...conversation, title, titled: true });
+    if (conversation !== undefined)
+      await this.save({ ...conversation, title, titled: true, updatedAt: Date.now() }, conversation);
   }
 
   async delete(id: string): Promise<void> {

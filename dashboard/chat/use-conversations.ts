@@ -46,13 +46,21 @@ export function useOpenConversation(store: ConversationStore, id: string | undef
       return;
     }
     store.get(id).then(
-      (found) => isGone || show(found && new ConversationModel(store, settled(found)), false),
+      (found) => isGone || show(found && new ConversationModel(store, settled(found), true), false),
       () => isGone || show(undefined, false),
     );
     return () => {
       isGone = true;
     };
   }, [store, id, query]);
+  useEffect(
+    () =>
+      store.watch((changed) => {
+        const { current: model } = current;
+        if (changed === '' || changed === model?.conversation.id) model?.reload();
+      }),
+    [store],
+  );
   useEffect(
     () => () => {
       current.current?.close();

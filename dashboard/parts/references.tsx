@@ -67,14 +67,15 @@ interface ReferenceProps {
 
 export function Reference({ of, name, label, hint, defaultValue, required = false, none }: ReferenceProps) {
   const options = useOptions(of);
-  const isGone = options !== undefined && defaultValue != null && !options.some(({ id }) => id === defaultValue);
+  // It is gone, or the options are not here yet: a form that is saved meanwhile must say the same.
+  const isMissing = defaultValue != null && options?.some(({ id }) => id === defaultValue) !== true;
   return (
     <Field label={label} {...(hint !== undefined && { hint })}>
       {(id) => (
         // The browser keeps a default only for options that are there: it is drawn anew when they come.
         <Select key={String(options?.length)} id={id} name={name} defaultValue={defaultValue ?? ''} required={required}>
           <option value="">{none ?? (required ? t.form.choose : t.form.noChoice)}</option>
-          {isGone && <option value={defaultValue}>{defaultValue}</option>}
+          {isMissing && <option value={defaultValue}>{defaultValue}</option>}
           {options?.map((one) => (
             <option key={one.id} value={one.id}>
               {one.name === one.id ? one.id : of === 'providers' ? `${one.name} (${one.id})` : one.name}

@@ -22,6 +22,25 @@ export class Filled {
     return Object.fromEntries(changed) as Partial<Body>;
   }
 
+  /**
+   * The same, put upon what is stored now: of a table only the entries that the person changed, of a list of words those that were added
+   * and taken out. `stored` is asked if anything changed.
+   */
+  async changesOver<Body extends object>(
+    bodyOf: (filled: Filled) => Body,
+    stored: () => Promise<object | undefined>,
+  ): Promise<Partial<Body>> {
+    const changes = this.changes(bodyOf);
+    if (!hasMembers(changes)) return changes;
+    const before = new Map(Object.entries(bodyOf(new Filled(this.#loaded))));
+    const now = new Map(Object.entries((await stored()) ?? {}));
+    const members = Object.entries(changes).map(([name, value]) => [
+      name,
+      over(before.get(name), value, now.get(name)),
+    ]);
+    return Object.fromEntries(members) as Partial<Body>;
+  }
+
   text(name: string): string {
     return String(this.#form.get(name) ?? '').trim();
   }
@@ -60,7 +79,7 @@ export class Filled {
     return words.length === 0 ? null : words;
   }
 
-  /** Lines of the form `name = value`; null: the field is empty. @throws Error for a line of another form */
+  /** Lines of the form `name = value`, in which the name may hold `=`, as an LDAP name does; null: the field is empty. @throws Error for a line of another form */
   pairs(name: string): [string, string][] | null {
     const lines = this.text(name)
       .split('\n')
@@ -68,12 +87,38 @@ export class Filled {
       .filter((line) => line !== '');
     if (lines.length === 0) return null;
     return lines.map((line) => {
-      const at = line.indexOf('=');
+      const spaced = line.lastIndexOf(' = ');
+      const at = spaced === -1 ? line.lastIndexOf('=') : spaced + 1;
       const [key, value] = [line.slice(0, Math.max(0, at)).trim(), line.slice(at + 1).trim()];
       if (key === '' || value === '') throw new Error(t.form.noPair(line));
       return [key, value];
     });
   }
+}
+
+const isSame = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+const isTable = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const isWords = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string');
+
+/** `stored` with what the person made of `before`. */
+function over(before: unknown, after: unknown, stored: unknown): unknown {
+  if (isSame(before, stored)) return after;
+  if (isWords(before) && isWords(after) && isWords(stored)) {
+    const added = after.filter((word) => !before.includes(word) && !stored.includes(word));
+    return [...stored.filter((word) => after.includes(word) || !before.includes(word)), ...added];
+  }
+  if (!isTable(stored) || (!isTable(before) && !isTable(after))) return after;
+  const [was, is] = [isTable(before) ? before : {}, isTable(after) ? after : {}];
+  const entries = new Map(Object.entries(stored));
+  for (const name of new Set([...Object.keys(was), ...Object.keys(is)])) {
+    if (isSame(was[name], is[name])) continue;
+    if (name in is) entries.set(name, over(was[name], is[name], stored[name]));
+    else entries.delete(name);
+  }
+  // The form's word for an empty table: some are null.
+  return entries.size === 0 && !isTable(after) ? after : Object.fromEntries(entries);
 }
 
 /** Whether there is anything to write. */

@@ -31,6 +31,8 @@ export function Form({ action, submit, close, children }: FormProps) {
     setError(undefined);
     try {
       await submit(filled);
+      // What it shows is stored now: it is no change of what the person does next.
+      loaded.current = form;
       close?.();
     } catch (cause) {
       setError(cause);

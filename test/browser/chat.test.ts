@@ -290,6 +290,35 @@ it('a conversation is found again after a reload, is renamed, searched, exported
   expect(complaints).toEqual([]);
 });
 
+it('one conversation in two tabs keeps the questions of both, and is gone in both once it is deleted', async () => {
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  await send(page, 'First');
+  await answered(page);
+  await page.getByRole('link', { name: 'First' }).waitFor();
+  const other = await page.context().newPage();
+  await other.goto(page.url());
+  await other.locator('.said').getByText('First').waitFor();
+  await send(other, 'Second');
+  await answered(other);
+  await page.locator('.said').getByText('Second').waitFor();
+  await send(page, 'Third');
+  await answered(page);
+  await other.locator('.said').getByText('Third').waitFor();
+  await other.reload();
+  await other.locator('.said').getByText('Third').waitFor();
+  expect(await other.locator('.said').allInnerTexts()).toEqual(['First', 'Second', 'Third']);
+  await page.getByRole('button', { name: 'More: First' }).click();
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('alertdialog').getByRole('button', { name: 'Delete' }).click();
+  await other.getByText('deleted in another tab').waitFor();
+  await send(other, 'Fourth');
+  await answered(other);
+  await page.reload();
+  await page.getByLabel('Message').waitFor();
+  expect(await page.getByRole('link', { name: 'First' }).count()).toBe(0);
+  expect(complaints).toEqual([]);
+});
+
 it('a link brings model and settings along, which is told before anything is sent; a preset keeps them', async () => {
   const { page } = await visitors.enter(visitors.house.key);
   await page.goto(

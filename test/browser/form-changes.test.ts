@@ -57,3 +57,38 @@ test('a rule of weights keeps what no field shows', () => {
   ];
   expect(rules.map((rule, key) => ruleOf({ ...emptyRule(key), ...written(rule) }))).toEqual(rules);
 });
+
+const over = (now: Readonly<Record<string, string>>, stored: object, shown: Readonly<Record<string, string>> = SHOWN) =>
+  new Filled(formOf({ ...shown, ...now }), formOf(shown)).changesOver(bodyOf, async () => stored);
+
+test('two windows change two limits of one key, and both hold', async () => {
+  const shown = { ...SHOWN, requests_per_minute: '5', tokens_per_minute: '9' };
+  // The other window added a limit, and took one away.
+  const limits = { tokens_per_minute: 9, concurrent_requests: 3, models: { m: { requests_per_minute: 1 } } };
+  expect(await over({ tokens_per_minute: '10' }, { limits }, shown)).toEqual({
+    limits: { ...limits, tokens_per_minute: 10 },
+  });
+  expect(await over({ requests_per_minute: '', tokens_per_minute: '' }, { limits: null }, shown)).toEqual({
+    limits: null,
+  });
+});
+
+test('two windows add two models to one list, and both are in it', async () => {
+  const shown = { name: 'ada', models: 'a\nb' };
+  expect(await over({ models: 'a\nb\nc' }, { models: ['b', 'd'] }, shown)).toEqual({ models: ['b', 'd', 'c'] });
+  expect(await over({ models: 'b\na' }, { models: ['a', 'b'] }, shown)).toEqual({ models: ['b', 'a'] });
+});
+
+test('nothing is asked of the gateway where nothing changed', async () => {
+  const filled = new Filled(formOf(SHOWN), formOf(SHOWN));
+  expect(await filled.changesOver(bodyOf, () => Promise.reject(new Error('asked')))).toEqual({});
+});
+
+test('a group by its LDAP name stays what it is', () => {
+  const pairs = 'cn=ml,dc=eth = ml\nchem = chemistry\nbio=biology';
+  expect(new Filled(formOf({ groups: pairs })).pairs('groups')).toEqual([
+    ['cn=ml,dc=eth', 'ml'],
+    ['chem', 'chemistry'],
+    ['bio', 'biology'],
+  ]);
+});

@@ -63,6 +63,7 @@ export function Catalogue() {
       {edited !== undefined && (
         <EntryDialog
           entry={edited === 'new' ? undefined : edited}
+          stored={async () => (await entries.refetch()).data?.find(({ id }) => edited !== 'new' && id === edited.id)}
           saved={() => entries.refetch()}
           close={() => setEdited(undefined)}
         />
@@ -169,9 +170,18 @@ function bodyOf(filled: Filled) {
   };
 }
 
-function EntryDialog({ entry, saved, close }: { entry: Entry | undefined; saved: () => unknown; close: () => void }) {
+interface EntryDialogProps {
+  /** Undefined: a new one. */
+  entry: Entry | undefined;
+  /** As it is now. */
+  stored: () => Promise<Entry | undefined>;
+  saved: () => unknown;
+  close: () => void;
+}
+
+function EntryDialog({ entry, stored, saved, close }: EntryDialogProps) {
   const submit = async (filled: Filled) => {
-    const body = entry === undefined ? bodyOf(filled) : filled.changes(bodyOf);
+    const body = entry === undefined ? bodyOf(filled) : await filled.changesOver(bodyOf, stored);
     const id = entry?.id ?? filled.text('model');
     if (hasMembers(body)) await gateway.PATCH('/admin/catalogue/{id}', { params: { path: { id } }, body });
   };

@@ -100,9 +100,11 @@ export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
           title={texts.limitTitle(limited.name)}
           action={t.common.save}
           submit={async (filled) => {
-            const body = filled.changes((one) => limitsFrom(one, limited));
             const at = { params: { path: { id, user: limited.user_id } } };
-            const { limits } = body;
+            const { limits } = await filled.changesOver(
+              (one) => limitsFrom(one, limited),
+              async () => (await members.refetch()).data?.find(({ user_id }) => user_id === limited.user_id),
+            );
             if (limits === undefined) return;
             await gateway.PATCH('/admin/projects/{id}/members/{user}', { ...at, body: { limits } });
           }}

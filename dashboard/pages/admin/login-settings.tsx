@@ -6,11 +6,11 @@ import { Button } from '../../ui/button.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Empty } from '../../ui/feedback.tsx';
 import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
-import type { Filled } from '../../ui/filled.ts';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
 import { Form, MoreFields, WIDE } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
-import type { SettingsProps } from './settings.tsx';
+import { type SettingsProps, storedSettings } from './settings.tsx';
 
 const texts = t.settings.login;
 const ADMITS = ['known', 'mapped', 'everybody'] as const;
@@ -25,7 +25,6 @@ export function LoginSettings({ settings, save }: SettingsProps) {
   const [edited, setEdited] = useState<Issuer | null>();
   const [removed, setRemoved] = useState<Issuer>();
   const columns = useMemo(() => columnsOf(setEdited, setRemoved), []);
-  const without = (issuer: string | undefined) => oidc.filter((one) => one.issuer !== issuer);
   return (
     <Section title={texts.title} actions={<Button onClick={() => setEdited(null)}>{texts.create}</Button>}>
       {oidc.length === 0 ? (
@@ -37,7 +36,7 @@ export function LoginSettings({ settings, save }: SettingsProps) {
         <IssuerDialog
           issuer={edited ?? undefined}
           gatewayUrl={settings.public_url ?? location.origin}
-          save={(one) => save({ oidc: [...without(edited?.issuer), one] })}
+          save={(oidc) => save({ oidc })}
           close={() => setEdited(undefined)}
         />
       )}
@@ -45,7 +44,7 @@ export function LoginSettings({ settings, save }: SettingsProps) {
         <Confirm
           title={texts.removeTitle(removed.name)}
           action={t.peers.remove}
-          act={() => save({ oidc: without(removed.issuer) })}
+          act={async () => save({ oidc: (await storedIssuers()).filter(({ issuer }) => issuer !== removed.issuer) })}
           close={() => setRemoved(undefined)}
         >
           {texts.removeFollows}
@@ -80,15 +79,29 @@ function columnsOf(edit: (issuer: Issuer) => void, remove: (issuer: Issuer) => v
 interface IssuerDialogProps {
   issuer: Issuer | undefined;
   gatewayUrl: string;
-  save: (issuer: Issuer) => Promise<void>;
+  save: (issuers: Issuer[]) => Promise<void>;
   close: () => void;
 }
 
+/** The gateway takes the list as a whole: another window may have changed another one of it. */
+const storedIssuers = async () => (await storedSettings())?.oidc ?? [];
+
 function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
   const { form } = texts;
+  const submit = async (filled: Filled) => {
+    if (issuer === undefined) return save([...(await storedIssuers()), issuerFrom(filled)]);
+    let stored: Issuer[] = [];
+    const changes = await filled.changesOver(issuerFrom, async () => {
+      stored = await storedIssuers();
+      return stored.find((one) => one.issuer === issuer.issuer);
+    });
+    if (!hasMembers(changes)) return;
+    if (!stored.some((one) => one.issuer === issuer.issuer)) throw new Error(t.form.changedElsewhere);
+    await save(stored.map((one) => (one.issuer === issuer.issuer ? { ...one, ...changes } : one)));
+  };
   return (
     <Dialog title={issuer === undefined ? texts.create : texts.edit(issuer.name)} close={close}>
-      <Form action={t.common.save} submit={(filled) => save(issuerFrom(filled))} close={close}>
+      <Form action={t.common.save} submit={submit} close={close}>
         <p className={`text-muted text-sm ${WIDE}`}>
           {form.callback(`${gatewayUrl.replace(/\/$/, '')}/login/callback`)} {form.secret}
         </p>

@@ -22,11 +22,14 @@ interface ModelSettingsDialogProps {
 export function ModelSettingsDialog({ model, settings, saved, close }: ModelSettingsDialogProps) {
   const { form } = texts;
   const submit = async (filled: Filled) => {
-    const changes = filled.changes(bodyOf);
+    const at = { params: { path: { id: model } } };
+    let stored: ModelSettings | undefined;
+    const changes = await filled.changesOver(bodyOf, async () => {
+      ({ data: stored } = await ifFound(gateway.GET('/admin/models/{id}', at)));
+      return stored;
+    });
     if (!hasMembers(changes)) return;
     // A PUT says everything, so it says what is stored now, with the changes.
-    const at = { params: { path: { id: model } } };
-    const { data: stored } = settings === undefined ? {} : await ifFound(gateway.GET('/admin/models/{id}', at));
     await gateway.PUT('/admin/models/{id}', { ...at, body: { ...settable(stored), ...changes } });
   };
   return (

@@ -22,9 +22,9 @@ export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
   const submit = async (filled: Filled) => {
     const bodyFrom = (one: Filled) => bodyOf(one, project);
     if (project === undefined) return gateway.POST('/admin/projects', { body: bodyFrom(filled) });
-    const body = filled.changes(bodyFrom);
-    if (!hasMembers(body)) return undefined;
-    return gateway.PATCH('/admin/projects/{id}', { params: { path: { id: project.id } }, body });
+    const at = { params: { path: { id: project.id } } };
+    const body = await filled.changesOver(bodyFrom, async () => (await gateway.GET('/admin/projects/{id}', at)).data);
+    return hasMembers(body) ? gateway.PATCH('/admin/projects/{id}', { ...at, body }) : undefined;
   };
   return (
     <FormDialog

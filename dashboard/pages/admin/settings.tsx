@@ -14,6 +14,9 @@ import { LoginSettings } from './login-settings.tsx';
 
 const texts = t.settings;
 
+/** As they are now: another window may have changed them. */
+export const storedSettings = async () => (await gateway.GET('/admin/settings')).data;
+
 export default function SettingsPage() {
   const settings = useQuery({
     queryKey: ['settings'],
@@ -64,7 +67,7 @@ function Group({ title, about, bodyOf, save, children }: GroupProps) {
           action={t.common.save}
           submit={async (filled) => {
             setSaved(false);
-            const change = filled.changes(bodyOf);
+            const change = await filled.changesOver(bodyOf, storedSettings);
             if (hasMembers(change)) await save(change);
             setSaved(true);
           }}

@@ -33,9 +33,10 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
     }
     const { role: before, provider = null } = user;
     const isSame = before === rights.role && provider === rights.provider;
-    const body = { ...filled.changes(bodyFrom), ...(!isSame && rights) };
-    if (!hasMembers(body)) return undefined;
-    return gateway.PATCH('/admin/users/{id}', { params: { path: { id: user.id } }, body });
+    const at = { params: { path: { id: user.id } } };
+    const changes = await filled.changesOver(bodyFrom, async () => (await gateway.GET('/admin/users/{id}', at)).data);
+    const body = { ...changes, ...(!isSame && rights) };
+    return hasMembers(body) ? gateway.PATCH('/admin/users/{id}', { ...at, body }) : undefined;
   };
   return (
     <FormDialog

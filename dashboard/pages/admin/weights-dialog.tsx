@@ -13,6 +13,8 @@ const texts = t.routing.weightsForm;
 /** What the gateway takes. */
 const RULES_MAX = 500;
 
+const isSame = (a: Weights, b: Weights) => JSON.stringify(a) === JSON.stringify(b);
+
 interface WeightsDialogProps {
   model: string;
   weights: Weights;
@@ -22,17 +24,20 @@ interface WeightsDialogProps {
 
 export function WeightsDialog({ model, weights, saved, close }: WeightsDialogProps) {
   const next = useRef(weights.length);
-  const [rules, setRules] = useState<Rule[]>(() =>
+  const [loaded] = useState<Rule[]>(() =>
     weights.length === 0 ? [emptyRule(-1)] : weights.map((rule, key) => ({ ...emptyRule(key), ...written(rule) })),
   );
+  const [rules, setRules] = useState(loaded);
   const at = { params: { path: { model } } };
   const submit = async () => {
     const wanted = rules.map(ruleOf);
-    if (JSON.stringify(wanted) === JSON.stringify(weights)) return;
+    if (isSame(wanted, loaded.map(ruleOf))) return;
+    const { data: stored } = await ifFound(gateway.GET('/admin/routing/{model}', at));
+    // A list of rules has no names by which two changes of it could become one.
+    if (!isSame(stored?.weights ?? [], weights)) throw new Error(t.form.changedElsewhere);
     if (rules.length === 0) await gateway.DELETE('/admin/routing/{model}', at);
     else {
       // The planner writes the kinds of a model. A PUT without them would delete them.
-      const { data: stored } = weights.length === 0 ? {} : await ifFound(gateway.GET('/admin/routing/{model}', at));
       await gateway.PUT('/admin/routing/{model}', { ...at, body: { weights: wanted, kinds: stored?.kinds ?? [] } });
     }
   };

@@ -38,8 +38,9 @@ export function KeyDialog({ of, owner = null, project = null, saved, close }: Ke
       const { data } = await gateway.POST('/admin/keys', { body: { ...body, ...ownerOf(filled, isOperator) } });
       await saved(data !== undefined && 'key' in data ? data.key : undefined);
     } else {
-      const body = filled.changes(bodyFrom);
-      if (hasMembers(body)) await gateway.PATCH('/admin/keys/{id}', { params: { path: { id: of.id } }, body });
+      const at = { params: { path: { id: of.id } } };
+      const body = await filled.changesOver(bodyFrom, async () => (await gateway.GET('/admin/keys/{id}', at)).data);
+      if (hasMembers(body)) await gateway.PATCH('/admin/keys/{id}', { ...at, body });
       await saved(undefined);
     }
   };

@@ -3,7 +3,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Failure } from '../../ui/feedback.tsx';
 import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
-import type { Filled } from '../../ui/filled.ts';
+import { type Filled, hasMembers } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { useAction } from '../../ui/use-action.ts';
@@ -24,7 +24,16 @@ const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
 export default function CardForm({ model, card, saved, close }: CardFormProps) {
   const { form: words } = texts;
   const at = { params: { path: { id: model } } };
-  const submit = (filled: Filled) => gateway.PUT('/admin/model-cards/{id}', { ...at, body: bodyOf(filled) });
+  const submit = async (filled: Filled) => {
+    let stored: ModelCard | undefined;
+    const changes = await filled.changesOver(bodyOf, async () => {
+      stored = (await gateway.GET('/admin/model-cards')).data?.data.find(({ id }) => id === model);
+      return stored;
+    });
+    if (!hasMembers(changes)) return;
+    // A PUT says everything, so it says what is stored now, with the changes.
+    await gateway.PUT('/admin/model-cards/{id}', { ...at, body: { ...settable(stored), ...changes } });
+  };
   const removal = useAction<unknown>(() => {
     saved();
     close();
@@ -96,6 +105,12 @@ function Answer({ name, label, value }: { name: string; label: string; value: bo
       )}
     </Field>
   );
+}
+
+function settable(stored: ModelCard | undefined): Omit<ModelCard, 'object' | 'id' | 'updated_at'> | undefined {
+  if (stored === undefined) return undefined;
+  const { object: _, id: __, updated_at: ___, ...rest } = stored;
+  return rest;
 }
 
 function bodyOf(filled: Filled) {

@@ -32,6 +32,7 @@ export const chat = {
   taskOpen: 'not done',
   stopped: 'Stopped.',
   cutOff: 'The answer reached the longest length that was allowed.',
+  deletedElsewhere: 'it was deleted in another tab.',
   notSaved: (why: string) => `This conversation could not be saved in this browser: ${why}`,
   waiting: {
     sent: 'Sending',

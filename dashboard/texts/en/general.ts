@@ -5,6 +5,7 @@ export const general = {
   form: {
     choose: 'Choose …',
     noChoice: 'none',
+    changedElsewhere: 'It was changed in another window meanwhile. Close this form and open it again.',
     noPair: (line: string) => `“${line}” is not of the form: name = value`,
   },
   list: {
