@@ -19,13 +19,3 @@ export const patience = new Patience({
  * answer takes longer than usual: without the growth they would all give up and come again, without end.
  */
 export const gatewayAnswers = new AdaptiveTimeout({ leastMs: 10_000, mostMs: 60_000 });
-
-/** Asks a peer by `ask`, whose signal ends the question where no answer comes in time. @throws NoAnswer, or what `ask` throws */
-export function call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const controller = new AbortController();
-  return patience.call(
-    wait,
-    (why) => controller.abort(why),
-    () => ask(controller.signal),
-  );
-}

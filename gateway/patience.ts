@@ -1,5 +1,4 @@
 import type { After } from '../shared/collections/timer.ts';
-import type { AdaptiveTimeout } from '../shared/patience/adaptive-timeout.ts';
 import { Patience, type PatienceHost } from '../shared/patience/patience.ts';
 import { after } from './after.ts';
 import { steadyNow } from './steady-clock.ts';
@@ -27,14 +26,4 @@ export async function settledWithin(work: Promise<void>, ms: number): Promise<vo
   void work.finally(resolve);
   await promise;
   stop();
-}
-
-/** Asks a peer by `ask`, whose signal ends the question where no answer comes in time. @throws NoAnswer, or what `ask` throws */
-export function call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const controller = new AbortController();
-  return patience.call(
-    wait,
-    (why) => controller.abort(why),
-    () => ask(controller.signal),
-  );
 }

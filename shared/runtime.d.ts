@@ -43,3 +43,13 @@ declare class ReadableStream<T> {
   getReader(): ReadableStreamDefaultReader<T>;
   getReader(options: { mode: 'byob' }): ReadableStreamBYOBReader;
 }
+
+declare class AbortSignal {
+  readonly aborted: boolean;
+  readonly reason: unknown;
+}
+
+declare class AbortController {
+  readonly signal: AbortSignal;
+  abort(reason?: unknown): void;
+}

@@ -2,7 +2,7 @@
 import { Agent, request } from 'undici';
 import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
-import { call } from '../patience.ts';
+import { patience } from '../patience.ts';
 import type { EngineTarget } from './address.ts';
 import { metric, metricValues, sum } from './metrics.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
@@ -230,7 +230,7 @@ export class LoadMeter {
     const own = this.#own;
     const background = this.#background();
     try {
-      const { statusCode, text } = await call(this.#answers, async (signal) => {
+      const { statusCode, text } = await patience.call(this.#answers, async (signal) => {
         const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
         const response = await request(`${origin}${pathPrefix}/metrics`, { dispatcher: this.#agent, signal, headers });
         return { statusCode: response.statusCode, text: await textOf(response.body) };

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
 import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { jsonOf } from '../../shared/text/json.ts';
-import { call } from '../patience.ts';
+import { patience } from '../patience.ts';
 import type { EngineTarget } from './address.ts';
 
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
@@ -62,7 +62,7 @@ export class EngineProbe {
   /** Never rejects. */
   async look(): Promise<ProbeResult> {
     try {
-      const answer = await call(this.#answers, (signal) => this.#get('/v1/models', signal));
+      const answer = await patience.call(this.#answers, (signal) => this.#get('/v1/models', signal));
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
       const found = readAnswer(answer.status, answer.text);
       if (found.result.kind !== 'models') return found.result;
@@ -79,7 +79,7 @@ export class EngineProbe {
   /** By its `/health`, where it has one. */
   async #isLoading(): Promise<boolean> {
     try {
-      const answer = await call(this.#answers, (signal) => this.#get('/health', signal));
+      const answer = await patience.call(this.#answers, (signal) => this.#get('/health', signal));
       return answer?.status === 503;
     } catch {
       return false; // no word of it is no word against the list

@@ -15,7 +15,7 @@ import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { OwnRelease } from '../host/release.ts';
-import { call, gatewayAnswers } from '../patience.ts';
+import { gatewayAnswers, patience } from '../patience.ts';
 import { isRefusal, messageOf, postToGateway } from './gateway-request.ts';
 import type { Refusal } from './types.ts';
 
@@ -206,7 +206,7 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
 
 function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, signal: AbortSignal) {
   const { token, cluster, key, jobEndsAt, release, env } = options;
-  return call(gatewayAnswers, (late) =>
+  return patience.call(gatewayAnswers, (late) =>
     postToGateway({
       gateway,
       path: '/agent/admit',

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
-import { call, gatewayAnswers } from '../patience.ts';
+import { gatewayAnswers, patience } from '../patience.ts';
 import { type Admission, membershipWordSchema, namedGatewaySchema, otherGateways } from './admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
@@ -33,7 +33,7 @@ export async function askForGateways(options: OtherGatewaysOptions): Promise<Gat
     'x-otela-ticket': toBase64url(ticket.bytes),
   };
   try {
-    const answer = await call(gatewayAnswers, (signal) =>
+    const answer = await patience.call(gatewayAnswers, (signal) =>
       postToGateway({
         gateway,
         path: '/agent/gateways',

@@ -94,18 +94,19 @@ export class Patience {
   };
 
   /**
-   * Asks a peer, and learns how long it took. `late` must end the question if no answer arrives in time. Rejects as
-   * `ask` does.
+   * Asks a peer by `ask`, whose signal ends the question where no answer comes in time, and learns how long it took.
+   * @throws NoAnswer, or what `ask` throws
    */
-  async call<T>(wait: AdaptiveTimeout, late: (why: NoAnswer) => void, ask: () => Promise<T>): Promise<T> {
+  async call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { ms } = wait;
+    const late = new AbortController();
     const askedAt = this.now();
     const stop = this.after(ms, () => {
       wait.expired();
-      late(new NoAnswer(`no answer within ${Math.round(ms)} ms`));
+      late.abort(new NoAnswer(`no answer within ${Math.round(ms)} ms`));
     });
     try {
-      const answer = await ask();
+      const answer = await ask(late.signal);
       wait.answered(this.now() - askedAt);
       return answer;
     } finally {

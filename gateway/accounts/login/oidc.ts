@@ -5,7 +5,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
 import { parseJson } from '../../../shared/text/json.ts';
 import { after } from '../../after.ts';
-import { call } from '../../patience.ts';
+import { patience } from '../../patience.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 
@@ -193,7 +193,7 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   let response: Response;
   let text: string | undefined;
   try {
-    [response, text] = await call(answers, async (signal) => {
+    [response, text] = await patience.call(answers, async (signal) => {
       const answer = await fetch(url, { ...init, redirect: 'manual', signal });
       return [answer, await boundedText(answer)] as const;
     });

@@ -6,7 +6,7 @@ import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
 import { parseJson } from '../../../../shared/text/json.ts';
-import { call } from '../../../patience.ts';
+import { patience } from '../../../patience.ts';
 import { type GatewayIdentity, SIGNED_HEADER, sign, verify } from './signed.ts';
 
 /** Size limit of an answer. */
@@ -42,7 +42,7 @@ export class GatewayLink {
     let proof: string | string[] | undefined;
     try {
       const bounds = typeof wait === 'number' ? new AdaptiveTimeout({ leastMs: wait, mostMs: wait }) : wait;
-      ({ status, proof, text } = await call(bounds, async (signal) => {
+      ({ status, proof, text } = await patience.call(bounds, async (signal) => {
         const response = await request(new URL(path, base), {
           method: 'POST',
           dispatcher: this.#dispatcher,
