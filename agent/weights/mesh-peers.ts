@@ -1,4 +1,6 @@
 import type { Duplex } from 'node:stream';
+import type { Liveness } from '../../shared/gossip/types.ts';
+import type { Entry } from '../../shared/lattice/entry.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { Proven } from '../mesh/channel/accept.ts';
@@ -10,9 +12,10 @@ export class MeshPeers implements Peers {
   readonly #issuerName: (issuer: string) => string | undefined;
   #mesh: Mesh | undefined;
   #own: PeerName | undefined;
-  /** The peers since the last change; undefined: must be read again. */
+  /** By session, those that can be asked. The registry bounds them. */
+  readonly #known = new Map<string, PeerName>();
+  /** The same as a list; undefined: one of them came, went or changed. */
   #others: PeerName[] | undefined;
-  #sessions = '';
   #changedAt = performance.now();
   #unwatch: () => void = () => {};
   readonly #joined = Promise.withResolvers<void>();
@@ -28,9 +31,13 @@ export class MeshPeers implements Peers {
     this.#mesh = mesh;
     const { session, provider, cluster } = ticket;
     this.#own = { session, provider, cluster };
-    this.#look();
+    this.#known.clear();
+    this.#others = undefined;
+    for (const { entry, liveness } of mesh.view()) this.#see(entry, liveness);
     this.#changedAt = performance.now();
-    this.#unwatch = mesh.watch(() => this.#look());
+    this.#unwatch = mesh.watch((sessions) => {
+      for (const name of sessions) this.#look(mesh, name);
+    });
     this.#joined.resolve();
   }
 
@@ -39,14 +46,23 @@ export class MeshPeers implements Peers {
     return this.#joined.promise;
   }
 
-  #look(): void {
-    this.#others = undefined;
-    const sessions = this.others()
-      .map(({ session }) => session)
-      .sort()
-      .join();
-    if (sessions !== this.#sessions) this.#changedAt = performance.now();
-    this.#sessions = sessions;
+  /** One session changed: a look at all of a large network for each of its nodes would take minutes while they come. */
+  #look(mesh: Mesh, session: string): void {
+    const was = this.#known.delete(session);
+    const entry = mesh.replica.get(session);
+    if (entry !== undefined) this.#see(entry, mesh.liveness(session));
+    const is = this.#known.has(session);
+    if (was || is) this.#others = undefined;
+    if (was !== is) this.#changedAt = performance.now();
+  }
+
+  #see({ session, state, payload, ticket }: Entry, liveness: Liveness): void {
+    if (session === this.#own?.session || liveness !== 'alive' || state === 'LEFT') return;
+    const { addresses = [], weights } = payload ?? {};
+    // One that keeps no weights answers no question about them either.
+    if (addresses.length === 0 || weights === undefined) return;
+    const { provider, cluster } = ticket;
+    this.#known.set(session, { session, provider: named(provider, this.#issuerName(ticket.issuer)), cluster });
   }
 
   own(): PeerName | undefined {
@@ -54,22 +70,8 @@ export class MeshPeers implements Peers {
   }
 
   others(): PeerName[] {
-    this.#others ??= this.#view();
+    this.#others ??= [...this.#known.values()];
     return this.#others;
-  }
-
-  #view(): PeerName[] {
-    const others: PeerName[] = [];
-    for (const { entry, liveness } of this.#mesh?.view() ?? []) {
-      if (entry.session === this.#own?.session || liveness !== 'alive' || entry.state === 'LEFT') continue;
-      const { addresses = [], weights } = entry.payload ?? {};
-      // A node that stores no weights answers no questions about them.
-      if (addresses.length === 0 || weights === undefined) continue;
-      const issuer = this.#issuerName(entry.ticket.issuer);
-      const { provider, cluster } = entry.ticket;
-      others.push({ session: entry.session, provider: named(provider, issuer), cluster });
-    }
-    return others;
   }
 
   changedAt(): number {
