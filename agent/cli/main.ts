@@ -11,6 +11,7 @@ import { deliverWill } from '../tunnel/last-will.ts';
 import { PROGRAM } from './commands.ts';
 import { flushed, makeIo } from './io.ts';
 import type { Outside } from './start.ts';
+import { neverBlocking } from './terminal-output.ts';
 
 /** Not for people: what an agent that was killed had to say, on standard input. */
 const LAST_WILL = 'last-will';
@@ -46,7 +47,9 @@ const OUTPUT_TAKEN_MS = 2000;
 /** A pipe takes 64 KiB at a time: the rest waits here for its reader, and an exit would drop it. */
 async function run(argv: readonly string[]): Promise<void> {
   const program = isSea() ? [process.execPath] : [process.execPath, ...process.argv.slice(1, 2)];
-  const code = await main(argv, process.env, { willCommand: [...program, LAST_WILL] });
+  const streams =
+    argv[0] === 'start' ? { stdout: neverBlocking(process.stdout), stderr: neverBlocking(process.stderr) } : {};
+  const code = await main(argv, process.env, { willCommand: [...program, LAST_WILL], ...streams });
   const taken = Promise.all([flushed(process.stdout), flushed(process.stderr)]);
   if (argv[0] === 'start') await within(OUTPUT_TAKEN_MS, taken);
   else await taken;
