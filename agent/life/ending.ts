@@ -48,7 +48,8 @@ export async function leave(ending: Ending, options: LeaveOptions): Promise<numb
       await shutdown.drain(job.plan('request'), `a fault of the agent: ${ending.what}`, 'agent-fault');
       return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
     case 'refused':
-      await shutdown.afterRefusal(graceMs);
+      // What other agents and this agent's own ingress asked for may end all the same.
+      await shutdown.drain(job.plan('request'), 'no gateway has this agent any more', 'drain');
       return EXIT_REFUSED;
     case 'fatal':
       await shutdown.afterFatal(ending.sign, stderr);

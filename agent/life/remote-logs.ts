@@ -1,11 +1,11 @@
 /** What of its logs this agent shows to gateways, live and at its end. */
-import { appendFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspected } from '../../shared/deployment/answer.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { Engine } from '../engine/engine.ts';
 import { Tail } from '../engine/tail.ts';
 import type { GpuUseReader } from '../host/gpu-use.ts';
+import { keepLog } from './kept-log.ts';
 
 interface RemoteLogsOptions {
   engine(): Pick<Engine, 'text'> | undefined;
@@ -19,9 +19,6 @@ interface RemoteLogsOptions {
   log(line: string): void;
 }
 
-/** Of ended sessions, in the directory; the oldest go first. */
-const FILES_MAX = 100;
-const FILE = /^otela-[a-z0-9]{1,64}\.log$/;
 /** One quarter of what is left with a gateway. */
 const OWN_AT_END_BYTES = LOG_TAIL_MAX_BYTES / 4;
 
@@ -53,60 +50,33 @@ export class RemoteLogs {
     return { kind: 'inspected', log, gpus, agent_log: own };
   }
 
-  /** At the end of `session`: into the directory, and what a gateway is to keep; undefined: nothing. */
-  atEnd(session: string): Buffer | undefined {
+  /** At the end of `session`: what a gateway is to keep (undefined: nothing), and when the directory has it. */
+  atEnd(session: string): { tail: Buffer | undefined; kept: Promise<void> } {
     const engine = this.#options.redact(
       wholeLines(this.#options.engine()?.text(LOG_TAIL_MAX_BYTES) ?? '', LOG_TAIL_MAX_BYTES),
     );
     const own = this.#options.redact(this.#own.text(OWN_AT_END_BYTES));
     const text = `${engine}${engine === '' || engine.endsWith('\n') ? '' : '\n'}--- the agent:\n${own}`;
-    this.#keep(session, text);
-    if (this.withheld !== undefined) {
-      const why =
-        this.withheld === 'sealed'
-          ? 'this node opened sealed requests, and it may quote them'
-          : 'its provider keeps it';
-      this.#options.log(`the log stays here: ${why}`);
-      return undefined;
-    }
-    return lastBytes(text, LOG_TAIL_MAX_BYTES);
+    const tail = lastBytes(text, LOG_TAIL_MAX_BYTES);
+    const kept = this.#keep(session, tail);
+    if (this.withheld === undefined) return { tail, kept };
+    const why =
+      this.withheld === 'sealed' ? 'this node opened sealed requests, and it may quote them' : 'its provider keeps it';
+    this.#options.log(`the log stays here: ${why}`);
+    return { tail: undefined, kept };
   }
 
-  /** For its owner alone (0600). A full disk does not hold up the end of a job. */
-  #keep(session: string, text: string): void {
+  async #keep(session: string, text: Buffer): Promise<void> {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
-    try {
-      makeDirectory(resolve(directory));
-      const path = join(directory, `otela-${session}.log`);
-      writeFileSync(path, '', { mode: 0o600 });
-      appendFileSync(path, lastBytes(text, LOG_TAIL_MAX_BYTES));
-      const files = readdirSync(directory)
-        .filter((name) => FILE.test(name))
-        .map((name) => ({ name, at: statSync(join(directory, name)).mtimeMs }))
-        .sort((a, b) => b.at - a.at);
-      for (const { name } of files.slice(FILES_MAX)) rmSync(join(directory, name), { force: true });
-      log(`its log is in ${path}`);
-    } catch (error) {
-      log(`its log cannot be kept in ${directory}: ${error instanceof Error ? error.message : String(error)}`);
-    }
+    const trouble = await keepLog(directory, session, text);
+    if (trouble === undefined) log(`its log is in ${join(directory, `otela-${session}.log`)}`);
+    else log(`its log cannot be kept in ${directory}: ${trouble}`);
   }
 
   #clean(text: string, maxBytes: number): string {
     const clean = this.#options.redact(wholeLines(text, maxBytes));
     return lastBytes(clean, maxBytes).toString('utf8');
-  }
-}
-
-/** Not by Node's `recursive`, which tries for ever where a file system (/proc, an automounter) says of a directory's child that it is not there. */
-function makeDirectory(path: string): void {
-  if (existsSync(path)) return;
-  makeDirectory(dirname(path));
-  try {
-    mkdirSync(path, { mode: 0o700 });
-  } catch (error) {
-    // Another agent whose job ends at the same moment.
-    if (!existsSync(path)) throw error;
   }
 }
 

@@ -45,7 +45,7 @@ const LAST_ANSWERS_MS = 2000;
 /** After the first sign of a broken engine: the other ranks' errors and the end of the traceback come within this. */
 const LAST_OUTPUT_MS = 500;
 
-/** A tail is one small upload; a gateway that is away does not keep GPUs from the next job. */
+/** A tail is one small upload and one small file: neither a gateway that is away nor a disk that hangs keeps GPUs from the next job. */
 const LOG_TAIL_WAIT_MS = 2000;
 
 /** Results of lines that have ended go to the gateway, and the leases back to it. */
@@ -195,23 +195,16 @@ export class Shutdown {
     const { sessions } = this.#parts;
     const session = sessions?.current?.id;
     if (sessions === undefined || session === undefined || this.#forced.settled) return;
-    const tail = this.#logs.atEnd(session);
-    if (tail === undefined) return;
+    const { tail, kept } = this.#logs.atEnd(session);
     const given = new AbortController();
-    await within(LOG_TAIL_WAIT_MS, Promise.race([sessions.leaveLogTail(tail, given.signal), this.#forced.promise]));
+    const uploaded = tail === undefined ? undefined : sessions.leaveLogTail(tail, given.signal);
+    await within(LOG_TAIL_WAIT_MS, Promise.race([Promise.all([kept, uploaded]), this.#forced.promise]));
     given.abort();
   }
 
   #repeatLastLines(stderr: Writable): void {
     const lines = this.#parts.engine?.lastLines(LAST_LINES) ?? [];
     if (lines.length > 0) stderr.write(`${['its last lines were:', ...lines].join('\n  ')}\n`);
-  }
-
-  /** No gateway listens to this agent any more. */
-  async afterRefusal(graceMs: number): Promise<void> {
-    await this.#parts.requests?.close();
-    await this.#parts.sessions?.close();
-    await this.#parts.engine?.stop(graceMs, this.#forced.promise);
   }
 
   /** Ends a wait for running requests early; without an engine nothing can finish them. */

@@ -289,10 +289,4 @@ export class Sessions {
     const [told] = await Promise.all([current?.leave() ?? true, ...this.#all().map((session) => session.leave())]);
     return told;
   }
-
-  /** Without a word. */
-  async close(): Promise<void> {
-    this.#halt();
-    await Promise.all(this.#all().map((session) => session.close()));
-  }
 }

@@ -1,4 +1,5 @@
 /** An agent from its first record to its last: what is published on the way, and who may end it. */
+import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -262,4 +263,17 @@ describe('a gateway that refuses', () => {
     expect(run.tunnels[0]?.states).toEqual(['JOIN']);
     expect(run.tunnels[1]?.states).toEqual(['JOIN', 'DOWN', 'LEFT']);
   });
+});
+
+it('a directory for logs that hangs holds up neither LEFT nor the end', async () => {
+  const directory = scratch();
+  const run = startAgent(scratch(), ['--log-dir', directory, ...scriptedEngine(FOR_EVER)]);
+  await run.until(() => run.stderr.text.includes('session '));
+  // The open of a FIFO waits for its reader, as any call does at a file server that is away.
+  const fifo = join(directory, `otela-${/session (\w+),/.exec(run.stderr.text)?.[1]}.log`);
+  execFileSync('mkfifo', [fifo]);
+  onTestFinished(() => void execFileSync('timeout', ['5', 'cat', fifo]));
+  run.signal('SIGTERM');
+  expect(await run.exit).toBe(143);
+  expect(run.tunnel.latest?.state).toBe('LEFT');
 });

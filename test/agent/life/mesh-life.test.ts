@@ -56,11 +56,11 @@ const sees = (one: Agent, session: string, state: string) =>
 
 const current = ({ run }: Agent) => run.tunnels.at(-1)?.options.identity.session ?? '';
 
-async function ask(one: Agent): Promise<Response> {
+async function ask(one: Agent, max_tokens = 3): Promise<Response> {
   const { ingress } = await one.status();
   if (ingress === undefined) throw new Error('no ingress');
   const headers = { authorization: `Bearer ${readFileSync(ingress.key_file, 'utf8').trim()}` };
-  const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], max_tokens: 3 });
+  const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], max_tokens });
   return fetch(`${ingress.url}/chat/completions`, { method: 'POST', headers, body });
 }
 
@@ -85,6 +85,22 @@ describe('agents that met', () => {
     expect([...nodes]).toEqual([first, current(serving)]);
     await sees(asking, first, 'LEFT');
     expect(serving.run.tunnels[0]?.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
+  });
+
+  it('let what they asked of each other end where no gateway has one of them any more', async () => {
+    const engine = await startEngine({ models: [MODEL] });
+    onTestFinished(() => engine.close());
+    engine.control({ tokens: 20, tokensPerSecond: 10 });
+    const serving = await agent(['--engine-url', engine.url]);
+    const asking = await agent(['--peer', serving.address, '--ingress', ':0']);
+    await sees(asking, current(serving), 'SERVING');
+    const answer = ask(asking, 20);
+    await eventually('the engine has it', 5_000, () => engine.running() === 1 || undefined);
+    serving.run.tunnel.options.onRefused({ status: 403, message: 'this institution is not listed any more' });
+    const response = await answer;
+    expect([response.status, (await response.json()).usage.completion_tokens]).toEqual([200, 20]);
+    expect(engine.requests).toHaveLength(1);
+    expect(await serving.run.exit).toBe(69);
   });
 
   it('hear of a departure before the agent has ended', async () => {

@@ -39,7 +39,7 @@ it('is bounded, whatever is printed, and begins with a whole line', async () => 
   expect(Buffer.byteLength(told.agent_log ?? 'x'.repeat(AGENT_LOG_MAX_BYTES + 1))).toBeLessThanOrEqual(
     AGENT_LOG_MAX_BYTES,
   );
-  expect(logs.atEnd('s1')?.length).toBeLessThanOrEqual(LOG_TAIL_MAX_BYTES);
+  expect(logs.atEnd('s1').tail?.length).toBeLessThanOrEqual(LOG_TAIL_MAX_BYTES);
 });
 
 it('a line whose beginning was cut off is not shown: it may end in half a secret', async () => {
@@ -54,28 +54,31 @@ it.each([
   const { logs, told } = logsOf('words of a prompt', more);
   logs.line('words');
   expect(await logs.inspect(gpus)).toEqual({ kind: 'inspected', log: '', gpus: null, withheld });
-  expect(logs.atEnd('s1')).toBeUndefined();
+  expect(logs.atEnd('s1').tail).toBeUndefined();
   expect(told.join()).toContain('stays here');
 });
 
-it('keeps the newest hundred in a directory, for its owner alone, and nothing else there is touched', () => {
+it('keeps the newest hundred in a directory, for its owner alone, and nothing else there is touched', async () => {
   const directory = join(scratch(), 'logs');
   const { logs } = logsOf('the secret', { directory, allowed: false });
-  logs.atEnd('first');
+  await logs.atEnd('first').kept;
   writeFileSync(join(directory, 'notes.log'), 'mine');
   utimesSync(join(directory, 'otela-first.log'), 1, 1);
   utimesSync(join(directory, 'notes.log'), 1, 1);
-  for (let n = 0; n < 100; n++) logs.atEnd(`s${n}`);
+  for (let n = 0; n < 99; n++) writeFileSync(join(directory, `otela-s${n}.log`), '', { mode: 0o600 });
+  await logs.atEnd('s99').kept;
   const kept = readdirSync(directory);
   expect(kept).toHaveLength(101);
   expect(kept).toContain('notes.log');
   expect(kept).not.toContain('otela-first.log');
-  expect(readFileSync(join(directory, 'otela-s5.log'), 'utf8')).toMatch(/^the \[redacted\]\n--- the agent:\n/);
-  expect(statSync(join(directory, 'otela-s5.log')).mode & 0o777).toBe(0o600);
+  expect(readFileSync(join(directory, 'otela-s99.log'), 'utf8')).toMatch(/^the \[redacted\]\n--- the agent:\n/);
+  expect(statSync(join(directory, 'otela-s99.log')).mode & 0o777).toBe(0o600);
 });
 
-it('a directory that cannot be written is told, and the end goes on', () => {
+it('a directory that cannot be written is told, and the end goes on', async () => {
   const { logs, told } = logsOf('x', { directory: '/proc/no/such' });
-  expect(logs.atEnd('s1')?.toString()).toContain('x\n--- the agent:');
+  const { tail, kept } = logs.atEnd('s1');
+  expect(tail?.toString()).toContain('x\n--- the agent:');
+  await kept;
   expect(told.join()).toContain('cannot be kept');
 });

@@ -25,7 +25,7 @@ test('LEFT goes out before Slurm kills, though no request ends and no gateway ta
     },
     batches: { drain: () => never, close: async () => {} },
   } as unknown as Parts;
-  const shutdown = new Shutdown(parts, { atEnd: () => Buffer.from('last words') }, () => {});
+  const shutdown = new Shutdown(parts, { atEnd: () => ({ tail: Buffer.from('last words'), kept: never }) }, () => {});
   const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
   const fate = new Promise<undefined>((resolve) => setTimeout(resolve, 2_000, undefined));
   void shutdown.drain(plan, 'SIGTERM', 'SIGTERM', { fate });
@@ -49,7 +49,12 @@ test('a SIGTERM while the batch system lets the job run on is a warning: answers
         leave: async () => {},
       },
     } as unknown as Parts;
-    await new Shutdown(parts, { atEnd: () => undefined }, () => {}).drain(plan, 'SIGTERM', 'SIGTERM', { warning });
+    await new Shutdown(parts, { atEnd: () => ({ tail: undefined, kept: Promise.resolve() }) }, () => {}).drain(
+      plan,
+      'SIGTERM',
+      'SIGTERM',
+      { warning },
+    );
     return { ms: Date.now() - began, reasons };
   };
   const warned = { plan: { drainMs: 83_000, graceMs: 10_000 }, reason: 'time-limit' };
