@@ -4,11 +4,17 @@ import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { isAborted } from '../../shared/openai/usage.ts';
 import { jsonOf } from '../../shared/text/json.ts';
 import type { EngineTarget } from '../engine/address.ts';
+import { patience } from '../patience.ts';
 
 /** uvicorn closes idle connections after 5 s: leave before it does. */
 const KEEP_ALIVE_MS = 4_000;
-/** An engine that answers nothing for so long on one line has lost it. */
-const LINE_MS = 900_000;
+/** An engine that counts what it computes, and has computed nothing for so long, has lost its lines. */
+const SILENT_MS = 15 * 60_000;
+/** For one that does not count: it may compute one long answer, or others that it took before. */
+const UNTOLD_MS = 60 * 60_000;
+/** However much it computes: a line that it forgot ends too. */
+const LINE_MAX_MS = 12 * 60 * 60_000;
+const LOOK_MS = 30_000;
 
 export type LineAnswer =
   | { kind: 'answered'; status: number; body: string }
@@ -22,14 +28,18 @@ export type LineAnswer =
 export class LineClient {
   readonly target: EngineTarget;
   readonly #pool: Pool;
+  readonly #computedAt: () => number | undefined;
 
-  constructor(target: EngineTarget) {
+  /** `computedAt`: when the engine last showed that it computes, by `performance.now()`; undefined: it does not count. */
+  constructor(target: EngineTarget, computedAt: () => number | undefined) {
     this.target = target;
+    this.#computedAt = computedAt;
     this.#pool = new Pool(target.origin, {
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      headersTimeout: LINE_MS,
-      bodyTimeout: LINE_MS,
+      // `#watch` judges: an answer that is not streamed says nothing until it is whole.
+      headersTimeout: 0,
+      bodyTimeout: 0,
     });
   }
 
@@ -38,6 +48,8 @@ export class LineClient {
     const endpoint = findEndpoint('POST', path);
     if (endpoint === undefined || 'methodNotAllowed' in endpoint) return { kind: 'failed', why: `no endpoint ${path}` };
     const { pathPrefix, engine, key } = this.target;
+    const lost = new AbortController();
+    const stop = this.#watch(() => lost.abort());
     try {
       const response = await this.#pool.request({
         method: 'POST',
@@ -49,7 +61,7 @@ export class LineClient {
           ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
         },
         body,
-        signal,
+        signal: AbortSignal.any([signal, lost.signal]),
       });
       const text = await textOf(response.body);
       if (text === undefined) return { kind: 'failed', why: `the answer has more than ${RESULT_MAX_BYTES} bytes` };
@@ -59,9 +71,32 @@ export class LineClient {
       return { kind: 'answered', status: response.statusCode, body: text };
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };
+      if (lost.signal.aborted) return { kind: 'failed', why: 'the engine has given no sign of computing it' };
       const why = error instanceof Error ? error.message : String(error);
       return isFailure(error) ? { kind: 'failed', why } : { kind: 'gone', why };
+    } finally {
+      stop();
     }
+  }
+
+  /** Calls `onLost` when a line that begins now is answered no more; returns how to stop. */
+  #watch(onLost: () => void): () => void {
+    const begunAt = performance.now();
+    let passed = 0;
+    let stop = () => {};
+    const look = () => {
+      stop = patience.after(LOOK_MS, () => {
+        passed += LOOK_MS;
+        const computedAt = this.#computedAt();
+        const silent =
+          computedAt === undefined ? passed : Math.min(passed, performance.now() - Math.max(begunAt, computedAt));
+        const most = computedAt === undefined ? UNTOLD_MS : SILENT_MS;
+        if (silent >= most || passed >= LINE_MAX_MS) onLost();
+        else look();
+      });
+    };
+    look();
+    return () => stop();
   }
 
   async close(): Promise<void> {
@@ -69,11 +104,9 @@ export class LineClient {
   }
 }
 
-const FAILURES: readonly string[] = ['HeadersTimeoutError', 'BodyTimeoutError', 'HTTPParserError'];
-
-/** It is there, and answers too late or what is no HTTP. */
+/** It is there, and answers what is no HTTP. */
 function isFailure(error: unknown): boolean {
-  return error instanceof Error && FAILURES.includes(error.name);
+  return error instanceof Error && error.name === 'HTTPParserError';
 }
 
 /** Undefined: longer than a result may be. */

@@ -24,6 +24,8 @@ export interface BatchRunnerOptions {
   models(): string[];
   /** How busy the engine is, its lines of batches included. */
   reading(): Pick<EngineReading, 'running' | 'waiting' | 'kvUsed' | 'preemptions' | 'firstTokenMs'>;
+  /** When the engine last showed that it computes, by `performance.now()`; undefined: it does not count. */
+  computedAt(): number | undefined;
   /** Requests that are no lines of batches. */
   interactive(): number;
   /** Of the engine that runs now. */
@@ -275,7 +277,7 @@ export class BatchRunner {
   #clientOf(target: EngineTarget): LineClient {
     if (this.#client?.target === target) return this.#client;
     void this.#client?.close();
-    this.#client = new LineClient(target);
+    this.#client = new LineClient(target, this.#options.computedAt);
     return this.#client;
   }
 

@@ -82,6 +82,7 @@ function openLines(options: BatchesOptions): BatchRunner {
         ...(preemptions === undefined ? {} : { preemptions }),
       };
     },
+    computedAt: () => (load.counts ? load.heardAt : undefined),
     interactive: () => (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0),
     lines: () => lineOptions(command(), config.limits.maxRunning, load.tellsQueue),
     log,

@@ -56,11 +56,15 @@ const LATE_FACTOR = 2;
 const HOLDERS_KEPT = 8;
 /** How long a chunk with a failed line is kept from the node where it failed. */
 const AVOID_MS = 10_000;
-/** With fewer finished chunks there is no median to compare with. */
+/** Leases are looked at every 5 s. Where nobody did for so long, this process stood still, and did not read what nodes sent meanwhile. */
+const STOOD_STILL_MS = 15_000;
+/** Then a lease that ran out meanwhile has this to be renewed: nodes renew every 10 s. */
+const EXCUSED_MS = 15_000;
+/** Until this many chunks were finished there is no median to compare with. */
 const MEDIAN_OF = 5;
-/** A lease without results for this long ends, however often it is renewed: twice what one line may take at a node. */
-const FRUITLESS_MAX_MS = 30 * 60_000;
-/** Durations used for the median. */
+/** A lease that brings nothing for so long ends, however often it is renewed: twice what one line may take at a node. */
+const FRUITLESS_MAX_MS = 2 * 60 * 60_000;
+/** Durations that the median is taken over. */
 const DURATIONS_KEPT = 64;
 
 /**
@@ -75,6 +79,8 @@ export class Ledger {
   readonly #durationsMs: number[] = [];
   #open: number;
   #requeued = 0;
+  /** When `expire` was called last. */
+  #lookedMs: number | undefined;
 
   constructor(chunks: readonly Chunk[]) {
     this.#chunks = [...chunks];
@@ -230,9 +236,14 @@ export class Ledger {
 
   /** @returns when the next lease ends, or undefined */
   expire(nowMs: number): number | undefined {
+    const lookedMs = this.#lookedMs ?? nowMs;
+    this.#lookedMs = nowMs;
+    const stoodStill = nowMs - lookedMs >= STOOD_STILL_MS;
     let next: number | undefined;
     for (const chunk of this.#chunks) {
       if (chunk.leases.length === 0) continue;
+      for (const lease of stoodStill ? chunk.leases : [])
+        if (lease.expiresMs > lookedMs) lease.expiresMs = Math.max(lease.expiresMs, nowMs + EXCUSED_MS);
       this.#end(chunk, ({ expiresMs }) => expiresMs <= nowMs);
       for (const { expiresMs } of chunk.leases) next = next === undefined ? expiresMs : Math.min(next, expiresMs);
     }

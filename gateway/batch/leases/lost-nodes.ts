@@ -4,15 +4,21 @@ import type { View } from '../../registry/snapshot.ts';
 /** A node whose line is lost keeps its leases for so long: it comes back with the results. */
 const LOST_MS = 15_000;
 
+/** Between two looks at the most: a gateway that stood still has not seen who came back. */
+const LOOK_MAX_MS = 5_000;
+
 /** Nodes with leases that the registry does not see connected. */
 export class LostNodes {
-  /** By session, since when. At most as many as there are leases. */
-  readonly #since = new Map<string, number>();
+  /** By session, for how long. At most as many as there are leases. */
+  readonly #lost = new Map<string, number>();
+  #lookedMs: number | undefined;
 
   /** Ends the leases of nodes that have left, and of those that did not come back. */
   release(ledger: Ledger, view: Pick<View, 'nodes'>, nowMs: number): void {
     const holders = new Set(ledger.leases.map(({ lease }) => lease.node));
-    for (const node of this.#since.keys()) if (!holders.has(node)) this.#since.delete(node);
+    for (const node of this.#lost.keys()) if (!holders.has(node)) this.#lost.delete(node);
+    const passed = Math.max(0, Math.min(LOOK_MAX_MS, nowMs - (this.#lookedMs ?? nowMs)));
+    this.#lookedMs = nowMs;
     for (const node of holders) {
       const entry = view.nodes.get(node);
       // A registry that is starting knows no session: unknown is not gone.
@@ -20,12 +26,13 @@ export class LostNodes {
       const works = entry?.state === 'SERVING' || entry?.state === 'JOIN';
       const present = entry === undefined || (entry.connected && !entry.suspected && works);
       if (present) {
-        this.#since.delete(node);
+        this.#lost.delete(node);
         continue;
       }
-      const since = this.#since.get(node) ?? nowMs;
-      this.#since.set(node, since);
-      if (entry.state === 'LEFT' || nowMs - since >= LOST_MS) ledger.releaseNode(node);
+      const before = this.#lost.get(node);
+      const lost = before === undefined ? 0 : before + passed;
+      this.#lost.set(node, lost);
+      if (entry.state === 'LEFT' || lost >= LOST_MS) ledger.releaseNode(node);
     }
   }
 }

@@ -1,6 +1,7 @@
 /** What an engine's answers to single lines are taken for. */
-import { createServer } from 'node:http';
-import { expect, it, onTestFinished } from 'vitest';
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LineClient } from '../../../agent/batch/line-client.ts';
 
 it.each([
@@ -17,11 +18,69 @@ it.each([
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const client = new LineClient({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' });
+  const client = new LineClient({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' }, () => undefined);
   onTestFinished(async () => {
     await client.close();
     server.close();
   });
   const { signal } = new AbortController();
   expect(await client.run('/v1/chat/completions', '{}', 'r', signal)).toMatchObject(wanted);
+});
+
+describe('a line that takes long', () => {
+  afterEach(() => void vi.useRealTimers());
+
+  /** A line at an engine that answers when it is told to; `at` milliseconds of an advanced clock later it is looked at. */
+  async function lineAt(computedAt: () => number | undefined) {
+    const server = createServer((request) => void request.resume());
+    server.requestTimeout = 0;
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+    // With a patience that began on this clock.
+    vi.resetModules();
+    const { LineClient: Client } = await import('../../../agent/batch/line-client.ts');
+    const client = new Client({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' }, computedAt);
+    onTestFinished(async () => {
+      await client.close();
+      server.closeAllConnections();
+      server.close();
+    });
+    const asked = once(server, 'request');
+    const answer = client.run('/v1/chat/completions', '{}', 'r', new AbortController().signal);
+    const [, response] = (await asked) as [unknown, ServerResponse];
+    let settled = false;
+    void answer.then(() => {
+      settled = true;
+    });
+    const minutes = async (count: number) => {
+      for (let minute = 0; minute < count && !settled; minute++) await vi.advanceTimersByTimeAsync(60_000);
+    };
+    return { answer, response, minutes };
+  }
+
+  it('is answered after 59 minutes where the engine does not count what it computes', async () => {
+    const { answer, response, minutes } = await lineAt(() => undefined);
+    await minutes(59);
+    response.end('{"choices":[]}');
+    expect(await answer).toMatchObject({ kind: 'answered' });
+  });
+
+  it('is given up after an hour where the engine does not count', async () => {
+    const { answer, minutes } = await lineAt(() => undefined);
+    await minutes(61);
+    expect(await answer).toMatchObject({ kind: 'failed' });
+  });
+
+  it('is waited for through hours in which the engine computes, and for a quarter of an hour in which it does not', async () => {
+    let stopsAt = Number.POSITIVE_INFINITY;
+    const { answer, minutes } = await lineAt(() => Math.min(stopsAt, performance.now()));
+    await minutes(180);
+    stopsAt = performance.now();
+    const open = Symbol();
+    expect(await Promise.race([answer, Promise.resolve(open)])).toBe(open);
+    await minutes(16);
+    expect(await answer).toMatchObject({ kind: 'failed', why: expect.stringContaining('no sign') });
+  });
 });

@@ -16,6 +16,7 @@ function runnerAt({ port }: AddressInfo) {
     engine: () => ({ origin: 'http://127.0.0.1:1', pathPrefix: '' }),
     models: () => ['m'],
     reading: () => ({ running: 0, waiting: 0, firstTokenMs: 0 }),
+    computedAt: () => undefined,
     interactive: () => 0,
     lines: () => ({ slots: 4, priority: undefined }),
     log: (line) => lines.push(line),

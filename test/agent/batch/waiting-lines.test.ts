@@ -40,6 +40,7 @@ it('an engine that is away for forty minutes while lines wait costs nothing: the
     engine: () => engine,
     models: () => ['m'],
     reading: () => ({ running: 0, waiting: 0, firstTokenMs: 0 }),
+    computedAt: () => undefined,
     // All places are taken by requests: no line begins.
     interactive: () => 4,
     lines: () => ({ slots: 2, priority: undefined }),

@@ -58,17 +58,32 @@ describe('leases', () => {
     expect(ledger.grant('a', 0, TTL_MS, (demands) => demands === 1)).toBeUndefined();
   });
 
-  it('ends a lease that is renewed for half an hour and brings nothing, and keeps one that brings results', () => {
+  it('ends a lease that is renewed for two hours and brings nothing, and keeps one that brings results', () => {
     const ledger = ledgerOf(4, 4);
     const [idle, busy] = [granted(ledger, 'a'), granted(ledger, 'b')];
-    const minutes = Array.from({ length: 40 }, (_, minute) => (minute + 1) * 60_000);
+    const minutes = Array.from({ length: 130 }, (_, minute) => (minute + 1) * 60_000);
     const ended = minutes.find((at) => !ledger.renew(refOf(idle), at, TTL_MS));
-    expect(ended).toBe(30 * 60_000);
-    for (const [line, at] of [29, 58, 87].entries()) {
+    expect(ended).toBe(120 * 60_000);
+    for (const [line, at] of [119, 238, 357].entries()) {
       expect(ledger.renew(refOf(busy), at * 60_000, TTL_MS)).toBe(true);
       ledger.commit(refOf(busy), [line], at * 60_000);
     }
-    expect(granted(ledger, 'c', 31 * 60_000).chunk.id).toBe(idle.chunk.id);
+    expect(granted(ledger, 'c', 121 * 60_000).chunk.id).toBe(idle.chunk.id);
+  });
+
+  it('gives a node that works time to be heard after the gateway stood still, and one that is gone no more than that', () => {
+    const ledger = ledgerOf(1, 1);
+    const [working, gone] = [granted(ledger, 'a'), granted(ledger, 'b')];
+    ledger.expire(5_000);
+    ledger.expire(90_000);
+    expect(ledger.renew(refOf(working), 91_000, TTL_MS)).toBe(true);
+    expect(ledger.renew(refOf(gone), 91_000, TTL_MS)).toBe(true);
+    for (let at = 95_000; at <= 140_000; at += 5_000) {
+      ledger.expire(at);
+      expect(ledger.renew(refOf(working), at, TTL_MS)).toBe(true);
+    }
+    ledger.expire(151_000);
+    expect(ledger.leases.map(({ lease }) => lease.node)).toEqual(['a']);
   });
 
   it('stores a renewal twice a life, so that a lease whose node works outlives a restart', () => {
@@ -206,7 +221,8 @@ describe('results', () => {
             }
           }
           // One patient node ends it.
-          for (nowMs += TTL_MS * 2; ledger.open > 0; nowMs += 1) {
+          for (let at = nowMs; at < nowMs + TTL_MS * 3; at += 5_000) ledger.expire(at);
+          for (nowMs += TTL_MS * 3; ledger.open > 0; nowMs += 1) {
             ledger.expire(nowMs);
             const grant = granted(ledger, 'last', nowMs);
             note(grant.chunk.id, ledger.commit(refOf(grant), grant.open, nowMs));
