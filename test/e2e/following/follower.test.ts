@@ -3,7 +3,10 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { AccountsCopy } from '../../../gateway/hosts/node/following/copy.ts';
 import { Follower } from '../../../gateway/hosts/node/following/follower.ts';
 import type { GatewayLink } from '../../../gateway/hosts/node/following/link.ts';
+import { MemberTable } from '../../../gateway/hosts/node/following/member-table.ts';
 import type { QueuedRecord, RecordQueue } from '../../../gateway/hosts/node/following/record-queue.ts';
+import { Database } from '../../../gateway/hosts/node/sqlite.ts';
+import type { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
 
 const ANSWER = { feed: 'f', epoch: 0, anew: false, rows: [], seq: 1, more: false, followers: [] };
 const EVERY_MS = 1_000;
@@ -25,7 +28,19 @@ function follower(
     url: 'http://follower.example',
     version: '0.0.0',
     link: {
-      ask: async (_: URL, path: string, asked: unknown) => ({ answer: await say(path, asked), by: 'first' }),
+      ask: async (_: URL, path: string, asked: unknown, __: unknown, wait: AdaptiveTimeout) => {
+        const from = performance.now();
+        const late = new Promise<never>((___, reject) =>
+          setTimeout(() => {
+            wait.expired();
+            reject(new Error('no answer'));
+          }, wait.ms),
+        );
+        const said = (async () => say(path, asked))();
+        const answer = await Promise.race([said, late]);
+        wait.answered(performance.now() - from);
+        return { answer, by: 'first' };
+      },
     } as unknown as GatewayLink,
     copy: { begin() {}, complete() {}, apply } as unknown as AccountsCopy,
     records: {
@@ -141,24 +156,33 @@ test('a first that was put back from a backup, and counts budgets from there, is
   made.stop();
 });
 
-test('while a long backlog of records goes and budgets come, the first hears this gateway every second, and it hears what changed', async () => {
-  const asked = { follow: 0, records: 0, budgets: 0 };
-  const items = [{ subject: 'a', month: '2026-11', counts: [] }];
-  const slowly = <T>(answer: T) => new Promise<T>((resolve) => setTimeout(resolve, 100, answer));
-  const { made } = follower(
-    (path) => {
-      if (path === '/gateway/records') return slowly({ position: ++asked.records });
-      if (path === '/gateway/budgets') return slowly({ items, seq: ++asked.budgets, more: asked.budgets < 100 });
-      return { ...ANSWER, seq: ++asked.follow, budgets: 100 };
-    },
-    undefined,
-    [{ position: 1, kind: 'usage', name: '2026-11-25T09', body: '[]' }],
-    100,
-  );
-  await vi.advanceTimersByTimeAsync(8 * EVERY_MS);
-  expect([asked.follow, asked.records]).toEqual([9, 81]);
-  await vi.advanceTimersByTimeAsync(8 * EVERY_MS);
-  expect(asked).toEqual({ follow: 17, records: 100, budgets: 61 });
-  expect(made.cursor?.seq).toBe(17);
+test('a first that takes 3 s for each answer is followed, and counts for both: neither calls the other away', async () => {
+  const database = new Database(':memory:');
+  database.script('CREATE TABLE followers (key TEXT PRIMARY KEY, url TEXT, version TEXT, seen_at INTEGER)');
+  const members = new MemberTable(database, () => performance.now());
+  const { made } = follower(async (path, asked) => {
+    if (path === '/gateway/follow') {
+      const { silence_ms = 4_000 } = asked as { silence_ms?: number };
+      members.heard('k', 'http://follower.example', '0.0.0', 0, silence_ms);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    return path === '/gateway/epoch' ? { epoch: 0 } : ANSWER;
+  });
+  // Its first question is given up: nothing was known of the first.
+  await vi.advanceTimersByTimeAsync(20_000);
+  for (let second = 0; second < 60; second++) {
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([made.connected, members.list()[0]?.connected]).toEqual([true, true]);
+  }
+  made.stop();
+});
+
+test('a first that died is given up after seconds', async () => {
+  let dead = false;
+  const { made } = follower(() => (dead ? new Promise<never>(() => {}) : ANSWER));
+  await vi.advanceTimersByTimeAsync(10_000);
+  dead = true;
+  await vi.advanceTimersByTimeAsync(20_000);
+  expect([made.connected, await made.alone()]).toEqual([false, true]);
   made.stop();
 });

@@ -280,7 +280,7 @@ it('months of a subject with more keys than one item may have are handed over wh
 
 it('a gateway knows eight followers, also after a restart; a known one stays, and a removed one makes room', async () => {
   const database = openFollowingFile(await temporaryDirectory('otela-first'));
-  const heard = (members: MemberTable, n: number) => members.heard(`key${n}`, `http://gw${n}.test`, '0.1.0', 0);
+  const heard = (members: MemberTable, n: number) => members.heard(`key${n}`, `http://gw${n}.test`, '0.1.0', 0, 4_000);
   const members = new MemberTable(database, () => 0);
   expect(Array.from({ length: 10 }, (_, n) => heard(members, n))).toEqual([...new Array(8).fill(true), false, false]);
   const restarted = new MemberTable(database, () => 0);

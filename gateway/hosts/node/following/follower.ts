@@ -1,16 +1,17 @@
-/** Asks the primary once a second for changes, and sends it the usage that was counted here. */
+/** Asks the first once a second what changed, and hands over what was counted here. */
+import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
 import type { CountPlace, SubjectCounts } from './budgets.ts';
 import type { AccountsCopy } from './copy.ts';
 import type { GatewayLink } from './link.ts';
-import { SILENCE_MS } from './member-table.ts';
 import { budgetsPageSchema, epochTakenSchema, type Followed, followedSchema, recordsTakenSchema } from './messages.ts';
 import type { RecordQueue } from './record-queue.ts';
+import { SILENCE_MAX_MS, SILENCE_MS } from './silence.ts';
 
 const EVERY_MS = 1_000;
-const ANSWER_MS = 2_000;
-/** Time limit for a page of rows or records. */
-const LONG_ANSWER_MS = 15_000;
-/** Additional time until the primary has certainly noticed the silence. */
+const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
+/** A page of rows, or of records. */
+const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
+/** After the first has surely noticed the silence. */
 const MARGIN_MS = 500;
 /** How often the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;
@@ -52,7 +53,11 @@ type LinkState = 'new' | 'linked' | 'lost' | 'alone';
 
 export class Follower {
   readonly #options: FollowerOptions;
+  readonly #answers = new AdaptiveTimeout(ANSWER);
+  readonly #longAnswers = new AdaptiveTimeout(LONG_ANSWER);
   #link: LinkState = 'new';
+  /** The longest that the first may have been told since it answered last. */
+  #silenceMs = SILENCE_MS;
   #state: CopyState;
   #lastTryEnded: number;
   #stopped = false;
@@ -152,7 +157,8 @@ export class Follower {
       if (this.#link === 'linked' || this.#link === 'new') {
         this.#lastTryEnded = now();
         this.#become('lost');
-      } else if (this.#link === 'lost' && now() - this.#lastTryEnded > SILENCE_MS + MARGIN_MS) this.#become('alone');
+      } else if (this.#link === 'lost' && now() - this.#lastTryEnded > this.#silenceMs + MARGIN_MS)
+        this.#become('alone');
       return false;
     }
     // The primary received the request and counts for both, even if its answer cannot be stored here. Using a local
@@ -199,16 +205,23 @@ export class Follower {
   /** Does not count as contact, because this gateway may be using its share of limits. */
   async #probe(): Promise<void> {
     const { link, first, hear } = this.#options;
-    const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, ANSWER_MS);
-    // It is no longer the primary, and knows which gateway is.
+    const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, this.#answers);
+    // It is the first no more, and knows which one is.
     if (answer.statement !== undefined) hear(answer.statement);
   }
 
   async #follow(): Promise<Followed> {
     const { link, first, url, version, records, believe } = this.#options;
-    const asked = { url, version, cursor: this.#state.cursor, waiting: records.waiting };
-    const within = this.#state.cursor === null ? LONG_ANSWER_MS : ANSWER_MS;
-    const { answer, by } = await link.ask(first, '/gateway/follow', asked, followedSchema, within);
+    // Two answers and the pause between: with less a first that answers slowly would count this gateway as away.
+    const silenceMs = this.connected
+      ? Math.round(Math.min(SILENCE_MAX_MS, Math.max(SILENCE_MS, 2 * this.#answers.ms)))
+      : SILENCE_MS;
+    this.#silenceMs = Math.max(this.#silenceMs, silenceMs);
+    const { cursor } = this.#state;
+    const asked = { url, version, cursor, waiting: records.waiting, silence_ms: silenceMs };
+    const wait = cursor === null ? this.#longAnswers : this.#answers;
+    const { answer, by } = await link.ask(first, '/gateway/follow', asked, followedSchema, wait);
+    this.#silenceMs = silenceMs;
     if (!believe(answer, by)) throw new Error('it is not the first of this institution');
     this.others = answer.followers;
     return answer;
@@ -258,7 +271,13 @@ export class Follower {
     let after: CountPlace | undefined;
     const numbers = this.#renumbered;
     for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
-      const { answer } = await link.ask(first, '/gateway/budgets', { seq, after }, budgetsPageSchema, LONG_ANSWER_MS);
+      const { answer } = await link.ask(
+        first,
+        '/gateway/budgets',
+        { seq, after },
+        budgetsPageSchema,
+        this.#longAnswers,
+      );
       for (const counts of answer.items) await heard(counts);
       if (this.#renumbered !== numbers || this.#stopped) return;
       more = answer.more && (answer.seq > seq || answer.after !== undefined);
@@ -276,7 +295,7 @@ export class Follower {
         '/gateway/records',
         { origin, items },
         recordsTakenSchema,
-        LONG_ANSWER_MS,
+        this.#longAnswers,
       );
       if (answer.position < (items[0]?.position ?? 0)) throw new Error('it takes no records');
       records.done(answer.position);

@@ -32,6 +32,7 @@ import type { GatewayIdentity } from './signed.ts';
 
 /** A request waits for it; longer if the primary took longer. */
 const LIMIT_ANSWER = { leastMs: 1_500, mostMs: 15_000 };
+/** Between two pages of the first copy, however many there are. */
 const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
@@ -196,10 +197,13 @@ export class Following {
     return this.#members.remove(key);
   }
 
-  /** Resolves when a new follower has a complete copy. @throws Error if none arrived in time */
+  /** Resolves when a new follower has a whole copy. @throws Error where no more of it came */
   async firstCopy(): Promise<void> {
-    const until = patience.now() + FIRST_COPY_MS;
+    let until = patience.now() + FIRST_COPY_MS;
+    let place = this.#follower?.cursor;
     while (this.#role.role === 'follower' && (this.#follower?.syncedAt ?? 0) === 0) {
+      if (this.#follower?.cursor !== place) until = patience.now() + FIRST_COPY_MS;
+      place = this.#follower?.cursor;
       if (patience.now() > until)
         throw new Error(`no copy of the accounts came from ${this.first}: ${this.#follower?.lastError ?? 'no answer'}`);
       await new Promise((resolve) => setTimeout(resolve, 50));

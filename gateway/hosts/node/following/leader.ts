@@ -201,8 +201,8 @@ export class Leader {
 
   #follow({ from, aheadS }: Asker, body: Buffer): Followed {
     const { feed, members, role } = this.#options;
-    const { url, version, cursor, waiting } = parse(followSchema, body);
-    if (!members.heard(from, url, version, waiting))
+    const { url, version, cursor, waiting, silence_ms } = parse(followSchema, body);
+    if (!members.heard(from, url, version, waiting, silence_ms))
       throw new ApiError(
         'conflict',
         'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',

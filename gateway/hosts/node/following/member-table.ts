@@ -1,9 +1,7 @@
 /** The gateways that follow this one. Recent contact is kept in memory; their existence is stored on disk. */
 import type { Database } from '../sqlite.ts';
 
-/** After this silence a follower is away: it may then use its share of limits, and this gateway uses the rest. */
-export const SILENCE_MS = 4_000;
-/** After this silence a follower is forgotten. */
+/** A follower that was not heard for so long is forgotten. */
 const FORGOTTEN_MS = 7 * 86_400_000;
 export const FOLLOWERS_MAX = 8;
 const ROW_EVERY_MS = 60_000;
@@ -26,6 +24,8 @@ interface Known {
   seenAt: number;
   /** Milliseconds of a monotonic clock; absent: no contact since this process started. */
   heardAt?: number;
+  /** Without a word for so long it is away, as it said itself. */
+  silenceMs?: number;
   waiting: number;
 }
 
@@ -42,7 +42,7 @@ export class MemberTable {
   }
 
   /** @returns false: there are too many already */
-  heard(key: string, url: string, version: string, waiting: number): boolean {
+  heard(key: string, url: string, version: string, waiting: number, silenceMs: number): boolean {
     const before = this.#known.get(key);
     this.#replace(key, url);
     if (before === undefined && this.list().length >= FOLLOWERS_MAX) return false;
@@ -50,7 +50,7 @@ export class MemberTable {
     const isOld = before === undefined || Date.now() - before.seenAt > ROW_EVERY_MS;
     const isNews = isOld || before.url !== url || before.version !== version;
     const seenAt = isNews ? Date.now() : before.seenAt;
-    this.#known.set(key, { url, version, seenAt, heardAt: this.#now(), waiting });
+    this.#known.set(key, { url, version, seenAt, heardAt: this.#now(), silenceMs, waiting });
     if (isNews)
       this.#database.rows('INSERT OR REPLACE INTO followers (key, url, version, seen_at) VALUES (?, ?, ?, ?)', [
         key,
@@ -74,8 +74,8 @@ export class MemberTable {
     const since = Date.now() - FORGOTTEN_MS;
     return [...this.#known]
       .filter(([, { seenAt }]) => seenAt > since)
-      .map(([key, { url, version, seenAt, heardAt, waiting }]) => {
-        const connected = heardAt !== undefined && this.#now() - heardAt < SILENCE_MS;
+      .map(([key, { url, version, seenAt, heardAt, silenceMs = 0, waiting }]) => {
+        const connected = heardAt !== undefined && this.#now() - heardAt < silenceMs;
         return { key, url, version, seenAt: connected ? Date.now() : seenAt, connected, waiting };
       });
   }

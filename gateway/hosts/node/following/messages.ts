@@ -1,5 +1,6 @@
 /** Messages between the gateways of one institution: JSON, validated on both sides. Unknown members are ignored. */
 import * as z from 'zod';
+import { SILENCE_MAX_MS, SILENCE_MS } from './silence.ts';
 
 const url = z.url({ protocol: /^https?$/ }).max(2048);
 const cell = z.union([z.string(), z.number(), z.null()]);
@@ -15,6 +16,8 @@ export const followSchema = z.object({
   cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
   /** Records that wait there. */
   waiting: z.number().int().min(0),
+  /** Unheard for so long it may allow its part of limits by itself. One of an earlier version does not say. */
+  silence_ms: z.number().int().min(SILENCE_MS).max(SILENCE_MAX_MS).default(SILENCE_MS),
 });
 
 export const followedSchema = z.object({

@@ -4,6 +4,7 @@
  */
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { readEpoch } from './epoch.ts';
 import type { GatewayLink } from './link.ts';
@@ -14,7 +15,7 @@ import type { GatewayIdentity } from './signed.ts';
 /** `promote` writes the file, and a running gateway checks it at this interval. */
 const LOOK_MS = 1_000;
 const TELL_MS = 5_000;
-const TELL_ANSWER_MS = 3_000;
+const TELL_ANSWER = { leastMs: 3_000, mostMs: 30_000 };
 const TELL_MAX = 16;
 
 interface RoleKeeperOptions {
@@ -39,6 +40,7 @@ interface RoleKeeperOptions {
 export class RoleKeeper {
   readonly #options: RoleKeeperOptions;
   readonly #timers: NodeJS.Timeout[] = [];
+  readonly #answers = new AdaptiveTimeout(TELL_ANSWER);
   #role: Role;
   /** The statement for this process's key. `issuer rotate` writes another one, for the next start. */
   #spoken: string | undefined;
@@ -137,7 +139,7 @@ export class RoleKeeper {
     for (const url of unheard().slice(0, TELL_MAX)) {
       try {
         const asked = { statement: this.#spoken ?? '' };
-        const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochTakenSchema, TELL_ANSWER_MS);
+        const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochTakenSchema, this.#answers);
         if (answer.statement !== undefined) this.hear(answer.statement);
       } catch {
         // Away, or of an older version.
@@ -157,7 +159,7 @@ export class RoleKeeper {
           '/gateway/epoch',
           { statement },
           epochTakenSchema,
-          TELL_ANSWER_MS,
+          this.#answers,
         );
         if ((await asked).answer.epoch < epoch) continue;
         this.#become({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
