@@ -17,7 +17,7 @@ export function policyOf(
   onFault: (kind: PolicyFault, why: string) => void,
 ): PolicyFor {
   if (typeof name === 'object') {
-    const policy = guarded(name, { fallback: leastLoadPolicy, now: () => performance.now(), onFault });
+    const policy = guarded(name, { fallback: leastLoadPolicy, now: () => performance.now(), cpuMs, onFault });
     return () => policy;
   }
   if (name !== undefined) {
@@ -42,4 +42,10 @@ function made(name: ShippedPolicy): Policy {
     case 'prefix-affinity':
       return prefixAffinity();
   }
+}
+
+/** Processor time of this thread, milliseconds. */
+function cpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
 }

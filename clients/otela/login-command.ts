@@ -5,13 +5,20 @@ import { homedir, hostname, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
+import type { After } from '../../shared/collections/timer.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { toldWait } from '../../shared/patience/told-wait.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import type { Out } from './main.ts';
 import { reach, UnreachableError } from './unreachable.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
-const ASK_MS = 20_000;
+/** Longer than any machine needs for an answer. Before that the command says every now and then that it waits. */
+const ASK_MS = 600_000;
+/** The answer that has the key is given once. */
+const POLL_MS = 120_000;
+/** Whose key it is; said without where it does not come. */
+const NAME_MS = 20_000;
 /** RFC 8628 §3.5: so much longer between two questions, each time the gateway says so. */
 const SLOWER_S = 5;
 
@@ -36,7 +43,9 @@ export function keyFile(given: string | undefined): string {
 export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Out): Promise<void> {
   const client_id = `${userInfo().username}@${hostname()}`.replace(/[^\x20-\x7e]/g, '?').slice(0, 100);
   await requireRoom(file);
-  const started = startedSchema.safeParse(await post(`${gateway}/login/device`, { client_id })).data;
+  const started = startedSchema.safeParse(
+    await patiently(post(`${gateway}/login/device`, { client_id }), gateway, out),
+  ).data;
   if (started === undefined) throw noGateway(gateway, 'its answer is not that of a login');
   const { verification_uri: page, user_code } = started;
   out.print(printable(`Open ${page} in a browser and enter ${user_code}`));
@@ -44,7 +53,7 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   await store(file, key);
   const me = await fetch(`${gateway}/admin/me`, {
     headers: { authorization: `Bearer ${key}` },
-    signal: AbortSignal.timeout(ASK_MS),
+    signal: AbortSignal.timeout(NAME_MS),
   }).then(
     (answer) => answer.json(),
     () => undefined,
@@ -54,6 +63,16 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
     `Logged in${name == null ? '' : ` as ${printable(name)}`}. The key is in ${file}; programs take it from OPENAI_API_KEY:`,
   );
   out.print(`export OPENAI_BASE_URL=${gateway}/v1 OPENAI_API_KEY="$(cat ${quotedPath(file)})"`);
+}
+
+function patiently<T>(work: Promise<T>, gateway: string, out: Out): Promise<T> {
+  const after: After = (ms, ring) => {
+    const timer = setTimeout(ring, ms);
+    return () => clearTimeout(timer);
+  };
+  return toldWait(work, after, (seconds) =>
+    out.complain(`otela: ${gateway} has not answered for ${seconds} s; waiting`),
+  );
 }
 
 /** Before the gateway is asked for a code: a key that cannot be stored would be lost. @throws UsageError */
@@ -78,7 +97,11 @@ async function granted(
     await delay(intervalS * 1_000);
     let answer: unknown;
     try {
-      answer = await post(`${gateway}/login/device/token`, { grant_type: GRANT, device_code: started.device_code });
+      answer = await post(
+        `${gateway}/login/device/token`,
+        { grant_type: GRANT, device_code: started.device_code },
+        POLL_MS,
+      );
     } catch (error) {
       if (error instanceof UsageError) throw error;
       continue; // §3.5: a gateway that is away for a moment is asked again
@@ -95,12 +118,12 @@ async function granted(
 }
 
 /** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; UnreachableError where it is away */
-async function post(url: string, form: Record<string, string>): Promise<unknown> {
+async function post(url: string, form: Record<string, string>, withinMs = ASK_MS): Promise<unknown> {
   const answer = await reach(url, {
     method: 'POST',
     body: new URLSearchParams(form),
     redirect: 'error', // the device code is for this gateway alone
-    signal: AbortSignal.timeout(ASK_MS),
+    signal: AbortSignal.timeout(withinMs),
   });
   const body: unknown = await answer.json().catch(() => undefined);
   if (body === undefined && answer.status < 500) throw noGateway(new URL(url).origin, `HTTP ${answer.status}`);

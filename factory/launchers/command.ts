@@ -1,8 +1,10 @@
 /** Programs of batch systems, run with bounds. */
 import { spawn } from 'node:child_process';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 
-/** A scheduler that answers slower than this is not there. */
+/** A scheduler that answers slower than this is not there, unless it answered slowly before. */
 const PATIENCE_MS = 30_000;
+const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /** `timeout`: it was ended before it answered, and what it did is not known. */
@@ -15,6 +17,7 @@ export type RunCommand = (file: string, args: readonly string[], input?: string)
 
 /** With the environment `more` beside this process's own. Never rejects. */
 export function commandRunner(more: Readonly<Record<string, string>> = {}, patienceMs = PATIENCE_MS): RunCommand {
+  const answers = new AdaptiveTimeout({ leastMs: patienceMs, mostMs: SLOWER * patienceMs });
   return (file, args, input = '') =>
     new Promise((resolve) => {
       const child = spawn(file, args, {
@@ -23,13 +26,19 @@ export function commandRunner(more: Readonly<Record<string, string>> = {}, patie
       });
       let [out, errors, bytes] = ['', '', 0];
       let late = false;
-      const slow = { kind: 'timeout', errors: `${file} did not answer within ${patienceMs / 1000} s` } as const;
+      const { ms } = answers;
+      const from = performance.now();
+      const slow = {
+        kind: 'timeout',
+        errors: `${file} did not answer within ${Number((ms / 1000).toFixed(1))} s`,
+      } as const;
       const timer = setTimeout(() => {
         late = true;
+        answers.expired();
         child.kill('SIGKILL');
         // Not at its close: a child of its own may hold the pipes for ever.
         resolve(slow);
-      }, patienceMs);
+      }, ms);
       const hear = (add: (text: string) => void) => (piece: Buffer) => {
         bytes += piece.length;
         if (bytes > ANSWER_MAX_BYTES) {
@@ -58,6 +67,7 @@ export function commandRunner(more: Readonly<Record<string, string>> = {}, patie
       });
       child.on('close', (code) => {
         clearTimeout(timer);
+        if (!late) answers.answered(performance.now() - from);
         const last = errors.trim().slice(-600);
         if (late || code === null) resolve(slow);
         else

@@ -7,12 +7,13 @@ import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';
 import { said } from '../errors.ts';
 import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
-const PATIENCE_MS = 30_000;
+const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 const JOBS_PER_PAGE = 500;
 /** Ended jobs stay for the factory to see how they ended. */
@@ -172,6 +173,7 @@ function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
 class Api {
   readonly #cluster: ClusterConfig;
   #dispatcher: Agent | undefined;
+  readonly #answers = new AdaptiveTimeout(ANSWER);
 
   constructor(cluster: ClusterConfig) {
     this.#cluster = cluster;
@@ -183,7 +185,8 @@ class Api {
     let [status, text] = [0, ''];
     try {
       this.#dispatcher ??= new Agent(caFile === undefined ? {} : { connect: { ca: readFileSync(caFile) } });
-      const response = await fetch(`${server.replace(/\/$/, '')}/apis/batch/v1/namespaces/${namespace}/jobs${path}`, {
+      const url = `${server.replace(/\/$/, '')}/apis/batch/v1/namespaces/${namespace}/jobs${path}`;
+      const request = {
         method,
         // Tokens of service accounts are changed hourly: read anew each time.
         headers: {
@@ -194,10 +197,12 @@ class Api {
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
         dispatcher: this.#dispatcher,
         redirect: 'error',
-        signal: AbortSignal.timeout(PATIENCE_MS),
-      });
-      status = response.status;
-      text = await response.text();
+      } as const;
+      const ask = async (ms: number) => {
+        const response = await fetch(url, { ...request, signal: AbortSignal.timeout(ms) });
+        return { status: response.status, text: await response.text() };
+      };
+      ({ status, text } = await this.#answers.bound(() => performance.now(), ask));
       if (text.length > ANSWER_MAX_BYTES) throw new Error(`an answer of more than ${ANSWER_MAX_BYTES} bytes`);
     } catch (cause) {
       throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${said(cause)}`, { cause });

@@ -1,12 +1,13 @@
 import { within } from '../../shared/collections/within.ts';
 import { FACTORY_SILENT_AFTER_MS } from '../../shared/factory/exchange.ts';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trust.ts';
 import type { Account } from '../accounts/account.ts';
 import { mayPublish, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../object-context.ts';
-import { settledWithin } from '../patience.ts';
+import { patience, settledWithin } from '../patience.ts';
 import { FACTORY_NAME } from './name.ts';
 import type { Startable } from './startable.ts';
 
@@ -15,7 +16,7 @@ const FRESH_MS = 1_000;
 /** And this often where a request wants a model that is not known here: it may just have come. */
 const EAGER_MS = 100;
 /** A request waits for its answer so long; then it goes by what was known. */
-const ANSWER_MS = 2_000;
+const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
 /** Models for which this isolate remembers when it last asked. */
 const ASKED_MAX = 1_000;
 
@@ -29,6 +30,7 @@ class ColdModelCache {
   #known: readonly Startable[] = [];
   #knownAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number } | undefined;
+  readonly #answers = new AdaptiveTimeout(ANSWER);
   readonly #askedAt = new Map<string, number>();
 
   /**
@@ -46,7 +48,7 @@ class ColdModelCache {
   /** By a question that is under way, or a new one. */
   #refreshed({ env, ctx }: Context, now: number): Promise<void> {
     // A question whose request was cancelled never settles; another request asks anew.
-    if (this.#refreshing === undefined || !within(ANSWER_MS, this.#refreshing.since, now)) {
+    if (this.#refreshing === undefined || !within(this.#answers.ms, this.#refreshing.since, now)) {
       const refreshing = { done: this.#ask(env, now), since: now };
       this.#refreshing = refreshing;
       ctx.waitUntil(refreshing.done);
@@ -54,13 +56,16 @@ class ColdModelCache {
         if (this.#refreshing === refreshing) this.#refreshing = undefined;
       });
     }
-    return settledWithin(this.#refreshing.done, ANSWER_MS);
+    return settledWithin(this.#refreshing.done, this.#answers.ms);
   }
 
   async #ask(env: Pick<Env, 'FACTORY'>, now: number): Promise<void> {
+    const from = patience.now();
     try {
       this.#known = await env.FACTORY.getByName(FACTORY_NAME).startable();
       this.#knownAt = now;
+      // Also what came too late for those that asked: the next ones wait for it.
+      this.#answers.answered(patience.now() - from);
     } catch {
       // the object moves
     }

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
 export type JobState = 'waiting' | 'running' | 'gone';
@@ -13,8 +14,8 @@ export interface Launcher {
   stop(ids: readonly string[]): Promise<void>;
 }
 
-/** A login node's Slurm that answers slower than this is not there. */
-const PATIENCE_MS = 30_000;
+/** A login node's Slurm that answers slower than this is not there, unless it answered slowly before. */
+const answers = new AdaptiveTimeout({ leastMs: 30_000, mostMs: 120_000 });
 const ANSWER_MAX_BYTES = 4 * 1024 * 1024;
 /** squeue's words for a job that will or does run; all others have ended. */
 const WAITING = new Set([
@@ -61,8 +62,15 @@ export function slurmLauncher(run: typeof command = command): Launcher {
 
 /** Output of a command; throws with its last words if it fails. */
 export function command(file: string, args: readonly string[], input = ''): Promise<string> {
+  return answers.bound(
+    () => performance.now(),
+    (ms) => run(file, args, input, ms),
+  );
+}
+
+function run(file: string, args: readonly string[], input: string, timeout: number): Promise<string> {
   return new Promise((resolve, reject) => {
-    const child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], timeout: PATIENCE_MS });
+    const child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], timeout });
     let [out, errors, bytes] = ['', '', 0];
     const read = (sink: 'out' | 'errors') => (chunk: Buffer) => {
       bytes += chunk.length;

@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** A gateway's JSON. */
@@ -10,8 +11,8 @@ export interface Gateway {
   delete(path: string): Promise<void>;
 }
 
-/** A gateway that has not answered by then does not count as asked. */
-const PATIENCE_MS = 10_000;
+/** A gateway that has not answered by then does not count as asked. A round of the controller waits for it. */
+const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
 /** 4,096 nodes of 16 KiB; a longer answer is not a registry. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 
@@ -30,15 +31,20 @@ export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: t
   const base = parseUrl(url);
   const key = keyFile === undefined ? undefined : readKey(keyFile);
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const answers = new AdaptiveTimeout(ANSWER);
   const ask = async (path: string, init: RequestInit): Promise<Response> => {
     let response: Response;
     try {
-      response = await fetcher(new URL(path, base), {
-        ...init,
-        headers: { ...headers, ...init.headers },
-        redirect: 'error',
-        signal: AbortSignal.timeout(PATIENCE_MS),
-      });
+      response = await answers.bound(
+        () => performance.now(),
+        (ms) =>
+          fetcher(new URL(path, base), {
+            ...init,
+            headers: { ...headers, ...init.headers },
+            redirect: 'error',
+            signal: AbortSignal.timeout(ms),
+          }),
+      );
     } catch (cause) {
       throw new SchedulerError('gateway', `${base.origin} does not answer ${path}: ${reason(cause)}`, { cause });
     }

@@ -45,4 +45,18 @@ export class AdaptiveTimeout {
   expired(): void {
     if (this.ms < this.#bounds.mostMs) this.#backoff *= 2;
   }
+
+  /** For a question that ends by itself at a time: `ask` gets the bound of now, and what it took is learnt. Rejects as `ask` does. */
+  async bound<T>(now: () => number, ask: (ms: number) => Promise<T>): Promise<T> {
+    const { ms } = this;
+    const from = now();
+    try {
+      const answer = await ask(ms);
+      this.answered(now() - from);
+      return answer;
+    } catch (error) {
+      if (now() - from >= ms) this.expired();
+      throw error;
+    }
+  }
 }

@@ -21,6 +21,7 @@ export function watched(policy: Policy, { env, log, waitUntil }: Around): Policy
   return guarded(policy, {
     fallback: leastLoadPolicy,
     now: () => performance.now(),
+    cpuMs,
     onFault: (kind, why) => {
       reporter.counts.count(POLICY_FAULTS, [policy.name, kind]);
       reporter.touch(env, { waitUntil }, Date.now());
@@ -30,4 +31,10 @@ export function watched(policy: Policy, { env, log, waitUntil }: Around): Policy
       log(`policy ${policy.name}: ${why}; the default chooses`);
     },
   });
+}
+
+/** Processor time of this thread, milliseconds. */
+function cpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
 }

@@ -9,9 +9,11 @@ import type { Policy, RoutedRequest } from '../policy.ts';
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const OPERATOR_POLICIES_MAX = 16;
 
-/** A choice takes microseconds, and every stream of the process waits meanwhile. */
+/** Of processor time. A choice takes microseconds; every stream of the process waits meanwhile. */
 export const SLOW_MS = 10;
-/** After this many consecutive slow choices or failures the policy is not asked for `RESTING_MS`. */
+/** Of a clock: a choice may wait for a disk. Above what a machine that gives the process a fraction of a processor lets it stand still. */
+export const STANDING_MS = 1_000;
+/** So many slow choices in a row, or failures, and the policy is not asked for `RESTING_MS`. */
 const STRIKES = 3;
 export const RESTING_MS = 60_000;
 
@@ -66,15 +68,17 @@ interface GuardOptions {
   fallback: Policy;
   /** Milliseconds of a monotonic clock. */
   now(): number;
+  /** Milliseconds of processor time that this thread had: on a starved machine the clock says nothing of a policy. */
+  cpuMs(): number;
   onFault(kind: PolicyFault, why: string): void;
 }
 
 /**
- * Wraps a policy that may be faulty. If it returns `undefined`, the default policy chooses. If it throws, names an
- * unknown candidate, or takes longer than `SLOW_MS` three times in a row, it is not asked for a minute. It runs in the
- * process's own thread: a policy that never returns blocks everything.
+ * A policy that may be wrong. What it does not choose (`undefined`) the default chooses. One that throws, names a candidate that is not there
+ * or takes longer than `SLOW_MS` or `STANDING_MS` three times in a row rests for a minute. It runs in the process's own thread: one that never returns holds
+ * up everything.
  */
-export function guarded(policy: Policy, { fallback, now, onFault }: GuardOptions): Policy {
+export function guarded(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
   let strikes = 0;
   let restsUntil = Number.NEGATIVE_INFINITY;
   const fault = (kind: PolicyFault, why: string) => {
@@ -94,14 +98,17 @@ export function guarded(policy: Policy, { fallback, now, onFault }: GuardOptions
   const chosen = (candidates: readonly Candidate[], request: RoutedRequest, random: () => number) => {
     const before = now();
     if (before < restsUntil) return undefined;
+    const cpuBefore = cpuMs();
     try {
       const one: Candidate | undefined = policy.pick(candidates, request, random);
+      const usedMs = cpuMs() - cpuBefore;
       const tookMs = now() - before;
       if (one !== undefined && !candidates.includes(one)) {
         fault('no-candidate', 'it chose what is not among the candidates');
         return undefined;
       }
-      if (tookMs > SLOW_MS) fault('slow', `a choice took ${tookMs.toFixed(1)} ms, more than ${SLOW_MS}`);
+      if (usedMs > SLOW_MS) fault('slow', `a choice took ${usedMs.toFixed(1)} ms of a processor, more than ${SLOW_MS}`);
+      else if (tookMs > STANDING_MS) fault('slow', `a choice took ${Math.round(tookMs)} ms, more than ${STANDING_MS}`);
       else strikes = 0;
       return one;
     } catch (error) {

@@ -206,7 +206,12 @@ test('the example of an own policy leaves nodes alone whose job ends soon, while
   const some = nodes({ jobEndsAt: now + 60_000 }, { jobEndsAt: now + 3_600_000 }, { inFlight: 1 });
   const [policy] = customPolicies;
   if (policy === undefined) throw new Error('no example');
-  const asked = guarded(policy, { fallback: leastLoadPolicy, now: () => 0, onFault: (_, why) => expect.fail(why) });
+  const asked = guarded(policy, {
+    fallback: leastLoadPolicy,
+    now: () => 0,
+    cpuMs: () => 0,
+    onFault: (_, why) => expect.fail(why),
+  });
   expect(counts(asked, some, 50)[0]).toBe(0);
   expect(counts(asked, some.slice(0, 1), 5)).toEqual([5]);
 });

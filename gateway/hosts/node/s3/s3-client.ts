@@ -2,16 +2,19 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
+import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
 import { tag } from '../../../../shared/text/xml.ts';
 import { FileStoreError } from '../../../files/file-store.ts';
+import { patience } from '../../../patience.ts';
 import type { S3Config } from './s3-config.ts';
 
 /** A restarting store is back within seconds; a client's upload waits no longer than this allows. */
 const TRIES = 4;
 const FIRST_PAUSE_MS = 250;
-/** From a request's first byte to its response head: a part of 8 MiB at 140 KB/s. */
+/** From a request's first byte to its answer's head: a part of 8 MiB at 140 KB/s, and at a tenth of that where it took long before. */
 const ANSWER_MS = 60_000;
-/** Errors are a few hundred bytes of XML; a page of a list has 1,000 names. */
+const SLOWER = 10;
+/** Errors are some hundred bytes of XML; a page of a list is 1,000 names. */
 const TEXT_MAX_BYTES = 1024 * 1024;
 
 /** Codes of S3 and compatible servers for a full bucket. */
@@ -37,11 +40,13 @@ export class S3Client {
   readonly #config: S3Config;
   readonly #aws: AwsClient;
   readonly #answerMs: number;
+  readonly #answers: AdaptiveTimeout;
 
   constructor(config: S3Config, answerMs = ANSWER_MS) {
     const { accessKeyId, secretAccessKey, sessionToken, region } = config;
     this.#config = config;
     this.#answerMs = answerMs;
+    this.#answers = new AdaptiveTimeout({ leastMs: answerMs, mostMs: SLOWER * answerMs });
     this.#aws = new AwsClient({
       accessKeyId,
       secretAccessKey,
@@ -109,20 +114,16 @@ export class S3Client {
       headers: { ...headers, 'x-amz-content-sha256': sha256 },
       ...(body === undefined ? {} : { body }),
     });
-    // `sign` makes the body a stream, which a retry could not read and servers would get without a length.
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(new Error(`no answer within ${this.#answerMs} ms`)), this.#answerMs);
-    try {
-      return await fetch(signed.url, {
+    // `sign` makes the body a stream, which a second try could not read and servers would get without a length.
+    return patience.call(this.#answers, (signal) =>
+      fetch(signed.url, {
         method,
         headers: signed.headers,
         redirect: 'error',
-        signal: late.signal,
+        signal,
         ...(body === undefined ? {} : { body }),
-      });
-    } finally {
-      clearTimeout(timer);
-    }
+      }),
+    );
   }
 }
 

@@ -27,15 +27,17 @@ const last: Policy = { name: 'last', pick: (list) => list.at(-1), onRequestStart
 
 describe('a guarded policy', () => {
   let time: number;
+  let cpu: number;
   let faults: PolicyFault[];
   const guard = (pick: Policy['pick']) =>
     guarded(
       { name: 'own', pick, onRequestStart: nothing, onRequestEnd: nothing },
-      { fallback: last, now: () => time, onFault: (kind) => faults.push(kind) },
+      { fallback: last, now: () => time, cpuMs: () => cpu, onFault: (kind) => faults.push(kind) },
     );
   const picks = (policy: Policy) => policy.pick(nodes, request, () => 0)?.session;
   beforeEach(() => {
     time = 0;
+    cpu = 0;
     faults = [];
   });
 
@@ -63,7 +65,7 @@ describe('a guarded policy', () => {
   it('that is slow now and then goes on; three times in a row it rests', () => {
     let took = 50;
     const policy = guard((list) => {
-      time += took;
+      cpu += took;
       return list[0];
     });
     expect([picks(policy), picks(policy)]).toEqual(['a', 'a']);
@@ -73,6 +75,27 @@ describe('a guarded policy', () => {
     for (let n = 0; n < 3; n++) expect(picks(policy)).toBe('a');
     expect(picks(policy)).toBe('b');
     expect(faults).toEqual(Array(5).fill('slow'));
+  });
+
+  it('is not slow where the machine gives it a tenth of a processor', () => {
+    const policy = guard(() => {
+      time += 90;
+      cpu += 9;
+      return nodes[0];
+    });
+    for (let n = 0; n < 10; n++) expect(picks(policy)).toBe('a');
+    expect(faults).toEqual([]);
+  });
+
+  it('that waits for a disk by the second rests', () => {
+    let asked = 0;
+    const policy = guard(() => {
+      asked++;
+      time += 1_500;
+      return nodes[0];
+    });
+    for (let n = 0; n < 10; n++) picks(policy);
+    expect([asked, faults]).toEqual([3, Array(3).fill('slow')]);
   });
 
   it('that names a stranger is overruled', () => {
@@ -89,7 +112,7 @@ describe('a guarded policy', () => {
           throw new Error('no');
         },
       },
-      { fallback: last, now: () => time, onFault: (kind) => faults.push(kind) },
+      { fallback: last, now: () => time, cpuMs: () => cpu, onFault: (kind) => faults.push(kind) },
     );
     policy.onRequestStart(candidate('a'), request);
     expect(faults).toEqual(['threw']);
