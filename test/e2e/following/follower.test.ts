@@ -30,14 +30,13 @@ function follower(
     link: {
       ask: async (_: URL, path: string, asked: unknown, __: unknown, wait: AdaptiveTimeout) => {
         const from = performance.now();
-        const late = new Promise<never>((___, reject) =>
-          setTimeout(() => {
-            wait.expired();
-            reject(new Error('no answer'));
-          }, wait.ms),
-        );
+        const late = Promise.withResolvers<never>();
+        const timer = setTimeout(() => {
+          wait.expired();
+          late.reject(new Error('no answer'));
+        }, wait.ms);
         const said = (async () => say(path, asked))();
-        const answer = await Promise.race([said, late]);
+        const answer = await Promise.race([said, late.promise]).finally(() => clearTimeout(timer));
         wait.answered(performance.now() - from);
         return { answer, by: 'first' };
       },
