@@ -56,15 +56,15 @@ const LATE_FACTOR = 2;
 const HOLDERS_KEPT = 8;
 /** How long a chunk with a failed line is kept from the node where it failed. */
 const AVOID_MS = 10_000;
-/** Leases are looked at every 5 s. Where nobody did for so long, this process stood still, and did not read what nodes sent meanwhile. */
+/** Leases are checked every 5 s. After a gap this long the process stood still, and has not read what nodes sent meanwhile. */
 const STOOD_STILL_MS = 15_000;
-/** Then a lease that ran out meanwhile has this to be renewed: nodes renew every 10 s. */
+/** Time to renew a lease that ran out during such a gap: nodes renew every 10 s. */
 const EXCUSED_MS = 15_000;
-/** Until this many chunks were finished there is no median to compare with. */
+/** With fewer finished chunks there is no median to compare with. */
 const MEDIAN_OF = 5;
-/** A lease that brings nothing for so long ends, however often it is renewed: twice what one line may take at a node. */
+/** A lease without results for this long ends, however often it is renewed: twice what an engine without counters has for one line. */
 const FRUITLESS_MAX_MS = 2 * 60 * 60_000;
-/** Durations that the median is taken over. */
+/** Durations used for the median. */
 const DURATIONS_KEPT = 64;
 
 /**
@@ -79,7 +79,7 @@ export class Ledger {
   readonly #durationsMs: number[] = [];
   #open: number;
   #requeued = 0;
-  /** When `expire` was called last. */
+  /** The last call of `expire`. */
   #lookedMs: number | undefined;
 
   constructor(chunks: readonly Chunk[]) {

@@ -9,11 +9,11 @@ import type { Policy, RoutedRequest } from '../policy.ts';
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const OPERATOR_POLICIES_MAX = 16;
 
-/** Of processor time. A choice takes microseconds; every stream of the process waits meanwhile. */
+/** Processor time. A choice takes microseconds, and every stream of the process waits meanwhile. */
 export const SLOW_MS = 10;
-/** Of a clock: a choice may wait for a disk. Above what a machine that gives the process a fraction of a processor lets it stand still. */
+/** Elapsed time: a choice may wait for a disk. Longer than the pauses of a process that has a fraction of a processor. */
 export const STANDING_MS = 1_000;
-/** So many slow choices in a row, or failures, and the policy is not asked for `RESTING_MS`. */
+/** After this many consecutive slow choices or failures the policy is not asked for `RESTING_MS`. */
 const STRIKES = 3;
 export const RESTING_MS = 60_000;
 
@@ -74,9 +74,9 @@ interface GuardOptions {
 }
 
 /**
- * A policy that may be wrong. What it does not choose (`undefined`) the default chooses. One that throws, names a candidate that is not there
- * or takes longer than `SLOW_MS` or `STANDING_MS` three times in a row rests for a minute. It runs in the process's own thread: one that never returns holds
- * up everything.
+ * Wraps a policy that may be faulty. If it returns `undefined`, the default policy chooses. If it throws, names an
+ * unknown candidate, or is slow (`SLOW_MS`, `STANDING_MS`) three times in a row, it is not asked for a minute. It runs
+ * in the process's own thread: a policy that never returns blocks everything.
  */
 export function guarded(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
   let strikes = 0;

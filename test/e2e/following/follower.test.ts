@@ -155,6 +155,28 @@ test('a first that was put back from a backup, and counts budgets from there, is
   made.stop();
 });
 
+test('while a long backlog of records goes and budgets come, the first hears this gateway every second, and it hears what changed', async () => {
+  const asked = { follow: 0, records: 0, budgets: 0 };
+  const items = [{ subject: 'a', month: '2026-11', counts: [] }];
+  const slowly = <T>(answer: T) => new Promise<T>((resolve) => setTimeout(resolve, 100, answer));
+  const { made } = follower(
+    (path) => {
+      if (path === '/gateway/records') return slowly({ position: ++asked.records });
+      if (path === '/gateway/budgets') return slowly({ items, seq: ++asked.budgets, more: asked.budgets < 100 });
+      return { ...ANSWER, seq: ++asked.follow, budgets: 100 };
+    },
+    undefined,
+    [{ position: 1, kind: 'usage', name: '2026-11-25T09', body: '[]' }],
+    100,
+  );
+  await vi.advanceTimersByTimeAsync(8 * EVERY_MS);
+  expect([asked.follow, asked.records]).toEqual([9, 81]);
+  await vi.advanceTimersByTimeAsync(8 * EVERY_MS);
+  expect(asked).toEqual({ follow: 17, records: 100, budgets: 61 });
+  expect(made.cursor?.seq).toBe(17);
+  made.stop();
+});
+
 test('a first that takes 3 s for each answer is followed, and counts for both: neither calls the other away', async () => {
   const database = new Database(':memory:');
   database.script('CREATE TABLE followers (key TEXT PRIMARY KEY, url TEXT, version TEXT, seen_at INTEGER)');

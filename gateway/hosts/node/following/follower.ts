@@ -1,4 +1,4 @@
-/** Asks the first once a second what changed, and hands over what was counted here. */
+/** Asks the primary once a second for changes, and sends it the usage that was counted here. */
 import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
 import type { CountPlace, SubjectCounts } from './budgets.ts';
 import type { AccountsCopy } from './copy.ts';
@@ -9,9 +9,9 @@ import { SILENCE_MAX_MS, SILENCE_MS } from './silence.ts';
 
 const EVERY_MS = 1_000;
 const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
-/** A page of rows, or of records. */
+/** Time limits for a page of rows or records. */
 const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
-/** After the first has surely noticed the silence. */
+/** Additional time until the primary has certainly noticed the silence. */
 const MARGIN_MS = 500;
 /** How often the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;
@@ -56,7 +56,7 @@ export class Follower {
   readonly #answers = new AdaptiveTimeout(ANSWER);
   readonly #longAnswers = new AdaptiveTimeout(LONG_ANSWER);
   #link: LinkState = 'new';
-  /** The longest that the first may have been told since it answered last. */
+  /** The longest silence that the primary may have been told since its last answer. */
   #silenceMs = SILENCE_MS;
   #state: CopyState;
   #lastTryEnded: number;
@@ -206,13 +206,13 @@ export class Follower {
   async #probe(): Promise<void> {
     const { link, first, hear } = this.#options;
     const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochTakenSchema, this.#answers);
-    // It is the first no more, and knows which one is.
+    // It is no longer the primary, and knows which gateway is.
     if (answer.statement !== undefined) hear(answer.statement);
   }
 
   async #follow(): Promise<Followed> {
     const { link, first, url, version, records, believe } = this.#options;
-    // Two answers and the pause between: with less a first that answers slowly would count this gateway as away.
+    // Two answers and the pause between them: with less, a slow primary would count this gateway as away.
     const silenceMs = this.connected
       ? Math.round(Math.min(SILENCE_MAX_MS, Math.max(SILENCE_MS, 2 * this.#answers.ms)))
       : SILENCE_MS;

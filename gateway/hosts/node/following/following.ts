@@ -32,7 +32,7 @@ import type { GatewayIdentity } from './signed.ts';
 
 /** A request waits for it; longer if the primary took longer. */
 const LIMIT_ANSWER = { leastMs: 1_500, mostMs: 15_000 };
-/** Between two pages of the first copy, however many there are. */
+/** Time limit for the next page of the first copy. */
 const FIRST_COPY_MS = 30_000;
 
 interface FollowingOptions {
@@ -197,7 +197,7 @@ export class Following {
     return this.#members.remove(key);
   }
 
-  /** Resolves when a new follower has a whole copy. @throws Error where no more of it came */
+  /** Resolves when a new follower has a complete copy. @throws Error if no more of it arrived */
   async firstCopy(): Promise<void> {
     let until = patience.now() + FIRST_COPY_MS;
     let place = this.#follower?.cursor;

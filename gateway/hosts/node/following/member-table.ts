@@ -1,7 +1,7 @@
 /** The gateways that follow this one. Recent contact is kept in memory; their existence is stored on disk. */
 import type { Database } from '../sqlite.ts';
 
-/** A follower that was not heard for so long is forgotten. */
+/** After this silence a follower is forgotten. */
 const FORGOTTEN_MS = 7 * 86_400_000;
 export const FOLLOWERS_MAX = 8;
 const ROW_EVERY_MS = 60_000;
@@ -24,7 +24,7 @@ interface Known {
   seenAt: number;
   /** Milliseconds of a monotonic clock; absent: no contact since this process started. */
   heardAt?: number;
-  /** Without a word for so long it is away, as it said itself. */
+  /** After this silence it is away, as the follower said itself. */
   silenceMs?: number;
   waiting: number;
 }

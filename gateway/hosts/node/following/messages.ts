@@ -16,7 +16,7 @@ export const followSchema = z.object({
   cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
   /** Records that wait there. */
   waiting: z.number().int().min(0),
-  /** Unheard for so long it may allow its part of limits by itself. One of an earlier version does not say. */
+  /** After this silence the follower may use its share of limits. Absent from earlier versions. */
   silence_ms: z.number().int().min(SILENCE_MS).max(SILENCE_MAX_MS).default(SILENCE_MS),
 });
 

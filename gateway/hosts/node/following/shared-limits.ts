@@ -13,7 +13,10 @@ export const ASKED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] a
 export type AskedMethod = (typeof ASKED_METHODS)[number];
 
 const NO_PART_WAIT_MS = 60_000;
-/** A first that is heard and too slow to count: then the request is refused (503). One that died is noticed to be silent before that. */
+/**
+ * How long to wait for a primary that is connected but too slow; then the request is refused (503). A dead primary is
+ * noticed before that.
+ */
 const ASKED_FOR_MS = 30_000;
 const PAUSE_MS = 100;
 

@@ -1,7 +1,7 @@
 /**
- * How long the first counts for a follower that it does not hear. After that the follower may allow its part of each limit, and the first
- * the rest, so both must mean the same time: the follower says it with each question, by how long answers take it.
+ * How long a silent follower still counts as connected. After that it may use its share of each limit, and the primary
+ * uses the rest, so both need the same time: the follower sends it with each request, by how long answers take.
  */
 export const SILENCE_MS = 4_000;
-/** However slow the two are: requests at a follower wait so long when its first has died. */
+/** The upper bound: requests at a follower wait this long after the primary has died. */
 export const SILENCE_MAX_MS = 20_000;

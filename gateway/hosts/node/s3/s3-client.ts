@@ -11,10 +11,11 @@ import type { S3Config } from './s3-config.ts';
 /** A restarting store is back within seconds; a client's upload waits no longer than this allows. */
 const TRIES = 4;
 const FIRST_PAUSE_MS = 250;
-/** From a request's first byte to its answer's head: a part of 8 MiB at 140 KB/s, and at a tenth of that where it took long before. */
+/** From a request's first byte to its response head: a part of 8 MiB at 140 KB/s. */
 const ANSWER_MS = 60_000;
+/** A bucket that was slow before gets up to this many times as long. */
 const SLOWER = 10;
-/** Errors are some hundred bytes of XML; a page of a list is 1,000 names. */
+/** Errors are a few hundred bytes of XML; a page of a list has 1,000 names. */
 const TEXT_MAX_BYTES = 1024 * 1024;
 
 /** Codes of S3 and compatible servers for a full bucket. */
@@ -114,7 +115,7 @@ export class S3Client {
       headers: { ...headers, 'x-amz-content-sha256': sha256 },
       ...(body === undefined ? {} : { body }),
     });
-    // `sign` makes the body a stream, which a second try could not read and servers would get without a length.
+    // `sign` makes the body a stream, which a retry could not read and servers would get without a length.
     return patience.call(this.#answers, (signal) =>
       fetch(signed.url, {
         method,
