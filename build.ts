@@ -165,6 +165,8 @@ async function compress(folder: string): Promise<void> {
 
 /** In a directory of its own first: a gateway may be serving the old one. */
 async function buildDashboard(): Promise<void> {
+  // Whatever the shell or a test says: else Vite makes a developer's page, larger and with the paths of this clone in it.
+  process.env.NODE_ENV = 'production';
   const [{ build: bundlePage }, { default: tailwind }] = await Promise.all([
     import('vite'),
     import('@tailwindcss/vite'),
