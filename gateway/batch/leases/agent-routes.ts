@@ -81,8 +81,17 @@ batchAgentRoutes.post('/lease', async (c) => {
   if (models.length === 0 && functions === undefined)
     throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
   const ask: FunctionAsk | undefined = functions && { owners: functions.owners, held: functions };
-  const lease = () =>
-    ask === undefined ? leaseOfModels(c.env, node, models, prefix) : leaseOfFunctions(c.env, node, ask);
+  const { signal } = c.req.raw;
+  // An agent whose connection was cut asks again: lines that this request took would be run by no node until their lease ends.
+  const lease = async () => {
+    if (signal.aborted) return undefined;
+    const granted = await (ask === undefined
+      ? leaseOfModels(c.env, node, models, prefix)
+      : leaseOfFunctions(c.env, node, ask));
+    if (granted === undefined || !signal.aborted) return granted;
+    await (await batchOf(c, granted.batch)).release(refOf(node, granted));
+    return undefined;
+  };
   const first = await lease();
   if (first !== undefined) return c.json(first);
   if (waitMs === 0) return c.body(null, 204);
