@@ -20,6 +20,10 @@ export const patience = (ms = 0): number => Math.ceil(slowness() * Math.max(LEAS
 /** A time that the product promises, on this machine: the time itself where the machine is not slow. */
 export const promise = (ms: number): number => Math.ceil(slowness() * ms);
 
+/** How many a limit of `limit` a minute lets pass at most of what was asked since `askedAt`: a slow machine may take more than a minute to ask. */
+export const limitSince = (limit: number, askedAt: number): number =>
+  limit * (1 + Math.floor((Date.now() - askedAt) / 60_000));
+
 const FIRST_PAUSE_MS = 25;
 const LONGEST_PAUSE_MS = 500;
 

@@ -106,3 +106,20 @@ test('a follower whose clock was fast when it last heard from the first is not y
     (await (await chat(follower, key, { tokens: 1 })).text()).includes('not heard from') ? true : undefined,
   );
 });
+
+test('without --max-stale a follower serves for 24 h after it last heard from the first, and no longer', async () => {
+  const clock = pathToFileURL(join(ROOT, 'test/support/clock-offset.ts')).href;
+  const env = { NODE_OPTIONS: `--import=${clock}`, CLOCK_OFFSET_MS: '0' };
+  const { first, follower, key } = await openPair({ followerEnv: env });
+  await first.stop();
+  const headers = { authorization: `Bearer ${key}` };
+  for (const [hours, status] of [
+    [23.5, 200],
+    [24.5, 503],
+  ] as const) {
+    await follower.stop();
+    env.CLOCK_OFFSET_MS = String(hours * 3_600_000);
+    await follower.restart();
+    expect([hours, (await fetch(`${follower.url}/v1/models`, { headers })).status]).toEqual([hours, status]);
+  }
+});

@@ -2,12 +2,13 @@
 import { execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { z } from 'zod';
 import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, MODEL } from '../../support/house.ts';
-import { patience } from '../../support/patience.ts';
+import { limitSince, patience } from '../../support/patience.ts';
 import { atEnd, freePort, type Managed, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -86,4 +87,11 @@ const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number(), c
 export async function booked(gateway: Gateway): Promise<number> {
   const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage'));
   return data.reduce((sum, { requests }) => sum + requests, 0);
+}
+
+/** Of what was asked since `askedAt` as much passed as a limit of `limit` a minute lets pass. */
+export function requireLimit(statuses: readonly number[], limit: number, askedAt: number): void {
+  const passed = statuses.filter((status) => status === 200).length;
+  expect(passed).toBeGreaterThanOrEqual(limit);
+  expect(passed).toBeLessThanOrEqual(limitSince(limit, askedAt));
 }

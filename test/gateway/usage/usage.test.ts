@@ -228,6 +228,17 @@ test('an hour that is older than records are kept is gone, its totals stay; one 
   expect(await runDurableObjectAlarm(nothing)).toBe(false);
 });
 
+test.each([
+  [399, 1],
+  [401, 0],
+])('after %i days of the 400 an hour has %i of its records', async (days, left) => {
+  const at = Date.now() - days * 86_400_000;
+  const shard = env.USAGE.getByName(shardOf(at));
+  await shard.add([row(1, { at, key: `aged-${days}` })]);
+  await runDurableObjectAlarm(shard);
+  expect(await shard.count()).toBe(left);
+});
+
 test('where no record is kept at all every one of them is in the totals', async () => {
   const name = '2026-11-19T07';
   const shard = env.USAGE.getByName(name);
