@@ -96,6 +96,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'following/kill': 'a gateway that is killed loses nothing',
     'tunnel-memory': '',
     'circuit-object': '',
+    'agent-faults': 'calls of an agent fail in every place: its engine lives, every request ends',
     'agent-killed': 'a killed agent is noticed, and its requests end or go on',
     continued: 'a stream goes on at another node without a lost or doubled token',
     failure: 'gateways, agents and engines fail under requests',

@@ -60,3 +60,14 @@ export async function leave(ending: Ending, options: LeaveOptions): Promise<numb
       return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
   }
 }
+
+/** Closes one part after the other. A part that fails, such as a file that cannot be removed, keeps no other part open. Never rejects. */
+export async function closeAll(log: (line: string) => void, parts: readonly (() => unknown)[]): Promise<void> {
+  for (const close of parts) {
+    try {
+      await close();
+    } catch (error) {
+      log(`at the end: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+}

@@ -27,7 +27,7 @@ import { willOf } from '../tunnel/last-will.ts';
 import { openBatches } from './batches.ts';
 import { controlHandlers } from './control-handlers.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
-import { type Ending, leave } from './ending.ts';
+import { closeAll, type Ending, leave } from './ending.ts';
 import { EngineStart } from './engine-start.ts';
 import { type FaultSource, Faults } from './faults.ts';
 import { HangRestart } from './hang-restart.ts';
@@ -221,22 +221,24 @@ export class Lifecycle {
       this.restarts = ending.kind === 'drain' && ending.restart === true && !this.#signalled;
       return code;
     } finally {
-      this.#health.close();
-      this.#job.close();
-      this.#network.close();
-      await this.#hangs.close();
-      await this.#parts.requests?.close();
-      await this.#parts.batches?.close();
-      await this.#parts.weights?.close();
-      await this.#load.close();
-      await this.#parts.engine?.stop(0, Promise.resolve());
-      control?.close();
-      metrics?.close();
-      this.#state?.remove();
-      // It is delivered when this process has ended.
-      if (!this.#shutdown.untold) this.#will?.dismiss();
-      unsubscribe();
-      ignore();
+      await closeAll(log, [
+        () => this.#health.close(),
+        () => this.#job.close(),
+        () => this.#network.close(),
+        () => this.#hangs.close(),
+        () => this.#parts.requests?.close(),
+        () => this.#parts.batches?.close(),
+        () => this.#parts.weights?.close(),
+        () => this.#load.close(),
+        () => this.#parts.engine?.stop(0, Promise.resolve()),
+        () => control?.close(),
+        () => metrics?.close(),
+        () => this.#state?.remove(),
+        // It is delivered when this process has ended.
+        () => (this.#shutdown.untold ? undefined : this.#will?.dismiss()),
+        unsubscribe,
+        ignore,
+      ]);
     }
   }
 
