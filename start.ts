@@ -66,7 +66,7 @@ async function start(port: number, data: string | undefined, worker: boolean): P
 OpenTela for the edge is up: a gateway${worker ? " on Cloudflare's runtime (wrangler dev)" : ''}, one agent, and one stand-in engine.
 The stand-in engine repeats words from a fixed list; it is not a language model. To serve a real one, follow docs/quickstart-provider.md.
 This command creates the join token that it needs:
-  npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key
+  node_modules/.bin/otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key
 
   URL        ${gateway.url}/v1
   API key    ${key}

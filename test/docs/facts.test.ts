@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 import * as exits from '../../agent/config/exit.ts';
 import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import { NODE, ROOT } from '../support/where.ts';
-import { read } from './markdown.ts';
+import { markdownFiles, read } from './markdown.ts';
 
 it('docs/troubleshooting.md has every exit code of the agent', () => {
   const page = read('docs/troubleshooting.md');
@@ -76,4 +76,16 @@ it('docs/architecture.md names every room, and no other', () => {
         .map((entry) => `${top}/${entry.name}/`),
   );
   expect(folders.filter((folder) => !named.has(folder))).toEqual([]);
+});
+
+it('pages call one gateway by one name', () => {
+  const names = markdownFiles()
+    .filter((file) => !file.startsWith('docs/reference/'))
+    .flatMap((file) =>
+      [...read(file).matchAll(/[\w.-]+\.example(?:\.(?:org|com))?\b/g)].map(([name]) => `${file}: ${name}`),
+    );
+  // Two gateways of an institution, another institution's, a login provider, a registry of images.
+  const known = /: (?:gw|gw1|gw2|gw\.eth|login|registry)\.example\.org$/;
+  expect(names.length).toBeGreaterThan(20);
+  expect(names.filter((name) => !known.test(name))).toEqual([]);
 });
