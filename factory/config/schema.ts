@@ -181,7 +181,7 @@ const model = z.strictObject({
 export type ModelConfig = z.infer<typeof model> & { id: string };
 
 const plan = z.strictObject({
-  /** What `otela-plan plan --json` printed, or the state file of `otela-plan apply` and `watch`. */
+  /** The output of `otela-plan plan --json`, the file of `otela-plan watch --plan`, or the state of `watch --forecast`. */
   file: oneLine,
   /** After it the file is not followed any more. */
   max_age: duration.prefault('24h'),

@@ -1,4 +1,4 @@
-/** What a planner wants: the file of `otela-plan plan --json`, or the state of `otela-plan apply` and `watch`. Read again when it changes. */
+/** The plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or the state of `watch --forecast`. Read again if it changes. */
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';

@@ -2,9 +2,10 @@
 import { readFileSync, statSync } from 'node:fs';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
+import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { FactoryError, said } from '../errors.ts';
 
-const PATIENCE_MS = 10_000;
+const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
 /** 4,096 nodes of 16 KiB. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 const KEY = /^[\x21-\x7e]{1,512}$/;
@@ -40,17 +41,21 @@ const envelopeSchema = z.object({ error: z.object({ message: z.string() }) });
 export function adminApi({ gateway, keyFile, caFile }: AdminApiOptions): AdminApi {
   const key = readKey(keyFile);
   const ca = caFile === undefined ? {} : { connect: { ca: readFileSync(caFile) } };
-  const dispatcher = new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+  const dispatcher = new Agent(ca);
+  const answers = new AdaptiveTimeout(ANSWER);
   const ask = async (method: string, path: string, body?: unknown): Promise<string> => {
-    const response = await fetch(new URL(path, gateway), {
-      method,
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      redirect: 'error',
-      dispatcher,
-      signal: AbortSignal.timeout(PATIENCE_MS),
-    });
-    const text = await bounded(response.body);
+    const once = async (ms: number) => {
+      const response = await fetch(new URL(path, gateway), {
+        method,
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        redirect: 'error',
+        dispatcher,
+        signal: AbortSignal.timeout(ms),
+      });
+      return { response, text: await bounded(response.body) };
+    };
+    const { response, text } = await answers.bound(() => performance.now(), once);
     if (response.ok) return text;
     const why = `${method} ${path} is answered ${response.status}: ${messageIn(text)}`;
     throw response.status < 500 ? new AdminRefusal(response.status, why) : new Error(why);

@@ -2,7 +2,6 @@
 import manifest from '../../package.json' with { type: 'json' };
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { FLAGS as APPLY, applyCommand } from './apply.ts';
 import { FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
 import { FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
 import { FLAGS as COMPARE, compareCommand } from './compare.ts';
@@ -55,18 +54,10 @@ export const PROGRAM: Program<Io> = {
       flags: CALIBRATE,
       run: calibrateCommand,
     },
-    apply: {
-      summary:
-        'one round of the controller: plans from the network, then starts what is missing (dry run without --yes)',
-      examples: `--gateway URL --key-file FILE --agents | --inventory FILE --slurm TEMPLATE [flags]
-
---agents, or --inventory with --slurm, or both. Without --workload the demand is what the gateway saw in --window.`,
-      flags: APPLY,
-      run: (args, io) => applyCommand(args, io),
-    },
     watch: {
-      summary: 'apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes',
-      examples: '[--every SECONDS] and all of apply',
+      summary:
+        'plans for the network, again if a node is idle, a model has no replica or the load is 20 % off for 10 minutes',
+      examples: '--gateway URL --key-file FILE [--plan FILE] [--workload FILE] [--every SECONDS] [flags]',
       flags: WATCH,
       run: (args, io) => watchCommand(args, io),
     },

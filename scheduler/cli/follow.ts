@@ -1,13 +1,13 @@
 import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { readState, writeState } from '../controller/state.ts';
+import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { SchedulerError } from '../errors.ts';
 import { Follower } from '../follow/follower.ts';
 import { readRates } from '../follow/options.ts';
 import { parsePin } from '../follow/pins.ts';
 import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
-import { forgiven, type Session } from './apply.ts';
 import { type FlagValues, number, text } from './flags.ts';
+import type { Session } from './session.ts';
 
 export const FOLLOW_FLAGS = {
   forecast: { help: 'plan for the slots that come, by kinds of requests' },
@@ -21,6 +21,10 @@ export const FOLLOW_FLAGS = {
   rates: { value: 'FILE', takes: 'file', help: 'measured tokens/s of replicas, by model, tp and pp' },
   pin: { value: 'MODEL[=2xtp4,1xtp2pp2]', repeat: true, help: "a model's replicas stay, or are these" },
   history: { value: 'FILE', takes: 'file', help: 'one line of JSON per slot and model; read at the start' },
+  drain: { value: 'S', otherwise: '60', help: 'seconds for what runs where a replica ends' },
+  state: { value: 'FILE', takes: 'file', otherwise: 'otela-plan.state.json', help: 'what was started' },
+  retry: { help: 'what failed before is tried again' },
+  yes: { help: 'with --forecast: do it; without it only said' },
 } as const satisfies Flags;
 
 const DAY_S = 86_400;
@@ -31,15 +35,34 @@ interface Watched {
   wait(ms: number, signal: AbortSignal): Promise<unknown>;
 }
 
+const forgiven = (state: ControllerState, retry: boolean): ControllerState =>
+  retry ? { ...state, failures: [] } : state;
+
 /** `otela-plan watch --forecast`: a look per slot, just after it begins. */
 export async function follow(flags: FlagValues, session: Session, io: Io, watched: Watched): Promise<number> {
+  const statePath = text(flags, 'state') ?? 'otela-plan.state.json';
+  const unlock = lockState(statePath);
+  try {
+    return await followSlots(flags, { ...session, statePath }, io, watched);
+  } finally {
+    unlock();
+  }
+}
+
+async function followSlots(
+  flags: FlagValues,
+  session: Session & { statePath: string },
+  io: Io,
+  watched: Watched,
+): Promise<number> {
   const slotS = number(flags, 'slot', 60, { min: 1, max: 3600 });
   if (!Number.isInteger(slotS)) throw new UsageError('--slot is a whole number of seconds');
   const whole = (name: string, fallback: number, max: number) =>
     Math.round(number(flags, name, fallback, { min: 1, max }));
   const history = text(flags, 'history');
   const rates = text(flags, 'rates');
-  const { controller, yes } = session;
+  const { controller } = session;
+  const yes = flags.yes === true;
   let state = forgiven(readState(session.statePath), flags.retry === true);
   const follower = new Follower(
     controller,

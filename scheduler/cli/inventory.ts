@@ -1,5 +1,5 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import { command } from '../controller/launcher.ts';
+import { command } from '../live/command.ts';
 import { slurmInventory } from '../live/sinfo.ts';
 import { type Inventory, readInventory } from '../planner/input.ts';
 

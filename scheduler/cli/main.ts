@@ -1,13 +1,18 @@
 #!/usr/bin/env node
 /** `otela-plan`: decides which model runs on which GPUs, by a simulator, and says why. */
-import { runProgram } from '../../shared/command-line/index.ts';
+import { EXIT_USAGE, runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { SchedulerError } from '../errors.ts';
 import { PROGRAM } from './commands.ts';
 import { EXIT_FAILED, exitOf } from './exit.ts';
+import { FACTORY_ACTS } from './removed.ts';
 
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
+  if (argv[0] === 'apply') {
+    io.log(`otela-plan: apply is no longer there: ${FACTORY_ACTS}`);
+    return Promise.resolve(EXIT_USAGE);
+  }
   return runProgram(PROGRAM, argv, io, {
     out: io.out,
     complain: io.log,

@@ -1,113 +1,150 @@
+import { renameSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
+import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { FACTORY_LABEL } from '../../shared/factory/exchange.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { observe } from '../controller/round.ts';
-import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
+import { lookAt, type Observation, replan } from '../controller/round.ts';
 import { Triggers } from '../controller/triggers.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Plan } from '../planner/types.ts';
-import type { Demand } from '../solver/problem.ts';
-import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
-import { EXIT_BUSY, EXIT_FAILED } from './exit.ts';
-import { number } from './flags.ts';
+import type { Demand, Placement } from '../solver/problem.ts';
+import { type FlagValues, number, text } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
+import { FACTORY_ACTS, refuseRemoved } from './removed.ts';
+import { type Outside, SESSION_FLAGS, type Session, sessionFrom } from './session.ts';
+import { planText, whyText } from './show.ts';
 
 interface WatchOutside extends Outside {
-  /** Ends the watch; everything it started goes on. */
+  /** Ends the watch. */
   signal?: AbortSignal;
   /** Waits so many ms, or throws when the watch is over. */
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
 export const FLAGS = {
-  ...APPLY_FLAGS,
+  ...SESSION_FLAGS,
   every: { value: 'S', otherwise: '30', help: 'seconds between looks' },
+  plan: { value: 'FILE', takes: 'file', help: 'where the plan is written for the factory, which follows it' },
   ...FOLLOW_FLAGS,
 } as const satisfies Flags;
 
-/** `otela-plan watch`: plans again when something changed, or, with --forecast, in each slot for the slots that come. Ending it, even by kill -9, ends nothing that it started. */
+/** `otela-plan watch`: plans again when something changed, or, with --forecast, in each slot for the slots that come. */
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
+  refuseRemoved(argv);
   const flags = parseLine(argv, FLAGS).values;
+  if (flags.yes === true && flags.forecast !== true) throw new UsageError(`watch starts nothing: ${FACTORY_ACTS}`);
   const everyMs = number(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
   const session = await sessionFrom(flags, io, outside);
-  const unlock = lockState(session.statePath);
   const over = new AbortController();
   const end = () => over.abort();
   if (outside.signal) outside.signal.addEventListener('abort', end);
   else for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
-  const triggers = new Triggers();
-  // A dry run writes nothing, but must not say the same again each round.
-  const dry: Memory = {};
   const wait = outside.wait ?? ((ms, signal) => sleep(ms, undefined, { signal }));
   const watched = { signal: over.signal, over: () => over.signal.aborted || outside.signal?.aborted === true, wait };
   try {
     if (flags.forecast === true) return await follow(flags, session, io, watched);
-    let retry = flags.retry === true;
-    while (!over.signal.aborted && outside.signal?.aborted !== true) {
-      await look(session, triggers, dry, retry, io);
-      retry = false;
+    const shadow = new Shadow(session, flags, io);
+    while (!watched.over()) {
+      await shadow.look();
       await wait(everyMs, over.signal).catch(() => over.abort());
     }
     return EXIT_DONE;
   } finally {
     process.removeListener('SIGINT', end);
     process.removeListener('SIGTERM', end);
-    unlock();
   }
 }
 
-/** What one look tells the next. */
-interface Memory {
-  /** Of a dry run. */
-  state?: ControllerState;
-  /** Something could not be done last time. */
-  unfinished?: boolean;
-  /** What is in force. */
-  plan?: Plan;
-}
+/** Plans, prints the plan, and hands it over as a file. It starts and ends nothing. */
+class Shadow {
+  readonly #session: Session;
+  readonly #path: string | undefined;
+  readonly #io: Io;
+  readonly #triggers = new Triggers();
+  #plannedFor: Record<string, number> = {};
+  #placements: readonly Pick<Placement, 'model' | 'replicas'>[] | undefined;
+  /** The gateway did not answer while a plan was made. */
+  #isUnfinished = false;
 
-/** One look. What goes wrong outside (gateway, Slurm) is said and tried again next time; only a wrong set-up ends the watch. */
-async function look(session: Session, triggers: Triggers, dry: Memory, retry: boolean, io: Io): Promise<void> {
-  const { controller } = session;
-  const at = new Date(controller.now()).toISOString().slice(0, 19);
-  let planning = false;
-  try {
-    const observation = await observe(controller, forgiven(dry.state ?? readState(session.statePath), retry));
-    const workload = (await session.workload(observation.nodes)).filter(({ rate }) => rate > 0);
-    const { jobs } = observation.state;
-    const served = (demand: Demand) =>
-      jobs.some(({ model }) => model === demand.model.id) ||
-      observation.others.some(({ models }) =>
-        models.some((name) => name === demand.model.id || demand.model.id.endsWith(`/${name}`)),
+  constructor(session: Session, flags: FlagValues, io: Io) {
+    this.#session = session;
+    this.#path = text(flags, 'plan');
+    this.#io = io;
+  }
+
+  /** What goes wrong outside is said and tried again at the next look; only a wrong set-up ends the watch. */
+  async look(): Promise<void> {
+    const { controller } = this.#session;
+    const at = `${new Date(controller.now()).toISOString().slice(0, 19)}Z`;
+    let isPlanning = false;
+    try {
+      const observation = await lookAt(controller);
+      const workload = (await this.#session.workload(observation.nodes)).filter(({ rate }) => rate > 0);
+      const reasons = [
+        ...(this.#isUnfinished ? ['the last plan could not be made'] : []),
+        ...this.#triggers.look(seenIn(observation, workload), this.#plannedFor, controller.now()),
+      ];
+      if (reasons.length > 0) {
+        this.#io.out(`${at} plans again: ${reasons.join('; ')}`);
+        isPlanning = workload.length > 0;
+        if (isPlanning) await this.#plan(observation, workload);
+        else this.#io.out('nothing was asked for: the plan stays as it is');
+      }
+      this.#isUnfinished = false;
+      // Again at each look: a factory does not follow a file that is old.
+      if (this.#placements !== undefined && this.#path !== undefined) writePlan(this.#path, this.#placements);
+    } catch (error) {
+      if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
+      this.#isUnfinished = isPlanning && error.code === 'gateway';
+      this.#io.log(`${at} ${error.message}; the former plan stays`);
+    }
+  }
+
+  async #plan(observation: Observation, workload: readonly Demand[]): Promise<void> {
+    const { plan, wanted, impossible } = await replan(this.#session.controller, observation, workload);
+    this.#io.out(`${planText(plan, undefined)}\n\nwhy\n${whyText(plan)}\n`);
+    for (const line of impossible) this.#io.out(`NOT PLACED: ${line}`);
+    for (const { session, gpus, gpu, provider } of observation.idle.filter(({ accepts }) => !accepts))
+      this.#io.out(
+        `idle: node ${session.slice(0, 8)} (${gpus} × ${gpu.id}, ${provider}) gets no model: its agent takes no deployments`,
       );
-    const seen = {
-      idle: observation.idle.map(({ session: id }) => id),
-      without: workload.filter((demand) => !served(demand)).map(({ model }) => model.id),
-      rates: Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate])),
-    };
-    // A job that ended leaves room that the plan had filled.
-    const unfinished = dry.unfinished ? ['the last round could not do everything'] : [];
-    const reasons = [
-      ...unfinished,
-      ...observation.events,
-      ...triggers.look(seen, observation.state.planned_for, controller.now()),
-    ];
-    if (session.yes) writeState(session.statePath, observation.state);
-    else dry.state = observation.state;
-    // Sessions follow one another: a replica that came since the plan gets its share.
-    if (dry.plan !== undefined) await session.weights?.send(dry.plan, observation, session.yes, io);
-    if (reasons.length === 0) return;
-    io.out(`${at}Z plans again: ${reasons.join('; ')}`);
-    if (workload.length === 0) return io.out('nobody asks for anything: what runs is left as it is');
-    planning = true;
-    const { state, code, plan } = await planAndApply(session, observation, workload, io);
-    dry.plan = plan;
-    dry.unfinished = code === EXIT_FAILED || code === EXIT_BUSY;
-    if (!session.yes) dry.state = state;
-  } catch (error) {
-    if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
-    // What cannot be is said once; who did not answer is asked again.
-    if (planning) dry.unfinished = error.code === 'gateway' || error.code === 'launcher';
-    io.log(`${at}Z ${error.message}; what runs goes on`);
+    this.#plannedFor = Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate]));
+    // A factory counts its jobs on clusters, too.
+    const jobs = observation.others.filter(({ labels }) => labels[FACTORY_LABEL] !== undefined);
+    this.#placements = [...wanted, ...jobs.flatMap(({ models: [model] }) => (model ? [{ model, replicas: 1 }] : []))];
+    const change = changesOf(observation, wanted);
+    for (const line of change) this.#io.out(`would ${line}`);
+    if (change.length === 0) this.#io.out('nothing to change');
   }
+}
+
+/** All or nothing: a factory may read it at any moment. */
+function writePlan(path: string, placements: readonly object[]): void {
+  const unfinished = `${path}.${process.pid}`;
+  try {
+    writeFileSync(unfinished, `${JSON.stringify({ placements }, null, 2)}\n`, { mode: 0o600 });
+    renameSync(unfinished, path);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new SchedulerError('bad_input', `cannot write the plan ${path}: ${why}`, { cause });
+  }
+}
+
+function changesOf({ state }: Observation, wanted: readonly Placement[]): string[] {
+  const models = new Set([...wanted, ...state.jobs].map(({ model }) => model));
+  return [...models].flatMap((model) => {
+    const to = wanted.filter((one) => one.model === model).reduce((sum, { replicas }) => sum + replicas, 0);
+    const from = state.jobs.filter((one) => one.model === model).length;
+    return to === from ? [] : [`have ${to} replicas of ${model} on agents instead of ${from}`];
+  });
+}
+
+function seenIn({ idle, others, state }: Observation, workload: readonly Demand[]) {
+  const served = ({ model }: Demand) =>
+    state.jobs.some((job) => job.model === model.id) ||
+    others.some(({ models }) => models.some((name) => name === model.id || model.id.endsWith(`/${name}`)));
+  return {
+    idle: idle.map(({ session }) => session),
+    without: workload.filter((demand) => !served(demand)).map(({ model }) => model.id),
+    rates: Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate])),
+  };
 }

@@ -3,14 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Gateway } from '../live/gateway.ts';
-import { type LiveDeployments, type LiveNode, liveNodes } from '../live/nodes.ts';
+import { knownModel, type LiveDeployments, type LiveNode, liveNodes } from '../live/nodes.ts';
 import { agentPoolId, agentPools, choose, Offers } from '../live/offers.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
-import type { JobState } from './launcher.ts';
 import type { ControllerState } from './state.ts';
 
 type Job = ControllerState['jobs'][number];
+
+export type JobState = 'waiting' | 'running' | 'gone';
+
+/** Where replicas are started and ended. */
+export type AgentSide = Pick<Agents, 'pools' | 'deployed' | 'states' | 'start' | 'stop'>;
 
 /** A deployment that was agreed to has its session within this, unless no gateway admits it. */
 const APPEARS_WITHIN_MS = 90_000;
@@ -21,6 +25,8 @@ const REJOINS_WITHIN_MS = 30_000;
 /** A round waits so long for a node that drains; longer, and a later round finds it: streams of an hour must not keep the plan from being followed. */
 const WAIT_MAX_MS = DRAIN_MS + REJOINS_WITHIN_MS;
 const LOOK_EVERY_MS = 1_000;
+/** Begins the ids of deployments that a factory orders. */
+const FACTORY_PREFIX = 'otela-';
 /** Nodes of one pool that are asked in turn when one refuses. Another caller may just have given the refusing node a deployment. */
 const TRIES = 3;
 
@@ -34,9 +40,6 @@ interface AgentsOptions {
   drainMs?: number;
   wait?: (ms: number) => Promise<unknown>;
 }
-
-/** Ids of deployments, which no Slurm job has. */
-export const isDeployment = ({ id }: Pick<Job, 'id'>): boolean => !/^\d+$/.test(id);
 
 /** Starts and ends replicas on agents that wait for deployments. */
 export class Agents {
@@ -66,6 +69,20 @@ export class Agents {
       mine.filter(({ session }) => offers.has(session)),
       state,
     );
+  }
+
+  /** Replicas on nodes that run a deployment of a factory. A plan may move them, since the factory follows it. */
+  async deployed(nodes: readonly LiveNode[]): Promise<Job[]> {
+    const ordered = nodes.filter(
+      ({ deployment, models }) => deployment?.startsWith(FACTORY_PREFIX) === true && models.length > 0,
+    );
+    const offers = await this.#offers.of(ordered, this.#options.log);
+    return ordered.flatMap((node): Job[] => {
+      const [{ deployment: id, models, gpus: tp }, here] = [node, offers.get(node.session)];
+      const model = knownModel(this.#options.catalogue, models[0] ?? '')?.id;
+      if (id === undefined || model === undefined || here === undefined) return [];
+      return [{ id, model, pool: agentPoolId(node, here), tp, started_at: '', seen: true }];
+    });
   }
 
   /** One that nobody sees any more has ended; one that was begun a moment ago, or that is only silent, has not. */
@@ -160,7 +177,7 @@ export class Agents {
 /** A replica that was begun a moment ago has a node between two sessions, which counts. */
 function withJobs(pools: readonly Pool[], nodes: readonly LiveNode[], { jobs }: ControllerState): Pool[] {
   const shown = new Set(nodes.map(({ deployment }) => deployment));
-  const hidden = jobs.filter((job) => isDeployment(job) && !shown.has(job.id));
+  const hidden = jobs.filter((job) => !shown.has(job.id));
   return pools.map((pool) => ({
     ...pool,
     nodes: pool.nodes + hidden.filter((job) => job.pool === pool.id).length,

@@ -1,27 +1,14 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Gateway } from '../live/gateway.ts';
-import { inventoryOf, type LiveDeployments, type LiveNode, liveNetwork } from '../live/nodes.ts';
-import { AGENT_POOL } from '../live/offers.ts';
-import type { Inventory } from '../planner/input.ts';
+import { inventoryOf, type LiveNode, liveNetwork } from '../live/nodes.ts';
 import type { Plan, Planner } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import { OptionTable, parallelismsTried } from '../solver/options.ts';
 import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
 import { type Action, type Place, placeOf, same, spreadText } from './actions.ts';
-import { Agents, isDeployment } from './agents.ts';
-import { engineValues } from './engine-arguments.ts';
-import type { JobState, Launcher } from './launcher.ts';
-import type { ControllerState } from './state.ts';
-import { render } from './template.ts';
-
-/** Replicas as Slurm jobs. */
-export interface SlurmSide {
-  launcher: Launcher;
-  /** Pools that the launcher may use. */
-  inventory: Inventory;
-  template: string;
-}
+import type { AgentSide } from './agents.ts';
+import { type ControllerState, EMPTY_STATE } from './state.ts';
 
 /** Everything a round acts with. */
 export interface Controller {
@@ -29,10 +16,8 @@ export interface Controller {
   catalogue: Catalogue;
   planner: Planner;
   options: PlanOptions;
-  /** Starts replicas as jobs of a batch system. */
-  slurm: SlurmSide | undefined;
   /** Starts replicas on agents that wait for deployments. */
-  agents: Agents | undefined;
+  agents: AgentSide;
   /** Wall clock, ms. */
   now: () => number;
   log: (line: string) => void;
@@ -53,9 +38,9 @@ export interface Observation {
 
 /** Jobs that ended unasked are counted as failures of their placement; a node that serves clears its placement's. */
 export async function observe(controller: Controller, state: ControllerState): Promise<Observation> {
-  const { gateway, catalogue, log, agents, slurm } = controller;
+  const { gateway, catalogue, log, agents } = controller;
   const { nodes, deployments } = await liveNetwork(gateway, catalogue, log);
-  const states = await statesOf(controller, state, deployments);
+  const states = agents.states(state.jobs, deployments);
   const events: string[] = [];
   let failures = state.failures;
   const jobs = state.jobs.flatMap((job) => {
@@ -79,7 +64,7 @@ export async function observe(controller: Controller, state: ControllerState): P
     nodes,
     others: foreign.filter(({ models }) => models.length > 0),
     idle: foreign.filter(({ models, deployment }) => models.length === 0 && deployment === undefined),
-    pools: [...(slurm?.inventory.pools ?? []), ...((await agents?.pools(nodes, now)) ?? [])],
+    pools: await agents.pools(nodes, now),
     events,
   };
 }
@@ -87,18 +72,21 @@ export async function observe(controller: Controller, state: ControllerState): P
 type Job = ControllerState['jobs'][number];
 
 const isOf = (node: LiveNode, { id }: Job) => node.job === id || node.deployment === id;
-const what = (job: Pick<Job, 'id'>) => `${isDeployment(job) ? 'deployment' : 'job'} ${job.id}`;
+const what = (job: Pick<Job, 'id'>) => `deployment ${job.id}`;
 
-/** A side that is not asked this time says nothing about its jobs: unknown is not gone. */
-async function statesOf(
-  { slurm, agents }: Controller,
-  { jobs }: ControllerState,
-  deployments: LiveDeployments,
-): Promise<Map<string, JobState>> {
-  const ids = jobs.filter((job) => !isDeployment(job)).map(({ id }) => id);
-  const bySlurm = (await slurm?.launcher.states(ids)) ?? new Map<string, JobState>();
-  const byAgents = agents?.states(jobs.filter(isDeployment), deployments) ?? new Map<string, JobState>();
-  return new Map([...bySlurm, ...byAgents]);
+/** The network as it is. Deployments of a factory may be moved by a plan, all other nodes are counted on. */
+export async function lookAt({ gateway, catalogue, log, agents }: Controller): Promise<Observation> {
+  const { nodes } = await liveNetwork(gateway, catalogue, log);
+  const state = { ...EMPTY_STATE, jobs: await agents.deployed(nodes) };
+  const foreign = nodes.filter((node) => !state.jobs.some((job) => isOf(node, job)));
+  return {
+    state,
+    nodes,
+    others: foreign.filter(({ models }) => models.length > 0),
+    idle: foreign.filter(({ models, deployment }) => models.length === 0 && deployment === undefined),
+    pools: await agents.pools(nodes, state),
+    events: [],
+  };
 }
 
 /** What the launcher's pools and others' serving nodes are to serve. Others' nodes are counted on, and never changed. */
@@ -216,8 +204,7 @@ export async function act(
       }
       failed.push(`${describe(action)}: ${error instanceof Error ? error.message : String(error)}`);
       // Nodes that refuse count once a round, however many were asked.
-      if (action.kind === 'stop' || !action.pool.startsWith(AGENT_POOL) || counted.some((one) => same(one, action)))
-        continue;
+      if (action.kind === 'stop' || counted.some((one) => same(one, action))) continue;
       counted.push(action);
       now = withFailure(now, action);
       save(now);
@@ -238,48 +225,18 @@ async function start(
   state: ControllerState,
   action: Extract<Action, { kind: 'start' }>,
 ): Promise<ControllerState> {
-  const id = await started(controller, action);
+  const { model, pool, tp, spread = { tp } } = action;
+  const id = await controller.agents.start(pool, model, spread);
   const job = { id, ...placeOf(action), started_at: new Date(controller.now()).toISOString(), seen: false };
   return { ...state, jobs: [...state.jobs, job] };
 }
 
-async function started(controller: Controller, action: Extract<Action, { kind: 'start' }>): Promise<string> {
-  const { slurm, agents, gateway } = controller;
-  const { model, tp, spread = { tp } } = action;
-  const pool = slurm?.inventory.pools.find(({ id }) => id === action.pool);
-  if (slurm === undefined || pool === undefined) {
-    if (agents !== undefined) return agents.start(action.pool, model, spread);
-    throw new SchedulerError(
-      'launcher',
-      `nothing here starts replicas on ${action.pool}: is --agents or --slurm missing?`,
-    );
-  }
-  const values = {
-    ...pool.values,
-    model,
-    pool: action.pool,
-    gpu: pool.gpu.id,
-    gateway: gateway.url,
-  };
-  const script = render(slurm.template, values, engineValues(spread));
-  const name = `otela-${model.split('/').at(-1)}`.replace(/[^A-Za-z0-9._-]/g, '-').slice(0, 64);
-  return slurm.launcher.start(script, name);
-}
-
 async function stop(
-  controller: Controller,
+  { agents }: Controller,
   state: ControllerState,
   action: Extract<Action, { kind: 'stop' }>,
 ): Promise<ControllerState> {
-  const { slurm, agents } = controller;
-  const side = isDeployment({ id: action.job }) ? agents : slurm;
-  if (side === undefined)
-    throw new SchedulerError(
-      'launcher',
-      `nothing here ends ${what({ id: action.job })}: is --agents or --slurm missing?`,
-    );
-  if (side instanceof Agents) await side.stop(action.job, action.pool);
-  else await side.launcher.stop([action.job]);
+  await agents.stop(action.job, action.pool);
   return { ...state, jobs: state.jobs.filter(({ id }) => id !== action.job) };
 }
 
@@ -288,23 +245,4 @@ export function describe(action: Action): string {
   return action.kind === 'start'
     ? `start ${place}: ${action.why}`
     : `stop ${what({ id: action.job })}, ${place}: ${action.why}`;
-}
-
-/** The plan's weights of a model's serving sessions: the share of its pool, split evenly over the pool's nodes. */
-export function sessionWeights(
-  plan: Plan,
-  observation: Observation,
-  model: string,
-): { session: string; weight: number }[] {
-  const jobs = new Map(observation.state.jobs.map((job) => [job.id, job]));
-  const serving = observation.nodes.filter((node) => node.models.some((name) => sameModel(name, model)));
-  const placed = serving.map((node) => {
-    const job = jobs.get(node.deployment ?? '') ?? jobs.get(node.job ?? '');
-    const place = job ?? { model, pool: `network: ${node.pool}`, tp: node.gpus };
-    return { node, placement: plan.placements.find((one) => same(one, { ...placeOf(place), model })) };
-  });
-  return placed.flatMap(({ node, placement }) => {
-    const alike = placed.filter((other) => other.placement === placement).length;
-    return placement === undefined ? [] : [{ session: node.session, weight: placement.share / alike }];
-  });
 }

@@ -98,16 +98,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
     answer_tokens_per_s: answer,
   }));
   const argv = ['watch', '--forecast', '--gateway', gateway.url, '--key-file', await file('key', gateway.adminKey)];
-  argv.push(
-    '--agents',
-    '--yes',
-    '--state',
-    join(directory, 'state.json'),
-    '--slot',
-    String(SLOT_S),
-    '--season',
-    String(SEASON),
-  );
+  argv.push('--yes', '--state', join(directory, 'state.json'), '--slot', String(SLOT_S), '--season', String(SEASON));
   argv.push(
     '--rates',
     await file('rates.json', { rates: MODELS.flatMap((model) => rates.map((one) => ({ model, ...one }))) }),

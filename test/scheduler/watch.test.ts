@@ -1,84 +1,221 @@
-/** `otela-plan watch`: when it plans again, and when it leaves things alone. */
-import { rmSync } from 'node:fs';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+/** `otela-plan watch` in shadow: when it plans again, what it says, and the plan that it hands over. It starts nothing. */
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { PlanFile } from '../../factory/demand/plan-file.ts';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
-import { EMPTY_STATE, readState } from '../../scheduler/controller/state.ts';
 import { Triggers } from '../../scheduler/controller/triggers.ts';
-import type { Io } from '../../shared/terminal/io.ts';
-import { Jobs, ROW, Workplace } from './support/workplace.ts';
+import { StandInAgents } from '../support/stand-in-agents.ts';
+import { otelaPlan } from './support/small.ts';
 
-const place = new Workplace();
-const { gateway } = place;
-beforeAll(() => place.open());
-beforeEach(() => place.renew());
-afterAll(() => place.close());
+const folder = mkdtempSync(join(tmpdir(), 'otela-watch-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const QWEN = 'Qwen/Qwen3-8B';
+const LLAMA = 'meta-llama/Llama-2-13b-hf';
+const HUGE = 'meta-llama/Llama-3.3-70B-Instruct';
+const UNKNOWN = 'unknown/model';
+
+const lengths = (mean: number) => ({ mean, deviation: mean / 2, p50: mean, p95: mean });
+const asks = (model: string, rate: number, more: object = {}) => ({
+  model,
+  requests: rate * 600,
+  requests_per_second: rate,
+  unserved: 0,
+  input: lengths(300),
+  output: lengths(100),
+  ...more,
+});
+
+let house = new StandInAgents();
+let argv: string[] = [];
+let path = '';
+beforeEach(async () => {
+  const here = mkdtempSync(join(folder, 'test-'));
+  house = new StandInAgents();
+  await house.open();
+  path = join(here, 'plan.json');
+  writeFileSync(join(here, 'key'), 'operator-key', { mode: 0o600 });
+  argv = ['--gateway', house.url, '--key-file', join(here, 'key')];
+});
+afterEach(() => house.close());
+
+let now = Date.parse('2026-01-01T00:00:00Z');
+
+/** Runs `rounds` looks, `ms` apart; `between` happens after each. */
+async function watch(rounds: number, between: (round: number) => void = () => {}, ms = 60_000, more: string[] = []) {
+  const lines: string[] = [];
+  const io = { out: (text: string) => void lines.push(text), log: (line: string) => void lines.push(line) };
+  const over = new AbortController();
+  let done = 0;
+  const wait = async () => {
+    between(++done);
+    now += ms;
+    if (done >= rounds) over.abort();
+  };
+  const words = [...argv, '--objective', 'cost', '--plan', path, ...more];
+  expect(await watchCommand(words, io, { now: () => now, signal: over.signal, wait })).toBe(0);
+  return lines.join('\n');
+}
+
+/** As the factory reads it. */
+function wanted(models: string[] = [QWEN, LLAMA, HUGE, UNKNOWN]): Record<string, number> {
+  const file = new PlanFile({ path, maxAge: 3_600_000, models, note: () => {} });
+  const rows = [...file.latest(Date.now()).demand].map(([model, demand]) => [model, demand.wanted?.[0]?.replicas ?? 0]);
+  return Object.fromEntries(rows);
+}
+
+/** A node that serves `model` because a factory ordered it. */
+function deploy(model: string): void {
+  const node = house.idle('*');
+  Object.assign(node, {
+    state: 'SERVING',
+    model,
+    labels: { 'otela.deployment': `otela-pool--0123456789ab-${model.length}-0` },
+  });
+}
 
 describe('watching', () => {
-  /** Runs `rounds` looks; `between` happens after each. */
-  async function watch(rounds: number, between: (round: number) => void): Promise<string> {
-    const lines: string[] = [];
-    const io: Io = { out: (text) => void lines.push(text), log: (line) => void lines.push(line) };
-    const over = new AbortController();
-    let now = Date.parse('2026-01-01T00:00:00Z');
-    let done = 0;
-    const wait = async () => {
-      between(++done);
-      now += 60_000;
-      if (done >= rounds) over.abort();
-    };
-    const code = await watchCommand([...place.argv, '--yes'], io, {
-      launcher: place.jobs,
-      now: () => now,
-      signal: over.signal,
-      wait,
-    });
-    expect(code).toBe(0);
-    return lines.join('\n');
-  }
+  it('plans when a model has no replica, hands the plan over, and starts nothing', async () => {
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 1)];
+    const out = await watch(5);
+    expect(out.match(/plans again/g)?.length).toBe(1);
+    expect(out).toMatch(/would have 1 replicas of Qwen\/Qwen3-8B on agents instead of 0/);
+    expect(wanted()).toEqual({ [QWEN]: 1 });
+    expect(house.asked).toEqual([]);
+    expect(house.weights).toEqual([]);
+  });
 
-  it('plans when a model has no replica, then leaves the plan alone, and starts a job that died again', async () => {
-    let started = 0;
-    const out = await watch(6, (at) => {
-      if (at === 3) {
-        started = place.jobs.scripts.size;
-        place.jobs.alive.clear();
-      }
-    });
-    expect(out.match(/plans again/g)?.length).toBe(2);
-    expect(out).toMatch(/without a replica[\s\S]*ended unasked/);
-    expect(place.jobs.scripts.size).toBe(2 * started);
+  it('without --plan writes no file', async () => {
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 1)];
+    argv = argv.filter((word) => word !== '--plan');
+    const lines: string[] = [];
+    const io = { out: (text: string) => void lines.push(text), log: () => {} };
+    const over = new AbortController();
+    await watchCommand(argv, io, { now: () => now, signal: over.signal, wait: async () => over.abort() });
+    expect(lines.join('\n')).toContain('plans again');
+    expect(existsSync(path)).toBe(false);
   });
 
   it('plans when the load has been 20 % off for 10 minutes, not for a burst', async () => {
-    const burst = await watch(8, (at) =>
-      Object.assign(gateway, { workload: [{ ...ROW, requests_per_second: at === 3 ? 10 : 2 }] }),
-    );
+    for (const _ of [1, 2, 3]) house.idle(QWEN);
+    house.workload = [asks(QWEN, 2)];
+    const burst = await watch(8, (at) => Object.assign(house, { workload: [asks(QWEN, at === 3 ? 10 : 2)] }));
     expect(burst.match(/plans again/g)?.length).toBe(1);
-    rmSync(place.state);
-    place.jobs = new Jobs();
-    const lasting = await watch(16, (at) =>
-      Object.assign(gateway, { workload: [{ ...ROW, requests_per_second: at >= 2 ? 10 : 2 }] }),
+    const lasting = await watch(16, (at) => Object.assign(house, { workload: [asks(QWEN, at >= 2 ? 50 : 2)] }));
+    expect(lasting).toMatch(/50\.0 requests\/s for 10 minutes, planned for 2\.00/);
+    expect(wanted()[QWEN]).toBeGreaterThan(1);
+  });
+
+  it('counts what the factory runs, and keeps it in the plan', async () => {
+    deploy(QWEN);
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 1)];
+    const out = await watch(2);
+    expect(out).toContain('nothing to change');
+    expect(wanted()).toEqual({ [QWEN]: 1 });
+  });
+
+  it('jobs of the factory on a cluster count, and stay in the plan', async () => {
+    const job = house.idle('*');
+    Object.assign(job, { state: 'SERVING', model: QWEN, labels: { factory: 'pool' } });
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 1)];
+    await watch(2);
+    expect(wanted()).toEqual({ [QWEN]: 1 });
+  });
+
+  it('with --reclaim moves a node of the factory to a model that lacks one, and without it does not', async () => {
+    deploy(QWEN);
+    deploy(QWEN);
+    house.workload = [asks(QWEN, 1), asks(LLAMA, 1)];
+    await watch(2);
+    expect(wanted()).toEqual({ [QWEN]: 2 });
+    await watch(2, () => {}, 60_000, ['--reclaim']);
+    expect(wanted()).toEqual({ [QWEN]: 1, [LLAMA]: 1 });
+  });
+
+  it("leaves others' nodes alone, counts on them, and shows idle ones", async () => {
+    Object.assign(house.idle('*'), { state: 'SERVING', model: LLAMA, labels: { 'otela.deployment': 'by-hand' } });
+    house.idle('*').labels = {};
+    house.workload = [asks(LLAMA, 1)];
+    const out = await watch(2, () => {}, 60_000, ['--reclaim']);
+    expect(out).toMatch(/network: A100-80-SXM x1/);
+    expect(out).toMatch(/idle: node nbxxxxxx .* takes no deployments/);
+    expect(wanted()).toEqual({});
+  });
+
+  it('says which models fit nowhere, and plans the others', async () => {
+    house.idle('Qwen/*');
+    house.idle('meta-llama/*');
+    house.workload = [asks(QWEN, 1), asks(HUGE, 1), asks('mistralai/Mistral-7B-v0.1', 1)];
+    const out = await watch(1);
+    expect(out).toMatch(/NOT PLACED: .*70B.* memory \(C2\) binds/);
+    expect(wanted()).toEqual({ [QWEN]: 1 });
+  });
+
+  it('takes a model that was asked for and that no node served', async () => {
+    house.idle('*');
+    house.workload = [asks(LLAMA, 0, { unserved: 60, input: lengths(0), output: lengths(0) })];
+    expect(await watch(1)).toMatch(/planned with 512 \+ 256 tokens/);
+    expect(wanted()).toEqual({ [LLAMA]: 1 });
+  });
+
+  it('leaves out names that no model can have, and models that the catalogue does not know', async () => {
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 1), ...['x'.repeat(1024), '', UNKNOWN].map((model) => asks(model, 1))];
+    const out = await watch(1);
+    expect(out).toMatch(/^x{256} is asked for but left out/m);
+    expect(out).toMatch(/unknown\/model is asked for but left out/);
+    expect(wanted()).toEqual({ [QWEN]: 1 });
+  });
+
+  it('plans a model that the catalogue does not know by what its replicas serve', async () => {
+    for (const _ of [1, 2]) Object.assign(house.idle('*'), { state: 'SERVING', model: UNKNOWN, labels: {} });
+    house.idle('*');
+    house.workload = [asks(UNKNOWN, 6)];
+    const enough = await watch(1);
+    expect(enough).toMatch(
+      /unknown\/model is not in the catalogue: planned by what its replicas serve now, 3.00 requests\/s each/,
     );
-    expect(lasting).toMatch(/10\.0 requests\/s for 10 minutes, planned for 2\.00/);
+    expect(enough).toContain('its latency is not planned');
+    expect(wanted()).toEqual({});
+    // Two did all they were seen to do, and requests were refused: a third is wanted.
+    house.workload = [asks(UNKNOWN, 6, { unserved: 1500 })];
+    await watch(1);
+    expect(wanted()).toEqual({ [UNKNOWN]: 1 });
   });
 
-  it('without --yes starts nothing, writes nothing and says each thing once', async () => {
-    const lines: string[] = [];
-    const io: Io = { out: (text) => void lines.push(text), log: () => {} };
-    let looks = 0;
-    const over = new AbortController();
-    const wait = async () => (++looks >= 5 ? over.abort() : undefined);
-    await watchCommand(place.argv, io, { launcher: place.jobs, now: () => looks * 300_000, signal: over.signal, wait });
-    expect(lines.join('\n').match(/plans again/g)?.length).toBe(1);
-    expect(place.jobs.scripts.size).toBe(0);
-    expect(readState(place.state)).toEqual(EMPTY_STATE);
+  it('goes on when the gateway is away, with the plan that it has', async () => {
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 1)];
+    const out = await watch(5, (at) => Object.assign(house, { down: at === 1 || at === 2 }));
+    expect(out).toMatch(/answers 503; the former plan stays/);
+    expect(out.match(/plans again/g)?.length).toBe(1);
+    expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ placements: [{ model: QWEN, replicas: 1 }] });
   });
 
-  it('goes on when the gateway is away, and everything runs on when it ends', async () => {
-    const out = await watch(4, (at) => Object.assign(gateway, { down: at === 1 || at === 2 }));
-    expect(out).toMatch(/answers 503; what runs goes on/);
-    expect(place.jobs.alive.size).toBeGreaterThan(0);
-    expect(place.jobs.stopped).toEqual([]);
+  it('a key that others may read is refused', async () => {
+    chmodSync(argv[3] ?? '', 0o644);
+    await expect(watch(1)).rejects.toThrow(/chmod 600/);
+  });
+});
+
+describe('what started replicas', () => {
+  it.each([
+    [['apply', '--agents'], /apply is no longer there: otela-factory starts and ends replicas/],
+    [['watch', '--yes'], /watch starts nothing: otela-factory starts and ends replicas/],
+    [['watch', '--slurm', 'x.sbatch'], /--slurm is no longer there: otela-factory starts/],
+    [['watch', '--inventory=sinfo'], /--inventory=sinfo is no longer there: watch plans with the nodes of the network/],
+    [['watch', '--weights'], /--weights is no longer there: set weights by PUT/],
+    [['watch', '--agents'], /--agents is no longer there: leave it out/],
+  ])('%j ends with 2 and one sentence that says what to call', async (words, sentence) => {
+    const { code, log } = await otelaPlan(...words);
+    expect(code).toBe(2);
+    expect(log).toMatch(sentence);
   });
 });
 

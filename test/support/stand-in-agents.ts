@@ -36,6 +36,7 @@ export class StandInAgents {
   readonly asked: string[] = [];
   readonly drainsMs: number[] = [];
   url = '';
+  down = false;
   #sessions = 0;
   readonly #server: Server = createServer((request, response) => {
     let text = '';
@@ -70,6 +71,7 @@ export class StandInAgents {
   }
 
   #answer(method: string, url: string, text: string): [number, object] {
+    if (this.down) return [503, { error: {} }];
     if (url === '/v1/registry/nodes') return [200, { data: this.nodes.map(shown) }];
     if (url.startsWith('/admin/workload')) return [200, { window_ms: 600_000, data: this.workload }];
     if (url.startsWith('/admin/routing/')) {

@@ -3,9 +3,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { watchCommand } from '../../../scheduler/cli/watch.ts';
 import { readState } from '../../../scheduler/controller/state.ts';
-import { Jobs } from '../support/workplace.ts';
+import { StandInDeployments } from '../support/stand-in-deployments.ts';
 
 const SLOT_MS = 60_000;
 const MODELS = { large: 'meta-llama/Llama-2-13b-hf', small: 'Qwen/Qwen3-8B' };
@@ -14,12 +15,17 @@ const KINDS = [
   { name: 'prompts', input: 4_000, output: 10, share: 0.5 },
 ];
 const CLASSES: Record<string, string> = { a100: 'A100', h100: 'H100' };
-const TEMPLATE =
-  '#!/bin/bash\n#SBATCH --partition={{partition}}\nexec otela-agent start -- vllm serve {{model}} --tensor-parallel-size {{tp}} --pipeline-parallel-size {{pp}} # {{gpus}} GPUs\n';
+const { gpus } = loadCatalogue();
+const poolOf = (id: string, gpuId: string) => {
+  const gpu = gpus.find((one) => one.id === gpuId);
+  if (gpu === undefined) throw new Error(`no ${gpuId}`);
+  return { id, gpu, nodes: 2, gpusPerNode: 2 };
+};
+const POOLS = [poolOf('a100', 'A100-80-SXM'), poolOf('h100', 'H100-SXM')];
 
 /** Requests of a slot by model and kind, of whatever slot. */
 class MemoryGateway {
-  readonly jobs = new Jobs();
+  readonly jobs = new StandInDeployments(() => POOLS);
   readonly told: unknown[] = [];
   readonly requests: Record<string, readonly number[]>;
   readonly #kinds = new Map<string, unknown>();
@@ -43,20 +49,7 @@ class MemoryGateway {
   };
 
   #nodes(): object[] {
-    return [...this.jobs.alive.keys()].map((id) => {
-      const [, partition = '', model = ''] =
-        /partition=(\S+)[\s\S]*serve (\S+)/.exec(this.jobs.scripts.get(id) ?? '') ?? [];
-      return {
-        session: id.padStart(26, 'a'),
-        state: 'SERVING',
-        suspected: false,
-        provider: 'lab',
-        cluster: 'here',
-        models: [{ id: model, state: 'ready' }],
-        job: { id },
-        hardware: { gpus: [{ class: CLASSES[partition], vram_mib: 81_920, count: 2 }] },
-      };
-    });
+    return this.jobs.nodes((pool) => CLASSES[pool] ?? '');
   }
 
   #workload(window: string): object {
@@ -111,10 +104,8 @@ async function watch(requests: Record<string, readonly number[]>, slots: number)
       return [of(2, 1, 44_000, 1_000), of(1, 2, 4_400, 11_000)];
     }),
   );
-  const pool = (id: string, gpu: string) => ({ id, gpu, nodes: 2, gpus_per_node: 2, values: { partition: id } });
   const argv = ['--forecast', '--yes', '--gateway', 'http://gateway', '--key-file', write('key', 'operator-key\n')];
-  argv.push('--inventory', write('inventory.json', { pools: [pool('a100', 'A100-80-SXM'), pool('h100', 'H100-SXM')] }));
-  argv.push('--slurm', write('job.sbatch', TEMPLATE), '--state', state, '--history', history);
+  argv.push('--state', state, '--history', history);
   argv.push('--rates', write('rates.json', { rates }));
   let looks = 0;
   const wait = async (ms: number) => {
@@ -123,7 +114,7 @@ async function watch(requests: Record<string, readonly number[]>, slots: number)
   };
   const io = { out: (text: string) => void lines.push(text), log: (line: string) => void lines.push(line) };
   const { fetch, jobs } = gateway;
-  const code = await watchCommand(argv, io, { launcher: jobs, fetch, now: () => now, signal: over.signal, wait });
+  const code = await watchCommand(argv, io, { agents: jobs, fetch, now: () => now, signal: over.signal, wait });
   expect(code, lines.join('\n')).toBe(0);
   return { text: lines.join('\n'), told: gateway.told, jobs: readState(state).jobs, history };
 }

@@ -141,7 +141,7 @@ test('a dry run changes nothing and says what it would do', async () => {
   const world = new World({ apply: false });
   world.published = { kinds: [], weights: [] };
   await world.run(4);
-  expect(world.jobs.scripts.size).toBe(0);
+  expect(world.jobs.started).toBe(0);
   expect(world.published).toEqual({ kinds: [], weights: [] });
   expect(world.text).toMatch(/would publish kinds of .*prompt/);
   expect(world.last?.changes.join()).toMatch(/would change .* 0 to \d/);

@@ -7,7 +7,7 @@ import { Follower, type FollowOptions } from '../../../scheduler/follow/follower
 import type { CountedLine, SlotRecord } from '../../../scheduler/follow/record.ts';
 import type { Gateway } from '../../../scheduler/live/gateway.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
-import { Jobs } from '../support/workplace.ts';
+import { StandInDeployments } from '../support/stand-in-deployments.ts';
 
 export const MODEL = 'meta-llama/Llama-2-13b-hf';
 export const SLOT_S = 60;
@@ -21,13 +21,11 @@ const RATES = [
   { model: MODEL, tp: 2, pp: 1, prompt_tokens_per_s: 44_000, answer_tokens_per_s: 1_000 },
   { model: MODEL, tp: 1, pp: 2, prompt_tokens_per_s: 4_400, answer_tokens_per_s: 11_000 },
 ];
-const TEMPLATE =
-  '#!/bin/bash\nexec otela-agent start -- vllm serve {{model}} --tensor-parallel-size {{tp}} --pipeline-parallel-size {{pp}}\n';
 
 export class World {
   now = Date.parse('2026-01-01T10:00:00Z');
   nodes = 4;
-  readonly jobs = new Jobs();
+  readonly jobs: StandInDeployments;
   /** `[answers, prompts]` of the slot that begins at a time; undefined: the gateway knows of none. */
   arrivals: (slot: number) => readonly number[] | undefined = () => [60, 600];
   unserved = 0;
@@ -56,9 +54,9 @@ export class World {
       put: async (_path, body) => void Object.assign(this.published, body),
       delete: async () => {},
     };
-    const world = this;
     const gpu = this.#catalogue.gpus.find(({ id }) => id === 'A100-80-SXM');
     if (gpu === undefined) throw new Error('no A100');
+    this.jobs = new StandInDeployments(() => [{ id: 'a100', gpu, nodes: this.nodes, gpusPerNode: 2 }]);
     const controller: Controller = {
       gateway,
       catalogue: this.#catalogue,
@@ -73,17 +71,7 @@ export class World {
         gap: 0,
         seed: 1,
       } as Controller['options'],
-      slurm: {
-        launcher: this.jobs,
-        template: TEMPLATE,
-        inventory: {
-          running: [],
-          get pools() {
-            return [{ id: 'a100', gpu, nodes: world.nodes, gpusPerNode: 2 }];
-          },
-        },
-      },
-      agents: undefined,
+      agents: this.jobs,
       now: () => this.now,
       log: (line) => void this.lines.push(line),
     };
@@ -126,17 +114,7 @@ export class World {
   }
 
   #registry(): object {
-    const data = [...this.jobs.alive.keys()].map((id) => ({
-      session: id.padStart(26, 'a'),
-      state: 'SERVING',
-      suspected: false,
-      provider: 'lab',
-      cluster: 'here',
-      models: [{ id: MODEL, state: 'ready' }],
-      job: { id },
-      hardware: { gpus: [{ class: 'A100', vram_mib: 81_920, count: 2 }] },
-    }));
-    return { data };
+    return { data: this.jobs.nodes(() => 'A100') };
   }
 
   #workload(path: string): object {

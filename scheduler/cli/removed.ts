@@ -1,0 +1,20 @@
+/** Commands and flags that started replicas. One program does that now: the factory. */
+import { UsageError } from '../../shared/command-line/index.ts';
+
+export const FACTORY_ACTS =
+  'otela-factory starts and ends replicas; give it a plan by `otela-plan watch --plan FILE` and [plan] in factory.toml';
+
+const FLAGS: Readonly<Record<string, string>> = {
+  '--slurm': FACTORY_ACTS,
+  '--inventory': `watch plans with the nodes of the network: ${FACTORY_ACTS}`,
+  '--weights': 'set weights by PUT /admin/routing/MODEL, or let `otela-plan watch --forecast` set them by kind',
+  '--agents': 'leave it out: idle agents are always planned with',
+};
+
+/** @throws UsageError with what to call instead */
+export function refuseRemoved(argv: readonly string[]): void {
+  for (const word of argv) {
+    const instead = FLAGS[word.split('=')[0] ?? ''];
+    if (instead !== undefined) throw new UsageError(`${word} is no longer there: ${instead}`);
+  }
+}

@@ -1,0 +1,87 @@
+/** What both forms of `otela-plan watch` run with: the gateway, the demand, the planner. */
+import type { Io } from '../../shared/terminal/io.ts';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { type AgentSide, Agents } from '../controller/agents.ts';
+import type { Controller } from '../controller/round.ts';
+import { gatewayFrom } from '../live/gateway.ts';
+import type { LiveNode } from '../live/nodes.ts';
+import { liveWorkload } from '../live/workload.ts';
+import { readWorkload } from '../planner/input.ts';
+import { loadPlanner } from '../planner/load.ts';
+import type { Demand } from '../solver/problem.ts';
+import {
+  asFlagged,
+  CATALOGUE_FLAGS,
+  catalogueFrom,
+  ENGINE_FLAGS,
+  type FlagValues,
+  number,
+  PLAN_FLAGS,
+  planOptionsFrom,
+  required,
+  text,
+} from './flags.ts';
+
+export const SESSION_FLAGS = {
+  ...CATALOGUE_FLAGS,
+  ...ENGINE_FLAGS,
+  ...PLAN_FLAGS,
+  workload: { value: 'FILE', takes: 'file', help: 'the demand' },
+  gateway: { value: 'URL', help: 'the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
+  window: { value: '1h', help: 'of the demand that the gateway saw' },
+} as const;
+
+/** Replaced in tests. */
+export interface Outside {
+  agents?: AgentSide;
+  /** Until a node that was told to end its deployment is looked for again. */
+  pause?: (ms: number) => Promise<unknown>;
+  now?: () => number;
+  fetch?: typeof fetch;
+}
+
+export interface Session {
+  controller: Controller;
+  catalogue: Catalogue;
+  workload(nodes: readonly LiveNode[]): Promise<Demand[]>;
+}
+
+export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): Promise<Session> {
+  const catalogue = catalogueFrom(flags);
+  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
+  const now = outside.now ?? Date.now;
+  const { pause } = outside;
+  const agents =
+    outside.agents ??
+    new Agents({
+      gateway,
+      catalogue,
+      now,
+      log: io.log,
+      drainMs: Math.round(number(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3),
+      ...(pause === undefined ? {} : { wait: pause }),
+    });
+  const workloadFile = text(flags, 'workload');
+  const controller: Controller = {
+    gateway,
+    catalogue,
+    planner: await loadPlanner(text(flags, 'planner')),
+    options: planOptionsFrom(flags, catalogue, io.log),
+    agents,
+    now,
+    log: io.log,
+  };
+  return {
+    controller,
+    catalogue,
+    workload: async (nodes) =>
+      asFlagged(
+        flags,
+        workloadFile === undefined
+          ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log, nodes)
+          : readWorkload(workloadFile, catalogue),
+        catalogue,
+      ),
+  };
+}
