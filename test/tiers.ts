@@ -44,6 +44,8 @@ export const LONG: Readonly<Record<string, string>> = {
     'lattice/mutants': 'thirty builds of a broken lattice: lattice/laws holds the laws that they break',
   }),
   ...rooms('gateway', {
+    'evicted/evicted':
+      'ten stories, each as often as it has steps; registry, accounts and batch evict their objects, too',
     'registry/gossip': 'waits half a minute for quiet; shared/gossip proves the steps in virtual time',
   }),
   ...rooms('agent', {

@@ -88,7 +88,7 @@ async function* namedChunks(options: OutputOptions): AsyncGenerator<[Chunk, Cust
   }
 }
 
-/** Chunks that one read gives: between two of them are ends of lines alone. */
+/** Consecutive chunks that one read returns; only line ends lie between them. */
 function* runsOf(chunks: readonly Chunk[]): Generator<Chunk[]> {
   let run: Chunk[] = [];
   for (const chunk of chunks) {

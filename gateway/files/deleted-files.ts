@@ -28,7 +28,7 @@ export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<v
   );
 }
 
-/** Where a file is, or was until it was deleted, in its owner's list; undefined: the owner has had no such file. @throws ApiError 503 */
+/** Place of a file, or of a file deleted within a day, in its owner's list; undefined: the owner had no such file. @throws ApiError 503 */
 export async function placeOf(
   env: Pick<Env, 'DB'>,
   owner: string,

@@ -3,8 +3,8 @@ import { ApiError } from '../../shared/openai/errors.ts';
 const ONE_RANGE = /^bytes=(\d{0,15})-(\d{0,15})$/;
 
 /**
- * Which bytes of so many a client wants (RFC 9110 §14). Undefined: all. Several ranges at once, and units that are not known, are not
- * obeyed: all is what such a client gets, and what it must expect.
+ * Bytes that a client wants of a file of `bytes` bytes (RFC 9110 §14). Undefined: the whole file. Several ranges and unknown units are
+ * ignored: the client gets the whole file, as it must expect.
  * @throws ApiError 416
  */
 export function rangeOf(header: string | undefined, bytes: number): { offset: number; length: number } | undefined {

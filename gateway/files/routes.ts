@@ -107,7 +107,7 @@ fileRoutes.delete('/:id', async (c) => {
     ),
   );
   if (users > 0) throw new ApiError('conflict', 'A batch reads this file: wait for its end, or cancel it.');
-  // The bytes first: where the store is away the row stays, and with it what the same request deletes later.
+  // The bytes first: if the store is unavailable, the row remains, and the same request can delete the file later.
   await storing(() => storeOf(c.env).delete(id));
   await deleteRows(c.env, [id], Date.now());
   return c.json({ id, object: 'file', deleted: true });
@@ -132,7 +132,7 @@ fileRoutes.get('/:id/content', async (c) => {
   if (range !== undefined) headers['content-range'] = `bytes ${offset}-${offset + length - 1}/${bytes}`;
   const status = range === undefined ? 200 : 206;
   if (c.req.method === 'HEAD') return new Response(null, { status, headers });
-  // As many as the row says: a store that has fewer is told of as an error, not by a connection that breaks.
+  // As many bytes as the row says: a store that has fewer gives an error, not a broken connection.
   const content = await storing(() => storeOf(c.env).read(id, { offset, length }));
   if (content === undefined) throw noFile(id);
   return new Response(streamOf(content), { status, headers });

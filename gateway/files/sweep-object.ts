@@ -55,7 +55,7 @@ export class FileSweepObject extends GatewayObject {
         more = await this.#hasRows();
       },
     ];
-    // One after the other, and each whatever became of those before it.
+    // In sequence; a step that fails does not prevent the next.
     for (const step of steps)
       await step().catch((error: unknown) => {
         const why = error instanceof Error ? error.message : error;
@@ -76,7 +76,7 @@ export class FileSweepObject extends GatewayObject {
         .where(and(lte(files.expiresAt, this.#now), notInArray(files.id, read)))
         .limit(ROWS_MAX),
     );
-    // The bytes first: no reader is shown an expired row, and where the store is away the rows are what tells the next sweep of them.
+    // The bytes first: readers never see an expired row, and if the store is unavailable, the rows remain for the next sweep.
     for (const some of together(expired.map(({ id }) => id))) {
       for (const id of some) await store.delete(id);
       await deleteRows(this.env, some, this.#now);
@@ -117,7 +117,7 @@ export class FileSweepObject extends GatewayObject {
       await this.env.BATCH.getByName(id)
         .nudge()
         .catch(() => failed++);
-    // The next sweep goes on behind the last of them, or begins anew.
+    // The next sweep continues after the last of them, or starts from the first.
     kv.put('nudged', open.length < ROWS_MAX ? '' : (open.at(-1)?.id ?? ''));
     if (failed > 0) throw new Error(`${failed} of ${open.length} open batches do not answer`);
   }

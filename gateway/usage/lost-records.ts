@@ -5,7 +5,7 @@ import { storageHealth } from '../storage/health.ts';
 /** Of one node: more that no object takes are given up, the oldest first. */
 export const WAITING_MAX = 200_000;
 
-/** So many that were stored, and were not handed on, are given up. */
+/** Counts stored records that are deleted before they were handed on. */
 export function loseRecords(records: number): void {
   if (records === 0) return;
   storageHealth.giveUp(records);

@@ -87,11 +87,11 @@ deviceRoutes.post('/login/device/token', async (c) => {
   const approval = await approvalOf(c.env, login.userCode, now);
   if (approval === undefined) return refused(c, 'authorization_pending');
   const key = approval.denied ? undefined : await makeKey(c.env, approval, login.name, now);
-  // Of two polls at once one gets it.
+  // Of two concurrent polls one gets it.
   if (key === undefined && (await end(c.env, approval)) === 0) return refused(c, 'authorization_pending');
   if (key === undefined) return refused(c, 'access_denied');
   remember(answered, sha256Hex(code), { at: now, key }, ANSWERED_MAX);
-  // The key is made, whatever the registry says: it is told of the one before, which ended.
+  // The key exists now. The registry hears of the revoked former key in the background.
   c.executionCtx.waitUntil(tellRegistry(c.env, (registry) => registry.reloadSettings()).catch(console.error));
   return granted(c, key, now);
 });
@@ -101,7 +101,7 @@ interface MachineKey {
   expiresAt: number;
 }
 
-/** Keys of this isolate's last answers: an answer that is lost on its way is said again to who has the device code. */
+/** Keys of this isolate's last answers: a machine whose answer was lost polls again and gets the same key. */
 const answered = new Map<string, { at: number; key: MachineKey }>();
 const ANSWERED_MS = 60_000;
 const ANSWERED_MAX = 100;
@@ -149,7 +149,7 @@ async function end(env: Env, { hash }: Row): Promise<number> {
 }
 
 /**
- * In one transaction with the end of the approval: what fails before has changed nothing, and the next poll does it. Undefined: the person,
+ * In one transaction with the end of the approval: after a failure nothing has changed, and the next poll repeats it. Undefined: the person,
  * or the key by which they approved, has ended since, or another poll had it.
  */
 async function makeKey(

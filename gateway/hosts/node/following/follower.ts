@@ -170,13 +170,13 @@ export class Follower {
       this.#followError = undefined;
       return more;
     } catch (error) {
-      this.#followError = this.#told(error, this.#followError);
+      this.#followError = this.#logged(error, this.#followError);
       return false;
     }
   }
 
-  /** @returns the message, which is new to the log unless it is `last` */
-  #told(error: unknown, last: string | undefined): string {
+  /** @returns the message, which is logged unless it equals `last` */
+  #logged(error: unknown, last: string | undefined): string {
     const message = messageOf(error);
     if (message !== last) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
     return message;
@@ -196,7 +196,7 @@ export class Follower {
       }
       this.#exchangeError = undefined;
     } catch (error) {
-      this.#exchangeError = this.#told(error, this.#exchangeError);
+      this.#exchangeError = this.#logged(error, this.#exchangeError);
     } finally {
       this.#exchanging = false;
     }
@@ -286,7 +286,7 @@ export class Follower {
     }
   }
 
-  /** Sends what is queued, in order, until the queue is empty. */
+  /** Sends the queue in order until it is empty. */
   async #deliver(): Promise<void> {
     const { link, first, records, origin } = this.#options;
     for (let items = records.oldest(); items.length > 0 && !this.#stopped; items = records.oldest()) {
