@@ -149,7 +149,7 @@ export async function simulateDay({ seed, hours = 24, broken = false, mutant }: 
     const busy = new Set(
       cluster
         .running()
-        .filter(({ id }) => factory.engines.isBusy(id))
+        .filter((job) => factory.engines.isBusy(cluster.keyOf(job)))
         .map(({ id }) => id),
     );
     await factory.step(now, now % ROUND_MS === 0);

@@ -38,7 +38,11 @@ export type Fault =
   /** squeue tells what was a minute ago. */
   | 'stale'
   /** sbatch says no. */
-  | 'refuses';
+  | 'refuses'
+  /** sinfo shows no idle GPU. */
+  | 'hides'
+  /** No job begins: others are before them. */
+  | 'holds';
 
 export interface SimulatedClusterOptions {
   id: string;
@@ -81,6 +85,24 @@ export class SimulatedCluster implements Launcher {
     this.#options = options;
   }
 
+  get id(): string {
+    return this.#options.id;
+  }
+
+  /** As the gateway and the factory name its job. */
+  keyOf({ id }: Pick<SimulatedJob, 'id'>): string {
+    return `${this.id}/${id}`;
+  }
+
+  /** That a job could have now. */
+  idle(): number {
+    return Math.max(0, this.#options.free(this.now) - this.used());
+  }
+
+  get fault(): Fault | undefined {
+    return this.#options.faultAt(this.now);
+  }
+
   alive(): SimulatedJob[] {
     return this.jobs.filter(({ state }) => state !== 'ended');
   }
@@ -110,7 +132,7 @@ export class SimulatedCluster implements Launcher {
     for (const job of this.running().toReversed()) if (this.used() > free(now)) this.end(job.id, 'preempted');
     if (now - this.#looked < everyMs) return;
     this.#looked = now;
-    for (const job of this.jobs)
+    for (const job of this.fault === 'holds' ? [] : this.jobs)
       if (job.state === 'pending' && job.cancelled === undefined && this.used() + job.gpus <= free(now)) {
         Object.assign(job, { state: 'running', began: now });
         this.#lives.set(job.id, this.#options.lifeMs());
@@ -158,7 +180,7 @@ export class SimulatedCluster implements Launcher {
   }
 
   async capacity(): Promise<Capacity[]> {
-    return [{ pool: this.#options.pool, idle: Math.max(0, this.#options.free(this.now) - this.used()) }];
+    return [{ pool: this.#options.pool, idle: this.fault === 'hides' ? 0 : this.idle() }];
   }
 
   async cancel(ids: readonly string[]): Promise<void> {

@@ -32,7 +32,7 @@ const SEEN_MS = 3_000;
 const DRAIN_MS = 10_000;
 
 export class SimulatedEngines {
-  readonly #cluster: SimulatedCluster;
+  readonly #clusters: readonly SimulatedCluster[];
   readonly #models: readonly SimulatedModel[];
   readonly #engines = new Map<string, Engine>();
   readonly lines = new Map<string, number>();
@@ -43,8 +43,8 @@ export class SimulatedEngines {
   broken: (job: SimulatedJob) => boolean = () => false;
   now = 0;
 
-  constructor(cluster: SimulatedCluster, models: readonly SimulatedModel[]) {
-    this.#cluster = cluster;
+  constructor(clusters: readonly SimulatedCluster[], models: readonly SimulatedModel[]) {
+    this.#clusters = clusters;
     this.#models = models;
   }
 
@@ -57,8 +57,9 @@ export class SimulatedEngines {
     if (engine !== undefined) engine.drainAt ??= this.now;
   }
 
-  isBusy(id: string): boolean {
-    const engine = this.#engines.get(id);
+  /** `key`: of the job. */
+  isBusy(key: string): boolean {
+    const engine = this.#engines.get(key);
     return (
       engine !== undefined &&
       engine.readyAt <= this.now &&
@@ -69,39 +70,44 @@ export class SimulatedEngines {
 
   /** GPUs of engines that answer. */
   busyGpus(): number {
-    return this.#cluster.running().reduce((sum, { id, gpus }) => sum + (this.isBusy(id) ? gpus : 0), 0);
+    return this.#running().reduce((sum, { key, job }) => sum + (this.isBusy(key) ? job.gpus : 0), 0);
   }
 
   step(now: number): void {
     const passed = now - this.now;
     this.now = now;
-    const running = this.#cluster.running();
-    const ids = new Set(running.map(({ id }) => id));
-    for (const id of this.#engines.keys()) if (!ids.has(id)) this.#engines.delete(id);
+    const running = this.#running();
+    const keys = new Set(running.map(({ key }) => key));
+    for (const key of this.#engines.keys()) if (!keys.has(key)) this.#engines.delete(key);
     for (const model of this.#models) if (model.requestsAt(now) > 0) this.#askedAt.set(model.id, now);
-    for (const job of running) {
+    for (const { cluster, job, key } of running) {
       const model = this.modelOf(job.name);
       if (model === undefined) continue;
-      const engine = this.#engines.get(job.id) ?? {
+      const engine = this.#engines.get(key) ?? {
         readyAt: (job.began ?? now) + model.loadMs,
         busyAt: (job.began ?? now) + model.loadMs,
       };
-      this.#engines.set(job.id, engine);
-      this.#run(job, model, engine, passed);
+      this.#engines.set(key, engine);
+      this.#run(cluster, job, model, engine, passed);
     }
   }
 
-  #run(job: SimulatedJob, model: SimulatedModel, engine: Engine, passed: number): void {
+  #running() {
+    return this.#clusters.flatMap((cluster) =>
+      cluster.running().map((job) => ({ cluster, job, key: cluster.keyOf(job) })),
+    );
+  }
+
+  #run(cluster: SimulatedCluster, job: SimulatedJob, model: SimulatedModel, engine: Engine, passed: number): void {
     if (this.now < engine.readyAt) {
       this.spent.loading += passed * job.gpus;
-      if (this.broken(job) && this.now - (job.began ?? this.now) >= model.loadMs / 2)
-        this.#cluster.end(job.id, 'failed');
+      if (this.broken(job) && this.now - (job.began ?? this.now) >= model.loadMs / 2) cluster.end(job.id, 'failed');
       return;
     }
-    if (job.cancelled !== undefined) return this.#cluster.end(job.id, 'cancelled');
+    if (job.cancelled !== undefined) return cluster.end(job.id, 'cancelled');
     if (engine.drainAt !== undefined) {
       this.spent.idle += passed * job.gpus;
-      if (this.now - engine.drainAt >= DRAIN_MS) this.#cluster.end(job.id, 'done');
+      if (this.now - engine.drainAt >= DRAIN_MS) cluster.end(job.id, 'done');
       return;
     }
     const lines = this.lines.get(model.id) ?? 0;
@@ -112,19 +118,19 @@ export class SimulatedEngines {
   }
 
   /** As the gateway tells it. */
-  nodes(factory: string, cluster: string): ServingNode[] {
-    return this.#cluster.running().flatMap((job): ServingNode[] => {
-      const engine = this.#engines.get(job.id);
+  nodes(factory: string): ServingNode[] {
+    return this.#running().flatMap(({ job, key }): ServingNode[] => {
+      const engine = this.#engines.get(key);
       const model = this.modelOf(job.name);
       if (engine === undefined || model === undefined || this.now - (job.began ?? this.now) < SEEN_MS) return [];
       const ready = this.now >= engine.readyAt + SEEN_MS;
       return [
         {
-          session: job.id,
+          session: key,
           state: engine.drainAt !== undefined ? 'draining' : ready ? 'ready' : 'loading',
-          in_flight: this.isBusy(job.id) ? 8 : 0,
+          in_flight: this.isBusy(key) ? 8 : 0,
           idle_ms: ready ? this.now - engine.busyAt : 0,
-          labels: { [FACTORY_LABEL]: factory, [CONTEXT_LABEL]: job.name, [JOB_LABEL]: `${cluster}/${job.id}` },
+          labels: { [FACTORY_LABEL]: factory, [CONTEXT_LABEL]: job.name, [JOB_LABEL]: key },
         },
       ];
     });
@@ -133,13 +139,11 @@ export class SimulatedEngines {
   demand(): Map<string, ModelDemand> {
     return new Map(
       this.#models.map((model) => {
-        const ready = this.#cluster
-          .running()
-          .filter(
-            (job) =>
-              this.modelOf(job.name) === model &&
-              (this.#engines.get(job.id)?.readyAt ?? Number.POSITIVE_INFINITY) <= this.now,
-          ).length;
+        const ready = this.#running().filter(
+          ({ job, key }) =>
+            this.modelOf(job.name) === model &&
+            (this.#engines.get(key)?.readyAt ?? Number.POSITIVE_INFINITY) <= this.now,
+        ).length;
         const requests = model.requestsAt(this.now);
         const asked = this.#askedAt.get(model.id);
         const lines = Math.ceil(this.lines.get(model.id) ?? 0);

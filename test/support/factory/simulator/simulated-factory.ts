@@ -2,7 +2,7 @@
 import type { FactoryConfig, ModelConfig } from '../../../../factory/config/schema.ts';
 import { emptyMemory, type Memory, memorySchema } from '../../../../factory/decisions/memory.ts';
 import { type PlacedModel, placedModels } from '../../../../factory/decisions/world.ts';
-import { type RoundParts, round } from '../../../../factory/life/round.ts';
+import { type RoundParts, type RoundResult, round } from '../../../../factory/life/round.ts';
 import type { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';
 
@@ -12,6 +12,8 @@ class Killed extends Error {}
 export interface SimulationOptions {
   config: FactoryConfig;
   cluster: SimulatedCluster;
+  /** Further ones of the file. */
+  others?: readonly SimulatedCluster[];
   models(placed: readonly PlacedModel[]): SimulatedModel[];
   /** Whether the gateway answers. */
   gatewayAt?(now: number): boolean;
@@ -28,13 +30,15 @@ export class SimulatedFactory {
   kills = 0;
   now = 0;
   readonly #options: SimulationOptions;
+  readonly #clusters: readonly SimulatedCluster[];
   #stored = '';
   #memory: Memory;
 
   constructor(options: SimulationOptions) {
     this.#options = options;
+    this.#clusters = [options.cluster, ...(options.others ?? [])];
     this.placed = placedModels(options.config);
-    this.engines = new SimulatedEngines(options.cluster, options.models(this.placed));
+    this.engines = new SimulatedEngines(this.#clusters, options.models(this.placed));
     this.#memory = emptyMemory(0);
     this.#stored = JSON.stringify(this.#memory);
   }
@@ -47,33 +51,30 @@ export class SimulatedFactory {
     return this.#options.config.models.find((one) => one.id === id);
   }
 
-  /** Time goes on to `now`: the cluster, its engines, one round. */
-  async step(now: number, withRound: boolean): Promise<void> {
+  /** Time goes on to `now`: the clusters, their engines, one round. Undefined: there was none, or it was killed. */
+  async step(now: number, withRound: boolean): Promise<RoundResult | undefined> {
     this.now = now;
-    const { cluster, config } = this.#options;
-    cluster.step(now);
+    const { config } = this.#options;
+    for (const cluster of this.#clusters) cluster.step(now);
     this.engines.step(now);
-    if (!withRound) return;
+    if (!withRound) return undefined;
     const parts: RoundParts = {
       config,
       models: this.placed,
-      launchers: new Map([[config.clusters[0]?.id ?? '', this.#launcher()]]),
+      launchers: new Map(this.#clusters.map((cluster) => [cluster.id, this.#launcher(cluster)])),
       memory: this.#memory,
       heard: () => ({
         demand: this.engines.demand(),
-        nodes:
-          this.#options.gatewayAt?.(now) === false
-            ? undefined
-            : this.engines.nodes(config.factory, config.clusters[0]?.id ?? ''),
+        nodes: this.#options.gatewayAt?.(now) === false ? undefined : this.engines.nodes(config.factory),
       }),
       now: () => now,
       remember: (memory) => {
         this.#stored = JSON.stringify(memory);
       },
-      logTail: async (_, id) =>
-        this.#options.cluster.jobs.some((job) => job.id === id && job.began !== undefined)
-          ? 'CUDA out of memory'
-          : undefined,
+      logTail: async (of, id) => {
+        const jobs = this.#clusters.find((cluster) => cluster.id === of)?.jobs ?? [];
+        return jobs.some((job) => job.id === id && job.began !== undefined) ? 'CUDA out of memory' : undefined;
+      },
       logPath: () => '/logs/%j',
       note: ({ text }) => {
         this.notes.push({ at: now, text });
@@ -81,18 +82,20 @@ export class SimulatedFactory {
       },
     };
     try {
-      const { drains } = await round(this.#options.mutant?.(parts) ?? parts);
-      for (const { session } of drains) this.engines.drain(session);
+      const result = await round(this.#options.mutant?.(parts) ?? parts);
+      for (const { session } of result.drains) this.engines.drain(session);
+      return result;
     } catch (error) {
       if (!(error instanceof Killed)) throw error;
       this.kills += 1;
       this.#memory = memorySchema.parse(JSON.parse(this.#stored));
+      return undefined;
     }
   }
 
-  /** Its cluster; a kill comes after the scheduler has taken the job. */
-  #launcher(): SimulatedCluster {
-    const { cluster, killAt } = this.#options;
+  /** A cluster; a kill comes after the scheduler has taken the job. */
+  #launcher(cluster: SimulatedCluster): SimulatedCluster {
+    const { killAt } = this.#options;
     const now = this.now;
     return new Proxy(cluster, {
       get(target, name) {
