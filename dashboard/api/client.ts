@@ -3,6 +3,7 @@ import createClient from 'openapi-fetch';
 import * as z from 'zod/mini';
 import { t } from '../texts/index.ts';
 import type { paths } from './contract.ts';
+import { Creations } from './creations.ts';
 
 const envelope = z.object({
   error: z.object({
@@ -53,6 +54,25 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
   throw problemOf(response.status, await response.json().catch(() => undefined));
 }
 
+/** Not `randomUUID`: browsers have that on TLS and on this very machine alone. */
+const creations = new Creations(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
+
+/** A creation with a key by which the gateway makes its thing once. @throws Problem; AbortError */
+async function sendOnce(request: Request): Promise<Response> {
+  if (request.method !== 'POST') return send(request);
+  const what = `${request.url}\n${await request.clone().text()}`;
+  request.headers.set('idempotency-key', creations.keyOf(what));
+  try {
+    const response = await send(request);
+    creations.answered(what);
+    return response;
+  } catch (error) {
+    // Offline, or failing: it may have been made.
+    if (error instanceof Problem && error.status > 0 && error.status < 500) creations.answered(what);
+    throw error;
+  }
+}
+
 /** What `request` gives, or nothing if the gateway says that it is not there. @throws Problem otherwise */
 export async function ifFound<T>(request: Promise<{ data?: T }>): Promise<{ data?: T }> {
   try {
@@ -71,7 +91,7 @@ export function problemOf(status: number, body: unknown): Problem {
 }
 
 /** The admin REST, with its own types: `contract.ts` is made of the gateway's /openapi.json. Each call gives `data` or throws Problem. */
-export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => send(request) });
+export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => sendOnce(request) });
 
 /** @throws Problem; ZodError where the gateway is of another version. */
 export async function ask<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {

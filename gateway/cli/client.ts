@@ -1,5 +1,6 @@
 /** The admin REST, for a shell: how it is reached and how its answers are printed. */
 import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import { toldWait } from '../../shared/patience/told-wait.ts';
@@ -16,6 +17,25 @@ export class ClientError extends CommandError {}
 /** stdout is closed. */
 class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNREACHABLE;
+}
+
+/** The gateway failed, or its answer broke off. */
+class Failing extends ClientError {}
+
+/** A long wait outlives a gateway that is away for so long. */
+const AWAY_MS = 600_000;
+
+/** What `work` gives. It is called again while the gateway is away, fails, or breaks off its answers. @throws ClientError */
+export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Promise<T> {
+  for (const until = performance.now() + AWAY_MS; ; ) {
+    try {
+      return await work();
+    } catch (error) {
+      const isAway = error instanceof Unreachable || error instanceof Failing;
+      if (!isAway || performance.now() > until) throw error;
+      await delay(pauseMs);
+    }
+  }
 }
 
 /** Longer than any machine needs for an answer. Before that the command says every now and then that it waits: a person can end it. */
@@ -115,7 +135,7 @@ export async function ask(
   body?: Readonly<Record<string, unknown>>,
 ): Promise<unknown> {
   const answering = send(target, method, path, body, AbortSignal.timeout(ANSWER_MAX_MS)).then(
-    async (response) => [response, await response.text()] as const,
+    async (response) => [response, await textOf(response)] as const,
   );
   const { host } = new URL(target.url);
   const [response, text] = await toldWait(answering, after, (seconds) =>
@@ -169,9 +189,17 @@ async function send(
   });
 }
 
+/** @throws ClientError where it breaks off */
+function textOf(response: Response): Promise<string> {
+  return response.text().catch((cause: unknown) => {
+    throw new Failing(`${new URL(response.url).origin} broke off its answer`, { cause });
+  });
+}
+
 function refusal(status: number, text: string): ClientError {
   const said = errorSchema.safeParse(jsonOf(text));
-  return new ClientError(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
+  const Kind = status >= 500 || status < 300 ? Failing : ClientError;
+  return new Kind(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
 
 /** @throws UsageError where a flag would be passed over */

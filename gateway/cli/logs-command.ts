@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, ask, ClientError, CONNECTION, download, targetAt } from './client.ts';
+import { type ApiTarget, ask, ClientError, CONNECTION, download, outlasting, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { newSince } from './new-since.ts';
 import { isReaderGone } from './reader.ts';
@@ -51,7 +51,9 @@ async function logsCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   for (let before = ''; !isReaderGone(); await sleep(EVERY_MS)) {
-    const told = await telemetry(target, session);
+    const told = await (values.follow
+      ? outlasting(() => telemetry(target, session), EVERY_MS)
+      : telemetry(target, session));
     if (told === undefined) {
       say(target, session, newSince(before, await lastWords(target, session)));
       return EXIT_DONE;

@@ -6,7 +6,7 @@ import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../.
 import { isOlder, isVersion } from '../../shared/release/release.ts';
 import { durationMs } from '../../shared/routing/facts.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, ask, ClientError, CONNECTION, targetAt } from './client.ts';
+import { type ApiTarget, ask, ClientError, CONNECTION, outlasting, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { cohortOf, isBack, type RolloutNode, type Upgraded, upgradedOf } from './rollout-cohort.ts';
 
@@ -126,7 +126,7 @@ async function start(rollout: Rollout): Promise<number> {
 async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Upgraded): Promise<void> {
   const until = Date.now() + rollout.withinMs;
   for (;;) {
-    const nodes = await living(rollout);
+    const nodes = await outlasting(() => living(rollout), LOOK_MS);
     const left = new Set(nodes.map(({ session }) => session));
     const still = chosen.filter(({ session }) => left.has(session));
     const there = upgradedOf(nodes, rollout.to);

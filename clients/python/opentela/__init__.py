@@ -150,13 +150,21 @@ class Client:
         edge = uuid.uuid4().hex
         # https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data
         filename = filename.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        # A name that no other file has: after a lost answer the file is found by it. A second one would stay.
+        stem, extension = os.path.splitext(filename)
+        filename = f"{stem[:200]}-{edge}{extension}"
         head = (
             f'--{edge}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n'
             f'--{edge}\r\ncontent-disposition: form-data; name="file"; filename="{filename}"\r\n'
             "content-type: application/octet-stream\r\n\r\n"
         )
         body = head.encode() + content + f"\r\n--{edge}--\r\n".encode()
-        return self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}", read=json.loads)["id"]
+
+        def found():
+            newest = self.request("GET", "/files?limit=100", read=json.loads)["data"]
+            return next((one for one in newest if edge in one["filename"]), None)
+
+        return self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}", read=json.loads, found=found)["id"]
 
     def run(self, model, inputs):
         """A result or a FunctionError for each input. One batch after another, where they are too many for one."""

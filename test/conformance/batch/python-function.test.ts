@@ -53,13 +53,15 @@ it('the client takes its key to no other address, whatever an answer points to',
 
 interface StandIn {
   url: string;
+  /** Names of files. */
+  uploaded: string[];
   created: number;
   cancelled: number;
 }
 
 /** A gateway with one line's result, that breaks as `breaks` says: true where it wrote something of its own. */
 async function standIn(breaks: (path: string, response: ServerResponse) => boolean): Promise<StandIn> {
-  const state = { url: '', created: 0, cancelled: 0 };
+  const state: StandIn = { url: '', uploaded: [], created: 0, cancelled: 0 };
   let metadata: unknown;
   const batch = (status: string) => ({
     id: 'batch_1',
@@ -78,7 +80,13 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
         metadata = (JSON.parse(Buffer.concat(chunks).toString()) as { metadata: unknown }).metadata;
       }
       if (path.endsWith('/cancel')) state.cancelled++;
+      if (path === 'POST /v1/files')
+        state.uploaded.push(/filename="([^"]*)"/.exec(Buffer.concat(chunks).toString())?.[1] ?? '');
       if (breaks(path, response)) return;
+      if (path === 'GET /v1/files?limit=100') {
+        const data = state.uploaded.map((filename) => ({ id: 'file-in', filename }));
+        return response.end(JSON.stringify({ data }));
+      }
       if (path.startsWith('POST /v1/files')) return response.end(JSON.stringify({ id: 'file-in' }));
       if (path === 'GET /v1/batches?limit=100') return response.end(JSON.stringify({ data: [batch('in_progress')] }));
       if (path === 'POST /v1/batches') return response.end(JSON.stringify(batch('validating')));
@@ -98,6 +106,18 @@ const run = async ({ url }: StandIn) => {
   });
   return stdout.trim();
 };
+
+it('a file whose answer was lost is found again, and not uploaded a second time', async () => {
+  let lost = false;
+  const gateway = await standIn((path, response) => {
+    if (path !== 'POST /v1/files' || lost) return false;
+    lost = true;
+    response.destroy();
+    return true;
+  });
+  expect(await run(gateway)).toBe('[42]');
+  expect(gateway.uploaded).toHaveLength(1);
+});
 
 it('a batch whose answer was lost is found again, and not made a second time', async () => {
   let lost = false;
