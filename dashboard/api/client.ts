@@ -54,7 +54,7 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
   throw problemOf(response.status, await response.json().catch(() => undefined));
 }
 
-/** Not `randomUUID`: browsers have that on TLS and on this very machine alone. */
+/** Not `randomUUID`: browsers have it only on TLS and on this machine. */
 const creations = new Creations(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
 
 /** A creation with a key by which the gateway makes its thing once. @throws Problem; AbortError */

@@ -22,7 +22,7 @@ class Unreachable extends ClientError {
 /** The gateway failed, or its answer broke off. */
 class Failing extends ClientError {}
 
-/** A long wait outlives a gateway that is away for so long. */
+/** A long wait outlives a gateway that is away for 10 minutes. */
 const AWAY_MS = 600_000;
 
 /** What `work` gives. It is called again while the gateway is away, fails, or breaks off its answers. @throws ClientError */
@@ -189,7 +189,7 @@ async function send(
   });
 }
 
-/** @throws ClientError where it breaks off */
+/** @throws ClientError if it breaks off */
 function textOf(response: Response): Promise<string> {
   return response.text().catch((cause: unknown) => {
     throw new Failing(`${new URL(response.url).origin} broke off its answer`, { cause });

@@ -1,6 +1,6 @@
 /**
- * Hours of a factory with two clusters whose schedulers take jobs without an answer, list nothing, hide idle GPUs, let jobs wait for hours,
- * preempt, and number their jobs alike; and what must hold after each round.
+ * Hours of a factory with two clusters, and what must hold after each round. The schedulers take jobs without an answer, list nothing, hide
+ * idle GPUs, let jobs wait for hours, preempt, and give jobs of both clusters the same numbers.
  */
 import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
@@ -13,9 +13,9 @@ import { SimulatedFactory } from './simulator/simulated-factory.ts';
 const HOUR_MS = 3_600_000;
 const STEP_MS = 5_000;
 const ROUND_MS = 15_000;
-/** A job that was in so many true lists is known. */
+/** The factory knows a job after three true lists of it. */
 const LISTS_MAX = 3;
-/** So many rounds without a fault, and the first replica of a model that people wait for has been asked of a scheduler. */
+/** After 40 rounds without a fault the first replica of a model that people wait for has been asked of a scheduler. */
 const FIRST_MAX = 40;
 /** Faults under which every list is true, and every call is answered. */
 const QUIET: ReadonlySet<Fault> = new Set(['hides', 'holds']);
@@ -157,7 +157,7 @@ class Watch {
   readonly #factory: SimulatedFactory;
   /** By job: true lists that named it. */
   readonly #listed = new Map<string, number>();
-  /** By model: rounds in which people waited for its first job, and nothing stood in the way. */
+  /** By model: rounds in which people waited for its first job without an obstacle. */
   readonly #waited = new Map<string, number>();
 
   constructor(config: FactoryConfig, clusters: readonly SimulatedCluster[], factory: SimulatedFactory) {
@@ -217,7 +217,7 @@ class Watch {
     return this.#config.models.flatMap(({ id }) => {
       const because = held.get(id) ?? '';
       const isHeld = (world.demand.get(id)?.waiting ?? 0) > 0 && jobsOf(id).length === 0 && because.includes('already');
-      // One more job of another model, where a cap keeps this one from its first.
+      // One more job of another model on a cluster with a cap that holds back this first one.
       const growing = actions.filter(
         (action) =>
           action.kind === 'submit' &&
@@ -238,7 +238,7 @@ class Watch {
     });
   }
 
-  /** An engine is given up for a model that waits only where no cluster has idle GPUs for it. */
+  /** An engine is given up for a model that waits only if all clusters lack idle GPUs for it. */
   #drained({ actions }: RoundResult): string[] {
     return actions.flatMap((action) => {
       if (action.kind !== 'drain') return [];
