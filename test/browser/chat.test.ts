@@ -125,6 +125,24 @@ it('what the user sends as markup is text, and an answer with markup does nothin
   expect(complaints).toEqual([]);
 });
 
+it.each([
+  ['quotations', '>'.repeat(3_000)],
+  ['lists', '- '.repeat(3_000)],
+  ['quotations of lists', '> 1. '.repeat(1_000)],
+  ['lists by indentation', Array.from({ length: 700 }, (_, n) => `${'  '.repeat(n)}- x`).join('\n')],
+  ['emphasis', `${'*a **b '.repeat(2_000)}c${'** *'.repeat(2_000)}`],
+  ['links', '[a]('.repeat(8_000)],
+])('an answer of %s within each other stops neither the page nor the next visit', async (_, evil) => {
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  await answerWith(page, [{ content: `Begin\n\n${evil} end-of-evil` }]);
+  await send(page, 'Go');
+  await page.locator('.markdown').getByText('end-of-evil').waitFor({ state: 'attached' });
+  await page.reload();
+  await page.locator('.markdown').getByText('end-of-evil').waitFor({ state: 'attached' });
+  await page.getByLabel('Message').fill('still here');
+  expect(complaints.filter((one) => !/call stack/.test(one))).toEqual([]);
+});
+
 it('formulas are MathML, code has colours and a button to copy it, tables are tables', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   const text =

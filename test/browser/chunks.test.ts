@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { blocksOf, isTooIntricate } from '../../dashboard/chat/markdown/blocks.ts';
 import { chunksOf } from '../../dashboard/chat/markdown/chunks.ts';
 
 const paragraph = (n: number) => `Paragraph ${n}. ${'word '.repeat(60)}\n\n`;
@@ -59,4 +60,32 @@ it('an edited text is cut anew', () => {
   const known = chunksOf(long(0));
   const other = long(50);
   expect(chunksOf(other, known)).toEqual(chunksOf(other));
+});
+
+it.each([
+  ['quotations', '>'.repeat(3_000)],
+  ['lists', '- '.repeat(3_000)],
+  ['lists by indentation', Array.from({ length: 700 }, (_, n) => `${'  '.repeat(n)}- x`).join('\n')],
+  ['links', '[a]('.repeat(8_000)],
+  ['emphasis', '*a **b '.repeat(2_000)],
+  ['code', Array.from({ length: 200 }, (_, n) => '`'.repeat(n + 1)).join('a')],
+])('%s within each other are too intricate to be parsed', (_, text) => {
+  expect(isTooIntricate(text)).toBe(true);
+});
+
+it('what people write is parsed: long lists, tables, code with many signs, lines', () => {
+  const texts = [
+    '- **a** and `b`\n'.repeat(500),
+    `|a|b|\n|-|-|\n${'| *x* | [y](z) |\n'.repeat(400)}`,
+    `\`\`\`c\n${'*p = a[i] * _x;\n'.repeat(3_000)}\`\`\``,
+    `${'-'.repeat(200)}\n\n${'* '.repeat(20)}\n\n> > > x`,
+  ];
+  for (const text of texts) expect(isTooIntricate(text), text.slice(0, 40)).toBe(false);
+  expect(blocksOf('# a\n\nb\r\n\r\n- c\n').map((pieces) => pieces.join('').trim())).toEqual([
+    '# a',
+    '',
+    'b',
+    '',
+    '- c',
+  ]);
 });

@@ -1,10 +1,10 @@
-import { memo, type ReactNode, useMemo, useState } from 'react';
+import { Component, memo, type ReactNode, useMemo, useState } from 'react';
 import ReactMarkdown, { type Components } from 'react-markdown';
 import remarkGfm from 'remark-gfm';
 import remarkMath from 'remark-math';
 import remend from 'remend';
 import { t } from '../../texts/index.ts';
-import { blocksOf } from './blocks.ts';
+import { blocksOf, isTooIntricate } from './blocks.ts';
 import { chunksOf } from './chunks.ts';
 import { CodeBlock } from './code-block.tsx';
 import { Formula } from './formula.tsx';
@@ -70,11 +70,30 @@ interface MarkdownProps {
   streaming?: boolean;
 }
 
+function Plain({ text }: { text: string }) {
+  return <p className="whitespace-pre-wrap break-words">{text}</p>;
+}
+
+/** Around a part: what its parser cannot do is shown as it stands. A text that stopped the page would do so at each visit. */
+class OrPlain extends Component<{ text: string; children: ReactNode }, { failed: boolean }> {
+  override state = { failed: false };
+
+  static getDerivedStateFromError(): { failed: boolean } {
+    return { failed: true };
+  }
+
+  override render(): ReactNode {
+    return this.state.failed ? <Plain text={this.props.text} /> : this.props.children;
+  }
+}
+
 const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
   const blocks = useMemo(
-    () => blocksOf(withMathFences(text, streaming)).map((pieces) => pieces.map(ownCopy)),
+    () =>
+      isTooIntricate(text) ? undefined : blocksOf(withMathFences(text, streaming)).map((pieces) => pieces.map(ownCopy)),
     [text, streaming],
   );
+  if (blocks === undefined) return <Plain text={text} />;
   const last = blocks.at(-1);
   return blocks.map((pieces, n) => {
     const parts = pieces.map((piece, at) => {
@@ -98,7 +117,9 @@ export function Markdown({ text, streaming = false }: MarkdownProps) {
     <div className="markdown">
       {chunks.map((chunk, n) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: chunks are only added behind
-        <Chunk key={n} text={chunk} streaming={streaming && n === chunks.length - 1} />
+        <OrPlain key={n} text={chunk}>
+          <Chunk text={chunk} streaming={streaming && n === chunks.length - 1} />
+        </OrPlain>
       ))}
     </div>
   );
