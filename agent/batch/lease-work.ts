@@ -5,7 +5,7 @@ import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
 import { parseJson } from '../../shared/text/json.ts';
-import type { BatchGateway } from './gateway-client.ts';
+import { type BatchGateway, GatewayRefusal } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
 export interface PendingLine {
@@ -213,8 +213,9 @@ export class LeaseWork {
   async #renew(): Promise<void> {
     try {
       this.#obey(await this.gateway.renew(this.lease));
-    } catch {
-      // The gateway is away: the lease ends there by itself, and results are still good.
+    } catch (error) {
+      // Its batch is gone, with who made it. A gateway that is away is no reason: the lease ends there by itself, and results are still good.
+      if (error instanceof GatewayRefusal && error.status === 409) this.#obey({ leased: false, stop: true });
     }
   }
 

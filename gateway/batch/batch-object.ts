@@ -179,13 +179,14 @@ export class BatchObject extends GatewayObject {
   }
 
   #stops({ chunk }: LeaseRef): boolean {
-    const { spec, state, ledger } = this.#record;
-    return spec === undefined || state.status !== 'in_progress' || this.#closed || !ledger.isOpen(chunk);
+    // A batch that was forgotten has no state to read.
+    if (this.#isForgotten || this.#closed) return true;
+    const { state, ledger } = this.#record;
+    return state.status !== 'in_progress' || !ledger.isOpen(chunk);
   }
 
   get #takesResults(): boolean {
-    const { spec, state } = this.#record;
-    return spec !== undefined && takesResults(state.status) && !this.#closed;
+    return !this.#isForgotten && !this.#closed && takesResults(this.#record.state.status);
   }
 
   /** The file store has failed a node: it gives its lease back, and no node gets another one for some seconds. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { BatchGateway } from '../../../agent/batch/gateway-client.ts';
+import { type BatchGateway, GatewayRefusal } from '../../../agent/batch/gateway-client.ts';
 import { LeaseWork } from '../../../agent/batch/lease-work.ts';
 import type { Committed, GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { LineResult } from '../../../shared/batch/results.ts';
@@ -82,6 +82,16 @@ describe('a lease at work', () => {
     expect(commits.flat().map(({ line }) => line)).toEqual([0, 1]);
     expect(heard.said.over).toBe(1);
     expect(released).toEqual([1]);
+  });
+
+  it('ends what runs when the gateway knows its batch no more', async () => {
+    const { gateway } = taking();
+    const gone = () => Promise.reject(new GatewayRefusal(409, 'This lease has ended.'));
+    const heard = events();
+    const work = new LeaseWork({ ...LEASE, leaseMs: 60 }, Object.assign(gateway, { renew: gone }), heard);
+    await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
+    expect([work.stands, heard.said.stopped]).toEqual([false, 1]);
+    work.drop(LEASE.open.length);
   });
 
   it('commits the last results at once, also those that came during a commit', async () => {

@@ -121,7 +121,15 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
   ).toEqual(['file-b']);
 
   expect(await database(env).select().from(batches)).toEqual([]);
-  expect(await env.BATCH.getByName('batch_2').show(), 'what the batch itself keeps').toBeNull();
+  const forgotten = env.BATCH.getByName('batch_2');
+  expect(await forgotten.show(), 'what the batch itself keeps').toBeNull();
+  const lease = { node: 'n', chunk: 0, epoch: 1 };
+  expect(await forgotten.renewal(lease), 'what a node that runs its lines hears').toEqual({
+    leased: false,
+    stop: true,
+  });
+  expect(await forgotten.commit(lease, [], 'lab')).toMatchObject({ leased: false, stop: true });
+  await forgotten.release(lease);
 
   await refusal(knock('GET', '/admin/me', { key: ada.key }), 401, 'invalid_api_key');
   const shown = await good(
