@@ -7,6 +7,7 @@ import {
   type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
+  headerJson,
   type LocalResult,
   NUMBER_HEADER,
   OPEN_HEADER,
@@ -130,7 +131,7 @@ async function fetchAttempt(
   const stub = env.TUNNEL.getByName(session);
   const response = await stub.fetch('https://tunnel/attempt', {
     method: 'POST',
-    headers: { [OPEN_HEADER]: JSON.stringify(open) },
+    headers: { [OPEN_HEADER]: headerJson(open) },
     body,
     signal: scope.signal(),
   });

@@ -41,6 +41,14 @@ export function unpack(packed: PackedResult): CallResult {
   return result.kind === 'head' ? { ...result, whole: encoder.encode(packed.slice(end + 1)) } : result;
 }
 
+/** JSON for a header's value, which is ASCII: an engine's own headers may have any letter. */
+export function headerJson(value: unknown): string {
+  return JSON.stringify(value).replace(
+    /[^\x20-\x7e]/g,
+    (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
 /** On the Worker's request: the AttemptRequest. */
 export const OPEN_HEADER = 'x-otela-open';
 /** On an answer from the engine: its AttemptHead. */

@@ -4,7 +4,7 @@ import { isEventStream, NO_BODY } from '../../../shared/upstream/response.ts';
 import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import type { Held } from '../offload/offloaded-stream.ts';
 import type { Offer } from '../offload/response-offload.ts';
-import { FAILURE_HEADER, HEAD_HEADER, type LocalResult, NUMBER_HEADER } from './attempt-call.ts';
+import { FAILURE_HEADER, HEAD_HEADER, headerJson, type LocalResult, NUMBER_HEADER } from './attempt-call.ts';
 
 export function failureResponse(code: AttemptFailure, message: string): Response {
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
@@ -13,7 +13,7 @@ export function failureResponse(code: AttemptFailure, message: string): Response
 export function responseFor(result: AttemptResult, upstream: UpstreamStream): Response {
   if (result.kind === 'failure') return failureResponse(result.code, result.message);
   const { status, head, whole } = result;
-  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
+  const headers: Record<string, string> = { [HEAD_HEADER]: headerJson(head) };
   if (whole !== undefined) headers['content-length'] = String(whole.length);
   if (!NO_BODY.has(status)) return new Response(whole ?? upstream.answer.open(), { status, headers });
   // No client reads the body of such a status, and without a reader the answer would never be over.
@@ -28,7 +28,7 @@ export function mayOffload({ status, head, whole }: Held['result']): boolean {
 
 export function responseTo(offer: Offer, { status, head }: Held['result']): Response {
   if (offer.kind === 'failed') return failureResponse(offer.code, 'the answer broke off');
-  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
+  const headers: Record<string, string> = { [HEAD_HEADER]: headerJson(head) };
   if (offer.kind === 'empty') headers['content-length'] = '0';
   else headers[NUMBER_HEADER] = String(offer.number);
   return new Response(offer.kind === 'offloaded' ? offer.first : '', { status, headers });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type CallResult, pack, unpack } from '../../../gateway/tunnel/call/attempt-call.ts';
+import { type CallResult, headerJson, pack, unpack } from '../../../gateway/tunnel/call/attempt-call.ts';
 
 const HEAD = { headers: [['content-type', 'application/json']] as [string, string][], forwardMs: 1, engineMs: 0.5 };
 const answer = (whole: Uint8Array): CallResult => ({ kind: 'head', status: 200, head: HEAD, whole });
@@ -33,4 +33,14 @@ test('text travels as text, which costs least, and other bytes as bytes', () => 
 test('what is no answer comes as it is', () => {
   for (const result of [{ kind: 'fetch' }, { kind: 'failure', code: 'lost', message: 'two\nlines' }] as CallResult[])
     expect(unpack(pack(result))).toEqual(result);
+});
+
+test('what stands in a header is ASCII, whatever letters an engine uses, and reads as it was', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (text) => {
+      const value = headerJson({ headers: [['content-type', text]] });
+      expect(value).toMatch(/^[\x20-\x7e]*$/);
+      expect(JSON.parse(value)).toEqual({ headers: [['content-type', text]] });
+    }),
+  );
 });
