@@ -11,6 +11,7 @@ import { FrameSplitter, frame } from '../../shared/seal/response-frames.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
+import { promise } from '../support/patience.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 
@@ -169,7 +170,8 @@ describe('a gateway that lies, against a client that pins', () => {
       const streamed = await ask(
         'x',
         { fetch: hostile({ answer }) },
-        { stream: true, stand_in: { tokens: 6, tokensPerSecond: 50 } },
+        // Slow enough that each is a piece of its own: fewer than three cannot be reordered.
+        { stream: true, stand_in: { tokens: 6, tokensPerSecond: 1_000 / promise(20) } },
       );
       await expect(streamed.text()).rejects.toEqual(refusedAs('not_opened'));
     }

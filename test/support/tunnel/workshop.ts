@@ -128,7 +128,11 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
   const { url } = await server.listen();
   atEnd(() => server.close());
   const worker = server.getWorker();
-  await worker.applyD1Migrations('DB');
+  // Miniflare asks on a connection that workerd may just have closed; what was applied is not applied again.
+  await eventually('the migrations', 30_000, async () => {
+    await worker.applyD1Migrations('DB');
+    return true;
+  });
   const admin = async (method: string, path: string, body?: unknown): Promise<unknown> => {
     const response = await fetch(new URL(`/admin/${path}`, url), {
       method,
