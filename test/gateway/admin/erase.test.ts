@@ -137,6 +137,8 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
     z.looseObject({ name: z.string(), disabled_at: z.string() }),
   );
   expect(shown).toMatchObject({ name: 'deleted', email: null, issuer: null, subject: null });
+  const audit = await (await ask('GET', '/audit')).text();
+  for (const word of WORDS) expect(audit).not.toContain(word);
 });
 
 test('no table of the account store holds a word of who they were', async () => {
